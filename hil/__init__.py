@@ -1,0 +1,1 @@
+"""Real-time runs on drives over CAN. The package is reserved: nothing in it is built yet."""

@@ -1,0 +1,1 @@
+"""Mechanisms ready to use, one per file."""

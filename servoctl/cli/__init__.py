@@ -1,0 +1,44 @@
+"""The command line: the only room that prints.
+
+Design: results go to stdout, everything about them to stderr. A command imports what it needs inside its function,
+so that `servoctl --help` loads neither NumPy nor CasADi. Every command is a thin face of a call that Python has too.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from servoctl.cli.console import note
+from servoctl.cli.outcome import Outcome, outcome_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: Words of the command line; None for those of this process.
+
+    Returns:
+        The exit code, one of `Outcome`, for what ended in an error.
+
+    Raises:
+        SystemExit: The command ended by itself; it carries the exit code.
+    """
+    from typer.main import get_command
+
+    from servoctl.cli.app import app
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words  # understood anywhere on the line, behind the command too
+    try:
+        get_command(app)([word for word in words if word != "--debug"], prog_name="servoctl")
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        outcome = outcome_of(error)
+        if outcome is Outcome.CRASHED:
+            note(f"servoctl: {type(error).__name__}: {error} (this is a bug; --debug shows where)")
+        else:
+            note(str(error))
+        return outcome
+    return Outcome.DONE

@@ -1,0 +1,55 @@
+"""`servoctl check`: validate a config and look at its model under the microscope."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servoctl.cli.console import note, say, say_json
+from servoctl.cli.options import AsJson, Config
+from servoctl.cli.outcome import Outcome
+
+if TYPE_CHECKING:
+    from servoctl.check import CheckReport
+
+
+def check(
+    config: Config,
+    as_json: AsJson = False,
+    no_import: Annotated[
+        bool, typer.Option("--no-import", help="Check the grammar alone, and run nobody's code.")
+    ] = False,
+) -> None:
+    """Validate a config and examine its model; simulate nothing."""
+    from servoctl.config import load_config
+
+    values = load_config(config).config
+    if no_import:
+        if as_json:
+            say_json({"grammar": "right"})
+        else:
+            say(f"{config}: the grammar is right (nothing was imported)")
+        return
+    # What a config imports runs with the rights of whoever checks it: said first.
+    for path in dict.fromkeys([values.plant.class_, *(task.class_ for task in values.task if task.class_)]):
+        (note if as_json else say)(f"imports {path}")
+
+    from servoctl.check import check as examine
+    from servoctl.runs import load
+
+    report = examine(load(config))
+    if as_json:
+        say_json(report.to_dict())
+    else:
+        _say_report(report)
+    raise typer.Exit(Outcome.WRONG_INPUT if report.errors else Outcome.DONE)
+
+
+def _say_report(report: "CheckReport") -> None:
+    for title, lines in report.sections:
+        say(f"\n{title}")
+        for line in lines:
+            say(f"  {line}")
+    for warning in report.warnings:
+        note(f"warning: {warning}")
+    for error in report.errors:
+        note(f"error: {error}")

@@ -1,0 +1,63 @@
+"""`servoctl list`: the plants, laws, drives and configs that there are."""
+
+from importlib import import_module
+from inspect import getdoc, isabstract
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import Any
+
+from servoctl.cli.console import say, say_json, say_table
+from servoctl.cli.options import AsJson
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """List the plants, laws, drives and configs that there are."""
+    there_is = contents()
+    if as_json:
+        say_json(there_is)
+        return
+    for number, (kind, entries) in enumerate(there_is.items()):
+        if number:
+            say()
+        say_table([kind, ""], [[name, sentence] for name, sentence in entries.items()] or [["none yet", ""]])
+
+
+def contents() -> dict[str, dict[str, str]]:
+    """Kind -> name as a config writes it -> what it is, in one line."""
+    import plants
+    from servoctl import laws
+    from servoctl.config import first_line, shipped_configs
+    from servoctl.laws.law import Law
+    from servoctl.mechanics.plant import Plant
+
+    return {
+        "plants": _described(plants, Plant),
+        "laws": {_kind(path): sentence for path, sentence in _described(laws, Law).items()},
+        "drives": {},
+        "configs": {name: first_line(path) for name, path in sorted(shipped_configs().items())},
+    }
+
+
+def _kind(path: str) -> str:
+    """The word of `law.kind` for a law: the module that it stands in."""
+    return path.partition(":")[0].rpartition(".")[2]
+
+
+def _described(package: ModuleType, base: type[Any]) -> dict[str, str]:
+    """`module:Class` -> what it is, for the concrete subclasses that a package defines.
+
+    The sentence is the module's own where it defines one class, and else that of each class.
+    """
+    found = {}
+    for info in walk_packages(package.__path__, f"{package.__name__}."):
+        module = import_module(info.name)
+        classes = [
+            member
+            for member in vars(module).values()
+            if isinstance(member, type) and issubclass(member, base) and not isabstract(member)
+            if member.__module__ == module.__name__
+        ]
+        for one in classes:
+            sentence = getdoc(module if len(classes) == 1 else one) or ""
+            found[f"{module.__name__}:{one.__name__}"] = sentence.partition("\n")[0]
+    return found

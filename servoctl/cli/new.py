@@ -1,0 +1,59 @@
+"""`servoctl new`: a plant, a config and a test to start from."""
+
+import keyword
+import re
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from servoctl.cli.console import say
+from servoctl.errors import ConfigError
+
+
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the files are called.")],
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write.")] = Path(),
+) -> None:
+    """Write a plant, a config and a test to start from."""
+    written = write_starter(name, folder)
+    for path in written:
+        say(str(path))
+    config, test = written[1], written[2]
+    say(f"next: servoctl run {config}; pytest {test}")
+
+
+def write_starter(name: str, folder: Path) -> list[Path]:
+    """Writes plant, config and test.
+
+    Args:
+        name: Stem of the files, an identifier.
+        folder: Where to write; made if it is not there.
+
+    Returns:
+        The files, in the order plant, config, test.
+
+    Raises:
+        ConfigError: The name will not do, or a file is there already.
+    """
+    if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or keyword.iskeyword(name):
+        raise ConfigError(f"servoctl new: NAME: expected an identifier that begins with a letter, got {name!r}")
+    class_name = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+    texts = {
+        folder / f"{name}.py": "plant.py.template",
+        folder / f"{name}.yaml": "config.yaml.template",
+        folder / f"test_{name}.py": "test.py.template",
+    }
+    if present := [path for path in texts if path.exists()]:
+        raise ConfigError([f"{path}: is there already (choose another name or --dir)" for path in present])
+    if find_spec(name) is not None:
+        raise ConfigError(f"servoctl new: NAME: {name!r} would hide the installed module {name!r} (choose another)")
+    folder.mkdir(parents=True, exist_ok=True)
+    templates = files("servoctl.cli") / "templates"
+    for path, template in texts.items():
+        text = (templates / template).read_text(encoding="utf-8")
+        path.write_text(Template(text).substitute(name=name, class_name=class_name), encoding="utf-8")
+    return list(texts)

@@ -1,0 +1,28 @@
+"""Exit codes, and which error or end of a run earns which."""
+
+from enum import IntEnum
+
+from servoctl.errors import RunFolderError, ServoctlError
+
+
+class Outcome(IntEnum):
+    """How a command ended; the value is the exit code."""
+
+    DONE = 0
+    CRASHED = 1
+    WRONG_INPUT = 2
+    RIG_FAILED = 3
+    BAD_STATUS = 4
+    INTERRUPTED = 130
+
+
+def outcome_of(error: Exception) -> Outcome:
+    """The outcome of a command that raised this error."""
+    if isinstance(error, RunFolderError):
+        return Outcome.RIG_FAILED
+    return Outcome.WRONG_INPUT if isinstance(error, ServoctlError) else Outcome.CRASHED
+
+
+def outcome_of_run(status: str) -> Outcome:
+    """The outcome of a run whose summary says this status."""
+    return {"done": Outcome.DONE, "interrupted": Outcome.INTERRUPTED}.get(status, Outcome.BAD_STATUS)

@@ -1,0 +1,25 @@
+"""Config -> YAML that loads back to the same config."""
+
+from typing import Any
+
+import yaml
+
+from servoctl.config.schema import Config
+from servoctl.config.yaml_scalars import CORE
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that a reader of YAML 1.1 or of YAML 1.2 could take for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+for _kind in CORE[:-1]:
+    _Dumper.add_implicit_resolver(_kind.tag, _kind.pattern, list(_kind.first))
+
+
+def dump(config: Config) -> str:
+    """The config as it ran: every default filled in, every number evaluated, fields left out where there is none."""
+    values = config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)

@@ -1,0 +1,237 @@
+"""Types of single fields: what they accept, and the sentence that refuses the rest."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    Tag,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from servoctl.config.document import in_words
+from servoctl.errors import ExpressionError
+from servoctl.expression import constant, parse
+
+SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
+"""Branches of a field that takes several shapes; they occur in pydantic's paths, never in ours."""
+
+
+def fault(what: str, *at: str | int) -> PydanticCustomError:
+    """The error that pydantic passes on.
+
+    Args:
+        what: The sentence, with its remedy in parentheses.
+        at: Path from the field that is being checked to the one that is wrong.
+    """
+    return PydanticCustomError("fault", "{what}", {"what": what, "at": at})
+
+
+class Section(BaseModel):
+    """A mapping of the config: no key that it does not know, nothing changed after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, or a constant expression that makes one.
+
+    Attributes:
+        expected: What the field takes, with its unit: "a positive time [s]".
+        above: The number must be greater than this.
+        least: The number must not be less than this.
+        below: The number must be less than this.
+        whole: Whether it must be an integer.
+    """
+
+    expected: str
+    above: float | None = None
+    least: float | None = None
+    below: float | None = None
+    whole: bool = False
+
+    def read(self, value: Any) -> float | int:
+        """The number.
+
+        Raises:
+            PydanticCustomError: The value is none, or out of range.
+        """
+        try:
+            number = constant(value)
+        except ExpressionError as error:
+            reason = f": {error}" if isinstance(value, str) else ""
+            raise fault(f"expected {self.expected}, got {in_words(value)}{reason}") from error
+        if not self._holds(number):
+            result = f" = {number:.6g}" if isinstance(value, str) else ""
+            raise fault(f"expected {self.expected}, got {in_words(value)}{result}")
+        if self.whole:
+            return value if isinstance(value, int) else int(number)
+        return number
+
+    def _holds(self, number: float) -> bool:
+        return (
+            (self.above is None or number > self.above)
+            and (self.least is None or number >= self.least)
+            and (self.below is None or number < self.below)
+            and (not self.whole or number.is_integer())
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        bounds = {"exclusiveMinimum": self.above, "minimum": self.least, "exclusiveMaximum": self.below}
+        number = {"type": "integer" if self.whole else "number"}
+        number |= {word: bound for word, bound in bounds.items() if bound is not None}  # type: ignore[misc]
+        return {"anyOf": [number, {"type": "string", "description": f"constant expression: {self.expected}"}]}
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The text of an equation; a bare number is one too.
+
+    Attributes:
+        rates: Whether `der()` must occur (True), must not (False), or may (None).
+    """
+
+    rates: bool | None = None
+
+    def read(self, value: Any) -> str:
+        """The text, which is known to parse.
+
+        Raises:
+            PydanticCustomError: The value is no equation, or one of the wrong kind.
+        """
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise fault(f"expected an equation as text, got {in_words(value)}")
+        try:
+            expression = parse(value if isinstance(value, str) else repr(constant(value)))
+        except ExpressionError as error:
+            raise fault(str(error)) from error
+        if self.rates is False and expression.rates:
+            raise fault(f"der({min(expression.rates)}) in a holonomic equation (write it under 'nonholonomic')")
+        if self.rates is True and not expression.rates:
+            raise fault("no der() in a nonholonomic equation (write it under 'holonomic')")
+        return expression.text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": ["string", "number"]}
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A field that the grammar has and this version has not.
+
+    Attributes:
+        instead: What to do meanwhile.
+    """
+
+    instead: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.refuse, handler(source))
+
+    def refuse(self, value: Any) -> None:
+        """Let only a field pass that is left out.
+
+        Raises:
+            PydanticCustomError: It is not.
+        """
+        if value is not None:
+            raise fault(f"not available in this version ({self.instead})")
+
+
+def _class_path(value: str) -> str:
+    module, colon, name = value.rpartition(":")
+    dotted = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module) and not module.endswith(".py")
+    if not (colon and name.isidentifier() and (dotted or re.fullmatch(r".*[^/\\]\.py", module))):
+        raise fault(f"expected package.module:ClassName or file.py:ClassName, got {value!r}")
+    return value
+
+
+def _law_kind(value: str) -> str:
+    if value == "input_output":
+        raise fault("input_output is not available in this version (use constraint_following; rows of degree 2 or 1)")
+    return value
+
+
+def _name(value: str) -> str:
+    if not value.isidentifier():
+        raise fault(f"expected a name of letters, digits and _, got {value!r} (as in object_x)")
+    return value
+
+
+def _parameter(value: Any) -> Any:
+    """A class's field is a number, a text, true or false, or a list of these; its own type is known only later."""
+    if isinstance(value, list | tuple):
+        return [_parameter(item) for item in value]
+    if isinstance(value, bool | str):
+        return value
+    try:
+        constant(value)
+    except ExpressionError as error:
+        raise fault(f"expected a number, text, true, false or a list of these, got {in_words(value)}") from error
+    return value
+
+
+def shape(value: Any) -> str:
+    """Which branch of a field of several shapes a value takes."""
+    if isinstance(value, list | tuple):
+        return LIST
+    return MAPPING if isinstance(value, Mapping | BaseModel) else SCALAR
+
+
+def _mapping_or_not(value: Any) -> str:
+    return MAPPING if shape(value) == MAPPING else SCALAR
+
+
+def _list_or_not(value: Any) -> str:
+    return LIST if shape(value) == LIST else SCALAR
+
+
+def _interval(value: tuple[float, ...]) -> tuple[float, ...]:
+    if len(value) != 2 or not value[0] < value[1]:
+        raise fault(f"expected [lower, upper] with lower < upper, got {in_words(value)}")
+    return value
+
+
+S = TypeVar("S")
+M = TypeVar("M")
+
+Real = Annotated[float, Number("a number")]
+PositiveTime = Annotated[float, Number("a positive time [s]", above=0)]
+Positive = Annotated[float, Number("a positive number", above=0)]
+Fraction = Annotated[float, Number("a number between 0 and 1", above=0, below=1)]
+EquationText = Annotated[str, Equation()]
+ClassPath = Annotated[str, AfterValidator(_class_path)]
+Name = Annotated[str, AfterValidator(_name)]
+Parameter = Annotated[Any, PlainValidator(_parameter)]
+LawKind = Annotated[Literal["constraint_following", "input_output"], AfterValidator(_law_kind)]
+Limit = Annotated[
+    Annotated[float, Number("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
+    | Annotated[tuple[Real, ...], AfterValidator(_interval), Tag(LIST)],
+    Discriminator(_list_or_not),
+]
+ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
+"""One value, or a mapping of the second kind."""
+
+PerName = Annotated[
+    Annotated[S, Tag(SCALAR)]
+    | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)]
+    | Annotated[dict[str, S], Tag(MAPPING)],
+    Discriminator(shape),
+]
+"""One value for all, a list in order, or a mapping by name."""

@@ -1,0 +1,81 @@
+"""A config file, or a shipped config's name -> everything that it says, checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from servoctl.config.document import Document, FieldPath
+from servoctl.config.file_reader import read_document
+from servoctl.config.overrides import apply_overrides
+from servoctl.config.problems import validate
+from servoctl.config.schema import Config
+from servoctl.config.shipped import find_config
+from servoctl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A config and where it came from.
+
+    Attributes:
+        path: The file.
+        config: Its checked values, every default filled in.
+        document: Its values as they were written, and their places.
+    """
+
+    path: Path
+    config: Config
+    document: Document
+
+    @property
+    def name(self) -> str:
+        """Name of the file, without its suffix."""
+        return self.path.stem
+
+    @property
+    def folder(self) -> Path:
+        """The folder that class paths in files are relative to."""
+        return self.path.parent
+
+    @property
+    def lines(self) -> Mapping[FieldPath, int]:
+        """Path -> line in the file, counted from 1; without the fields that `--set` wrote."""
+        return self.document.lines
+
+    def where(self, *path: str | int) -> str:
+        """Start of a sentence about a field: `file.yaml:12: law.limits`.
+
+        Args:
+            path: Keys and list indices from the top; a task entry by its index or its name.
+        """
+        if path[:1] == ("task",) and len(path) > 1 and isinstance(path[1], str):
+            names = [entry.name for entry in self.config.task]
+            path = ("task", names.index(path[1]), *path[2:]) if path[1] in names else path
+        return self.document.where(*path)
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """Read and check a config.
+
+    Args:
+        source: A path, or the bare name of a shipped config.
+        overrides: `PATH=VALUE`, as after `--set`.
+
+    Raises:
+        ConfigError: The config is wrong; every problem at once, in order of lines, those of overrides last.
+    """
+    path = find_config(source)
+    document, refused = apply_overrides(read_document(path, _shown(path)), overrides)
+    config, problems = validate(document.values)
+    sentences = document.report([*document.problems, *problems]) + refused
+    if sentences or config is None:
+        raise ConfigError(sentences)
+    return LoadedConfig(path, config, document)
+
+
+def _shown(path: Path) -> str:
+    """A path as short as a person at this place would write it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)

@@ -1,0 +1,93 @@
+"""`--set PATH=VALUE`: values that replace those of the file."""
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from servoctl.config.document import Document, FieldPath, in_words
+from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_value
+from servoctl.expression.suggest import remedy
+
+
+class _RefusedError(Exception):
+    """An override cannot be applied; the message says why."""
+
+
+def apply_overrides(document: Document, overrides: Sequence[str]) -> tuple[Document, list[str]]:
+    """A document with some of its values replaced, in the order given, and what could not be replaced.
+
+    Args:
+        document: What the file says.
+        overrides: `PATH=VALUE`. A path is keys with dots between them; a task entry is addressed by its name, any
+            list by index as well. A value is YAML; nothing after `=` is null, which leaves an optional field out.
+            Mappings on the way that do not exist yet are made.
+    """
+    refused = []
+    for override in overrides:
+        try:
+            document = _replaced(document, override)
+        except _RefusedError as error:
+            refused.append(f"--set {override}: {error}")
+    return document, refused
+
+
+def _replaced(document: Document, override: str) -> Document:
+    words, equals, text = override.partition("=")
+    parts = words.strip().split(".")
+    if not equals or not all(parts):
+        raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
+    if len(parts) > MAX_DEPTH:
+        raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
+    try:
+        reading = read_value(text)
+    except NotYamlError as error:
+        raise _RefusedError(error.what) from error
+    values = copy.deepcopy(dict(document.values))
+    path, first_new = _assign(values, parts, reading.value)
+    found = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
+    return Document(
+        document.file,
+        values,
+        {place: line for place, line in document.lines.items() if not _is_under(place, path)},
+        {place: setting for place, setting in document.settings.items() if not _is_under(place, path)}
+        | {path: override, path[:first_new]: override},
+        tuple(problem for problem in document.problems if not _is_under(problem.path, path)) + found,
+    )
+
+
+def _is_under(place: FieldPath, path: FieldPath) -> bool:
+    return place[: len(path)] == path
+
+
+def _assign(values: dict[str, Any], parts: list[str], value: Any) -> tuple[FieldPath, int]:
+    """Write a value; returns its path, and the length of the path to the first key that was made for it."""
+    node: Any = values
+    path: FieldPath = ()
+    first_new = len(parts)
+    for part in parts[:-1]:
+        key = _key(node, part, path)
+        path = (*path, key)
+        if isinstance(node, dict) and node.get(part) is None:
+            node[part] = [] if path == ("task",) else {}
+            first_new = min(first_new, len(path))
+        node = node[key]
+    key = _key(node, parts[-1], path)
+    node[key] = value
+    return (*path, key), first_new
+
+
+def _key(node: Any, part: str, path: FieldPath) -> str | int:
+    """The key or index that a part of a path means at this node."""
+    field = ".".join(map(str, path))
+    if isinstance(node, dict):
+        return part
+    if not isinstance(node, list):
+        raise _RefusedError(f"{field} is {in_words(node)} and has no key {part!r} (set {field} as a whole)")
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in node]
+    if path == ("task",) and part in names:
+        return names.index(part)
+    if re.fullmatch("[0-9]{1,6}", part) and int(part) < len(node):
+        return int(part)
+    known = [name for name in names if isinstance(name, str)] if path == ("task",) else map(str, range(len(node)))
+    raise _RefusedError(f"{field} has no entry {part!r} ({remedy(part, known)})")

@@ -1,0 +1,78 @@
+"""Values -> config, and pydantic's errors -> the sentences of this project."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from servoctl.config.document import FieldPath, Problem, in_words
+from servoctl.config.fields import LIST, MAPPING, SCALAR
+from servoctl.config.rules import check_rules
+from servoctl.config.schema import Config
+from servoctl.expression.suggest import remedy, suggestion
+
+_EXPECTED = {
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "too_short": "a list with at least one value",
+}
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a config, with a description and unit for every field."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema(by_alias=True)}
+    return schema | {"title": "servoctl config"}
+
+
+def validate(values: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
+    """The config that plain values make, None where a field is wrong, and every problem."""
+    broken_rules = check_rules(values)
+    try:
+        return Config.model_validate(values), broken_rules
+    except ValidationError as errors:
+        return None, [_problem(error) for error in errors.errors(include_url=False)] + broken_rules
+
+
+def _problem(error: Mapping[str, Any]) -> Problem:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    or_else = " or a mapping" if error["loc"][-1:] == (SCALAR,) else ""
+    path: FieldPath = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING))
+    if kind == "fault":
+        return Problem((*path, *context["at"]), context["what"])
+    if kind == "missing":
+        description = next((node["description"] for node in _nodes(path) if "description" in node), "it has no default")
+        return Problem(path, f"missing ({description})")
+    if kind == "extra_forbidden":
+        known = [key for node in _nodes(path[:-1]) for key in node.get("properties", ())]
+        return Problem(path, f"unknown key ({remedy(str(path[-1]), known)})")
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", context["expected"])
+        hint = suggestion(value, known) if isinstance(value, str) else ""
+        expected = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
+        return Problem(path, f"expected {expected}{or_else}, got {in_words(value)}" + (f" ({hint})" if hint else ""))
+    return Problem(path, f"expected {_EXPECTED.get(kind, error['msg'])}{or_else}, got {in_words(value)}")
+
+
+def _nodes(path: FieldPath) -> list[dict[str, Any]]:
+    """The parts of the JSON Schema that describe a field, one per shape it can take."""
+    nodes = list(_shapes(json_schema()))
+    for part in path:
+        children = [
+            node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part) for node in nodes
+        ]
+        nodes = [shape for child in children if child for shape in _shapes(child)]
+    return nodes
+
+
+def _shapes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    if "$ref" in node:
+        yield from _shapes(json_schema()["$defs"][node["$ref"].rpartition("/")[2]])
+    for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
+        yield from _shapes(choice)

@@ -1,0 +1,138 @@
+"""What the fields of a config demand of each other.
+
+Design: the rules look at the values as they were written, not at the checked model, so that they hold beside errors of
+single fields and all problems come out at once. Where a value has the wrong shape, its own field says so and the rules
+pass over it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from servoctl.config.corrections import Correction
+from servoctl.config.document import FieldPath, Problem
+from servoctl.config.schema import ADAPTIVE, Task
+from servoctl.expression.suggest import remedy
+
+TASK_KINDS = ("holonomic", "nonholonomic", "class")
+CORRECTION_KINDS = tuple(Correction.model_fields)
+_TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
+
+
+def check_rules(values: Mapping[str, Any]) -> list[Problem]:
+    """Every broken rule of a config's plain values."""
+    rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (_tasks, _law, _corrections, _integrator)
+    return [problem for rule in rules for problem in rule(values)]
+
+
+def _mapping(value: Any, *keys: str) -> Mapping[str, Any]:
+    """The mapping under these keys; empty where there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _entries(values: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    task = values.get("task")
+    return [(i, entry) for i, entry in enumerate(task) if isinstance(entry, Mapping)] if isinstance(task, list) else []
+
+
+def _given(mapping: Mapping[str, Any], keys: tuple[str, ...]) -> list[str]:
+    return [key for key in keys if mapping.get(key) is not None]
+
+
+def _tasks(values: Mapping[str, Any]) -> Iterator[Problem]:
+    first_with: dict[str, int] = {}
+    for index, entry in _entries(values):
+        path: FieldPath = ("task", index)
+        kinds = _given(entry, TASK_KINDS)
+        if len(kinds) > 1:
+            yield Problem((*path, kinds[1]), f"given beside {kinds[0]} (a task entry has exactly one of them)")
+        elif not kinds and entry.keys() <= _TASK_KEYS:
+            yield Problem(path, "no equation (give exactly one of holonomic, nonholonomic, class)")
+        if entry.get("parameters") is not None and kinds and "class" not in kinds:
+            yield Problem((*path, "parameters"), "given without a class (an equation uses the plant's parameters)")
+        name = entry.get("name")
+        if isinstance(name, str) and first_with.setdefault(name, index) != index:
+            first = first_with[name] + 1
+            yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
+
+
+def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
+    law, task, inputs = values.get("law"), values.get("task"), values.get("inputs")
+    if isinstance(law, Mapping) and task in (None, []):
+        yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
+    if isinstance(law, Mapping) and inputs is not None:
+        yield Problem(("inputs",), "given beside a law (the law computes the inputs; an open-loop run has 'law: none')")
+
+
+def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
+    passive: FieldPath = ("plant", "passive", "correction")
+    yield from _own_correction(_mapping(values, "plant", "passive").get("correction"), passive, rows=None)
+    for index, entry in _entries(values):
+        rows = 1 if _given(entry, TASK_KINDS[:2]) else None
+        yield from _own_correction(entry.get("correction"), ("task", index, "correction"), rows)
+    path: FieldPath = ("law", "correction")
+    correction = _mapping(values, "law").get("correction")
+    yield from _one_kind(correction, path)
+    entries = _entries(values)
+    only_equations = all(_given(entry, TASK_KINDS[:2]) for _, entry in entries)
+    for place, gain in _gains(correction, path):
+        if isinstance(gain, Mapping):
+            yield from _by_name(gain, place, entries)
+        elif isinstance(gain, list) and only_equations:
+            yield from _length(gain, place, len(entries))
+
+
+def _own_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
+    """A correction that belongs to one entry, or to the plant; rows is None where only the class knows it."""
+    yield from _one_kind(correction, path)
+    for place, gain in _gains(correction, path):
+        if isinstance(gain, Mapping):
+            yield Problem(place, "a mapping by task name (only law.correction has one; here a number, or one per row)")
+        elif isinstance(gain, list) and rows is not None:
+            yield from _length(gain, place, rows)
+
+
+def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
+    if not isinstance(correction, Mapping):
+        return
+    kinds = _given(correction, CORRECTION_KINDS)
+    if len(kinds) > 1:
+        yield Problem((*path, kinds[1]), f"given beside {kinds[0]} (a correction has exactly one kind)")
+    elif not kinds and correction.keys() <= set(CORRECTION_KINDS):
+        yield Problem(path, f"no kind (give exactly one of {', '.join(CORRECTION_KINDS[:-1])})")
+
+
+def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    for kind in CORRECTION_KINDS:
+        for word, gain in _mapping(correction, kind).items():
+            yield (*path, kind, word), gain
+
+
+def _length(gains: list[Any], path: FieldPath, rows: int) -> Iterator[Problem]:
+    if len(gains) != rows and gains:
+        yield Problem(path, f"{len(gains)} values for {rows} {'row' if rows == 1 else 'rows'} (give one per row)")
+
+
+def _by_name(
+    gains: Mapping[str, Any], path: FieldPath, entries: list[tuple[int, Mapping[str, Any]]]
+) -> Iterator[Problem]:
+    names = [entry["name"] for _, entry in entries if isinstance(entry.get("name"), str)]
+    for name in gains:
+        if name not in names:
+            yield Problem((*path, name), f"no task has this name ({remedy(name, names)})")
+    for _, entry in entries:
+        uncorrected = entry.get("correction") is None and _given(entry, TASK_KINDS[:2])
+        if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
+            yield Problem(path, f"no value for task {entry['name']!r} (name every task that has no own correction)")
+
+
+def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
+    integrator = _mapping(values, "run", "integrator")
+    method = integrator.get("method", "rk4")
+    path: FieldPath = ("run", "integrator")
+    if method in ADAPTIVE and integrator.get("step") is not None:
+        yield Problem((*path, "step"), f"given with {method}, which chooses its own step (give rtol and atol)")
+    if method == "rk4":
+        for word in _given(integrator, ("rtol", "atol")):
+            yield Problem((*path, word), "given with rk4, whose step is fixed (give step, or another method)")

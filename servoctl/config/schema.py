@@ -1,0 +1,236 @@
+"""The grammar of a config, field by field; what fields demand of each other stands in `rules`.
+
+Design: every field has its unit in its description, and every default is written into the model, so that a dump of a
+`Config` is the config as it ran. The models are frozen.
+"""
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from servoctl.config.corrections import Baumgarte, Correction
+from servoctl.config.fields import (
+    ClassPath,
+    Equation,
+    EquationText,
+    Fraction,
+    LawKind,
+    Limit,
+    Name,
+    Number,
+    Parameter,
+    PerName,
+    Positive,
+    PositiveTime,
+    Real,
+    ScalarOr,
+    Section,
+    Unavailable,
+    fault,
+)
+
+ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
+"""Integrators that choose their step by tolerances."""
+
+DEFAULT_STEP = 0.001
+"""Step of rk4 [s]; with a period, the largest part of the period that is not longer."""
+
+
+class Passive(Section):
+    """How a simulated plant keeps its own constraints."""
+
+    correction: Correction = Field(
+        default=Correction(baumgarte=Baumgarte(alpha=5.0, beta=5.0)),
+        description="correction of the passive constraints, in simulation only",
+    )
+    rank_tolerance: Fraction = Field(
+        default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
+    )
+
+
+class Plant(Section):
+    """Which plant, and its parameters."""
+
+    class_: ClassPath = Field(
+        alias="class", description="package.module:ClassName, or file.py:ClassName relative to the config's folder"
+    )
+    parameters: dict[str, Parameter] = Field(
+        default={}, description="fields of the class, in their own units; the rest keep their defaults"
+    )
+    passive: Passive = Field(default=Passive(), description="passive constraints: correction and rank tolerance")
+
+
+class Fixed(Section):
+    """Coordinates that a projection leaves alone."""
+
+    fix: tuple[str, ...] = Field(description="names of the coordinates that keep their value")
+
+
+class Initial(Section):
+    """Where a run starts."""
+
+    q: PerName[Real] = Field(
+        description="coordinates [units of the plant]: mapping by name, list in the plant's order, or one for all"
+    )
+    v: PerName[Real] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
+    project: ScalarOr[StrictBool, Fixed] = Field(
+        default=False,
+        description="whether to move to the nearest state that satisfies the constraints; or {fix: names}",
+    )
+    max_violation: Positive = Field(
+        default=1.0, description="a start with a larger holonomic violation is refused [units of the row]"
+    )
+
+
+class Task(Section):
+    """One servo constraint: exactly one of holonomic, nonholonomic, class."""
+
+    name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
+    holonomic: Annotated[str, Equation(rates=False)] | None = Field(
+        default=None, description="equation of coordinates and time that becomes zero, left-hand minus right-hand side"
+    )
+    nonholonomic: Annotated[str, Equation(rates=True)] | None = Field(
+        default=None, description="equation with der(x) that becomes zero, left-hand minus right-hand side"
+    )
+    class_: ClassPath | None = Field(
+        default=None, alias="class", description="package.module:ClassName or file.py:ClassName of a constraint"
+    )
+    parameters: dict[str, Parameter] | None = Field(
+        default=None, description="fields of the class, in their own units; the rest keep their defaults"
+    )
+    correction: Correction | None = Field(
+        default=None, description="correction of this entry instead of the law's; a list has one value per row"
+    )
+    priority: Annotated[None, Unavailable("leave it out: every task counts equally")] = Field(
+        default=None, description="level in a hierarchy of tasks [-]; not available in this version"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _class_has_parameters(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("class") is not None and given.get("parameters") is None:
+            return {**given, "parameters": {}}
+        return given
+
+
+class Weighted(Section):
+    """Least weighted sum of squared inputs."""
+
+    weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
+
+
+class Law(Section):
+    """How the actuators are commanded."""
+
+    kind: LawKind = Field(
+        default="constraint_following", description="kind of law; input_output is not available in this version"
+    )
+    correction: Correction | None = Field(
+        default=None, description="what drives violations back to zero; left out: nothing does"
+    )
+    allocation: ScalarOr[Literal["minimum_norm", "unprojected", "constraint_force"], Weighted] = Field(
+        default="minimum_norm", description="which of the inputs that meet the task is taken, or {weighted: {u1: 1}}"
+    )
+    feedback_allocation: Literal["minimum_norm", "constraint_force", "least_acceleration"] | None = Field(
+        default=None, description="allocation of the correction's share of the input; left out: as allocation"
+    )
+    null_space: dict[str, EquationText] | None = Field(
+        default=None, description="actuator -> equation of s in u = T^+ bbar + (I - T^+ T) s [actuator units]"
+    )
+    limits: dict[str, Limit] | None = Field(
+        default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
+    )
+    rank_tolerance: Fraction = Field(
+        default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"
+    )
+    on_infeasible: Literal["warn", "damp", "fault"] = Field(
+        default="warn",
+        description="where the task is out of reach: warn takes least squares, damp u = -D B^T v, fault stops",
+    )
+    damping: Annotated[float, Number("a number >= 0", least=0)] = Field(
+        default=1.0, description="D of damp [actuator unit per its speed]"
+    )
+    residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
+
+
+class Integrator(Section):
+    """How a run is integrated."""
+
+    method: Literal["rk4", "dop853", "radau", "lsoda", "cvodes"] = Field(
+        default="rk4", description="rk4 takes fixed steps, the others keep tolerances"
+    )
+    step: PositiveTime | None = Field(
+        default=None, description="step of rk4 [s], a whole part of the period; default 0.001 or the part next below"
+    )
+    rtol: Positive | None = Field(default=None, description="relative tolerance [-]; default 1e-10, not with rk4")
+    atol: Positive | None = Field(
+        default=None, description="absolute tolerance [units of the plant]; default 1e-12, not with rk4"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tolerances(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("method") in ADAPTIVE:
+            return {"rtol": 1e-10, "atol": 1e-12} | {key: value for key, value in given.items() if value is not None}
+        return given
+
+    def with_step(self, period: float | None) -> Self:
+        """The same with a step that divides the period [s].
+
+        Raises:
+            PydanticCustomError: The given step does not.
+        """
+        if self.method != "rk4":
+            return self
+        if self.step is None:
+            parts = 1 if period is None else math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
+            return self.model_copy(update={"step": DEFAULT_STEP if period is None else period / parts})
+        if period is not None:
+            parts = max(1, round(period / self.step))
+            if abs(parts * self.step - period) > 1e-9 * period:
+                nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
+                raise fault(
+                    f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
+                    "step",
+                )
+        return self
+
+
+class Run(Section):
+    """How long, how finely and from which seed."""
+
+    duration: PositiveTime = Field(description="time to simulate [s]")
+    period: PositiveTime | None = Field(
+        default=None,
+        description="period of a sampled law with zero-order hold [s]; left out: the law acts continuously",
+    )
+    integrator: Integrator = Field(
+        default_factory=Integrator, validate_default=True, description="integration method and its step or tolerances"
+    )
+    output_step: PositiveTime | None = Field(
+        default=None, description="spacing of the rows written [s]; left out: every step"
+    )
+    seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+        default=0, description="seed of every random number of the run [-]"
+    )
+
+    @field_validator("integrator", mode="after")
+    @classmethod
+    def _fit_step(cls, integrator: Integrator, info: ValidationInfo) -> Integrator:
+        return integrator.with_step(info.data.get("period"))
+
+
+class Config(Section):
+    """A complete run: a plant, where it starts, what it must do, the law, and how to run."""
+
+    plant: Plant = Field(description="the physics: a class and its parameters")
+    initial: Initial = Field(description="state at t = 0")
+    task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
+    law: ScalarOr[Literal["none"], Law] = Field(description="the control law, or none for an open-loop run")
+    inputs: dict[str, EquationText] | None = Field(
+        default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
+    )
+    run: Run = Field(description="duration, sampling and integration")
+    tune: dict[str, Any] | None = Field(default=None, description="search over law parameters")
+    hil: dict[str, Any] | None = Field(default=None, description="the real-time loop on drives")

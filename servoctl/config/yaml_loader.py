@@ -1,0 +1,218 @@
+"""YAML text -> plain values with their lines.
+
+Design: PyYAML reads YAML 1.1, where `on`, `10:30` and `2020-01-01` are no text and `1e-3` is. Only its scanner and
+parser serve here; scalars follow YAML 1.2, keys are text, and whatever could be misread in silence is an error:
+duplicate keys, aliases, foreign tags, several documents. A plain equation that flow style has split at a comma is put
+together again and reported, so that it does not hide other problems.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Any
+
+import yaml
+
+from servoctl.config.document import FieldPath, Problem
+from servoctl.config.yaml_scalars import CORE, PREFIX
+
+MAX_DEPTH = 40
+MAX_PARTS = 20
+"""Commas in one unquoted equation that are still recognised."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes with the scalars of YAML 1.2; refuses anchors, aliases and deep nesting."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if anchor := getattr(event, "anchor", None):
+            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
+            raise _refusal(f"alias or anchor '{sign}{anchor}' (write the value out; quote text that starts so)", event)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _refusal(f"nested deeper than {MAX_DEPTH} levels (no config needs that)", event)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def single(self) -> Any:
+        """The document's root node; None where there is no document."""
+        node = self.get_node() if self.check_node() else None
+        if self.check_node():
+            second = self.get_event()  # type: ignore[no-untyped-call]
+            raise _refusal("a second document starts (a config is one document: remove '---')", second)
+        return node
+
+
+for _kind in CORE[:-1]:
+    _Loader.add_implicit_resolver(_kind.tag, _kind.pattern, list(_kind.first))
+
+
+def _refusal(problem: str, event: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+class NotYamlError(Exception):
+    """A text is not YAML; where it stands is for the caller to say."""
+
+    def __init__(self, line: int, what: str) -> None:
+        self.line = line
+        self.what = what
+        super().__init__(f"line {line}: {what}")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What `read_value` found.
+
+    Attributes:
+        value: Plain value; None for an empty text.
+        lines: Path -> line, counted from 1.
+        problems: What is wrong although it is YAML.
+    """
+
+    value: Any
+    lines: dict[FieldPath, int]
+    problems: tuple[Problem, ...]
+
+
+class _Builder:
+    """Turns nodes into values, noting lines and problems by path."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines: dict[FieldPath, int] = {}
+        self.problems: list[Problem] = []
+
+    def report(self, path: FieldPath, what: str) -> None:
+        self.problems.append(Problem(path, what))
+
+    def value(self, node: yaml.Node, path: FieldPath) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            self.check_tag(node, "map", path)
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            self.check_tag(node, "seq", path)
+            return self.sequence(node, path)
+        return self.scalar(node, path)
+
+    def check_tag(self, node: yaml.Node, word: str, path: FieldPath) -> None:
+        if node.tag != PREFIX + word:
+            self.report(path, f"tag '{node.tag.replace(PREFIX, '!!')}' (a config has no tags: remove it)")
+
+    def scalar(self, node: yaml.Node, path: FieldPath) -> Any:
+        kind = next((kind for kind in CORE if kind.tag == node.tag), None)
+        if kind is None or not kind.pattern.match(node.value):
+            self.check_tag(node, "a plain value", path)
+            return node.value
+        if not _is_unicode(node.value):
+            self.report(path, "half of a surrogate pair (write the character itself)")
+            return ""
+        return kind.read(node.value)
+
+    def sequence(self, node: yaml.SequenceNode, path: FieldPath) -> list[Any]:
+        values: list[Any] = []
+        items = deque(node.value)
+        while items:
+            item = items.popleft()
+            place = (*path, len(values))
+            self.lines[place] = _line(item)
+            rest = self.rest(item, items) if node.flow_style else []
+            for _ in rest:
+                items.popleft()
+            values.append(self.joined(item, rest[-1], place) if rest else self.value(item, place))
+        return values
+
+    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        pairs = deque(node.value)
+        while pairs:
+            key_node, item = pairs.popleft()
+            if not isinstance(key_node, yaml.ScalarNode) or not _is_unicode(key_node.value):
+                self.lines.setdefault(path, _line(key_node))
+                self.report(path, f"the key on line {_line(key_node)} is not text (a key is a word)")
+                continue
+            key = key_node.value
+            place = (*path, key)
+            if key in values:
+                lines = f"{self.lines[place]} and {_line(key_node)}"
+                self.report(place, f"duplicate key on lines {lines} (keep one of them)")
+                continue
+            self.lines[place] = _line(key_node)
+            bare_keys = (following for following, _ in takewhile(lambda pair: _is_absent(pair[1]), pairs))
+            rest = self.rest(item, bare_keys) if node.flow_style else []
+            for _ in rest:
+                pairs.popleft()
+            values[key] = self.joined(item, rest[-1], place) if rest else self.value(item, place)
+        return values
+
+    def rest(self, node: yaml.Node, following: Iterable[yaml.Node]) -> list[yaml.Node]:
+        """Those of the following nodes that close the parentheses which this plain text opens."""
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.ScalarNode) and node.style is None and _balance(node.value) > 0:
+            for part in islice(following, MAX_PARTS):
+                parts.append(part)
+                if _balance(self.text[node.start_mark.index : part.end_mark.index]) <= 0:
+                    return parts
+        return []
+
+    def joined(self, node: yaml.Node, last: yaml.Node, path: FieldPath) -> str:
+        text = " ".join(self.text[node.start_mark.index : last.end_mark.index].split())
+        self.report(path, f'YAML has split this equation at a comma (quote it: "{text}")')
+        return text
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _is_absent(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+
+
+def _balance(text: str) -> int:
+    return text.count("(") - text.count(")")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def read_value(text: str) -> Reading:
+    """Read a YAML text.
+
+    Raises:
+        NotYamlError: The text is not one document of YAML, or uses anchors or aliases.
+    """
+    builder = _Builder(text)
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.single()
+        finally:
+            loader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise NotYamlError(line, f"character {error.character!a} is not printable (remove it)") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise NotYamlError(mark.line + 1 if mark else 1, _what(error)) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's scanner lets those of chr() and int() out
+        raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
+    value = None if node is None else builder.value(node, ())
+    return Reading(value, builder.lines, tuple(builder.problems))
+
+
+def _what(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "not YAML"
+    if type(error) is yaml.MarkedYAMLError:
+        return problem
+    if "'\\t'" in problem:
+        return "not YAML: a tab where a value starts (indent with spaces)"
+    return f"not YAML: {problem} (check colons, indentation and brackets here; quote equations)"

@@ -1,0 +1,52 @@
+"""Which plain words are null, true, a number or text: the core schema of YAML 1.2.
+
+Design: one exception, `010`, is text: it is 8 to readers of YAML 1.1 and 10 to those of 1.2. Integers of more than 300
+digits are text as well, since no float holds them.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One kind of scalar.
+
+    Attributes:
+        tag: Its tag.
+        pattern: Every text that is of this kind.
+        first: First characters of such texts; "" where the empty text is one.
+        read: Text -> value.
+    """
+
+    tag: str
+    pattern: re.Pattern[str]
+    first: tuple[str, ...]
+    read: Callable[[str], Any]
+
+
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+_NOT_FINITE = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+_INTEGER = r"[-+]?(?:0|[1-9][0-9]{0,299})|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}"
+
+
+def _float(text: str) -> float:
+    return float(text.replace(".", "") if text[-1] in "fFnN" else text)
+
+
+def _scalar(word: str, pattern: str, first: str, read: Callable[[str], Any]) -> Scalar:
+    return Scalar(PREFIX + word, re.compile(rf"(?:{pattern})\Z"), tuple(first), read)
+
+
+CORE = (
+    Scalar(PREFIX + "null", re.compile(r"(?:null|Null|NULL|~|)\Z"), ("n", "N", "~", ""), lambda text: None),
+    _scalar("bool", "true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text.lower() == "true"),
+    _scalar("int", _INTEGER, "-+0123456789", lambda text: int(text, 0)),
+    _scalar("float", f"{_FLOAT}|{_NOT_FINITE}", "-+.0123456789", _float),
+    _scalar("str", r"(?s:.)*", "", str),
+)
+"""In the order in which they are tried."""

@@ -1,0 +1,218 @@
+"""The rank-revealing pseudoinverse: a row-pivoted complete orthogonal decomposition, on numbers and on symbols.
+
+    A = C Z,  C = U R,  A^+ = Z^T R^-1 U^T
+
+Rows of Z and columns of U are orthonormal, R is upper triangular; a direction counts when its pivot is strictly
+greater than `tolerance * scale`.
+
+Design: Gram-Schmidt on the rows, largest remainder first, orthogonalised twice; never a Gram matrix, which squares
+the condition number. On symbols every division is guarded inside, so that derivatives stay finite where rank is
+lost, and each size is one CasADi function that is called, never inlined. On numbers LAPACK's pivoted QR serves: the
+pivots are the same remainders, so both decide rank alike.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx, where
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A matrix A, shape (r, n), taken apart; k is min(r, n) on symbols and the rank on numbers.
+
+    Attributes:
+        row_basis: Z, shape (k, n); rows beyond the rank are zero.
+        column_basis: U, shape (r, k); columns beyond the rank are zero.
+        triangle: R, shape (k, k), of `A / scale`; 1 on the diagonal beyond the rank.
+        rank: Number of directions counted.
+        pivot_min: Smallest pivot counted, divided by the scale; 0 at rank 0.
+        scale: What the pivots are measured against.
+    """
+
+    row_basis: Array
+    column_basis: Array
+    triangle: Array
+    rank: Any
+    pivot_min: Any
+    scale: Any
+
+    def solve(self, b: Array) -> Array:
+        """A^+ b: the shortest of the least-squares solutions of `A x = b`, shape (n,) or (n, columns)."""
+        y = self.column_basis.T @ b
+        return self.row_basis.T @ _back_substitution(self.triangle, y) / self.scale
+
+    def pseudoinverse(self) -> Array:
+        """A^+, shape (n, r)."""
+        return self.solve(np.eye(len(self.column_basis)))
+
+    def row_projector(self) -> Array:
+        """A^+ A, shape (n, n)."""
+        return self.row_basis.T @ self.row_basis
+
+    def residual(self, b: Array) -> Array:
+        """(I - A A^+) b: the part of b that no x reaches."""
+        return b - self.column_basis @ (self.column_basis.T @ b)
+
+
+def _back_substitution(R: Array, y: Array) -> Array:
+    """R^-1 y for an upper triangular R."""
+    if len(R) == 0:
+        return y
+    if not is_symbolic(R, y):
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(solve_triangular(R, y, check_finite=False))
+    x = np.array(y, dtype=object)
+    for i in reversed(range(len(R))):
+        x[i] = (x[i] - R[i, i + 1 :] @ x[i + 1 :]) / R[i, i] if i < len(R) - 1 else x[i] / R[i, i]
+    return x
+
+
+def frobenius(A: Array) -> Any:
+    """|A|_F, safe for symbols: the derivative at zero is finite."""
+    total = np.sum(A * A) if A.size else 0.0
+    if not is_symbolic(total):
+        return float(np.sqrt(total))
+    return where(total > 0.0, np.sqrt(where(total > 0.0, total, 1.0)), 0.0)
+
+
+def decompose(A: Array, tolerance: Any, scale: Any = None) -> Decomposition:
+    """Takes A apart; see the module's docstring.
+
+    Args:
+        A: Shape (r, n), of finite numbers or of symbols.
+        tolerance: Relative rank tolerance.
+        scale: What pivots are measured against; None: |A|_F.
+    """
+    scale = frobenius(A) if scale is None else scale
+    scale = where(scale > 0.0, scale, 1.0) if is_symbolic(scale) else (scale if scale > 0.0 else 1.0)
+    if is_symbolic(A, scale, tolerance):
+        return _symbolic(A / scale, tolerance, scale)
+    return _numeric(np.asarray(A, dtype=float) / scale, float(tolerance), scale)
+
+
+def pinv(A: Any, rank_tolerance: float = 1e-10) -> Array:
+    """The Moore-Penrose inverse of a matrix of numbers or of symbols.
+
+    Args:
+        A: Shape (r, n).
+        rank_tolerance: A direction counts when its pivot exceeds this times |A|_F.
+
+    Returns:
+        A^+, shape (n, r).
+    """
+    A = np.asarray(A)
+    if is_symbolic(A):
+        return decompose(A, rank_tolerance).pseudoinverse()
+    A = A.astype(float)
+    largest = float(np.abs(A).max()) if A.size else 0.0
+    if not largest or not np.isfinite(largest):
+        return np.zeros(A.T.shape) if not largest else np.full(A.T.shape, np.nan)
+    return decompose(A / largest, rank_tolerance).pseudoinverse() / largest
+
+
+def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
+    from scipy.linalg import qr
+
+    if A.size == 0:
+        rows, n = A.shape
+        return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0, 0.0, scale)
+    basis, triangle, _ = qr(A.T, mode="economic", pivoting=True)
+    pivots = np.abs(np.diag(triangle))
+    rank = int(np.argmin(np.append(pivots > tolerance, False)))
+    row_basis = basis[:, :rank].T
+    column_basis, triangle = np.linalg.qr(A @ row_basis.T)
+    return Decomposition(row_basis, column_basis, triangle, rank, float(pivots[rank - 1]) if rank else 0.0, scale)
+
+
+def _symbolic(A: Array, tolerance: Any, scale: Any) -> Decomposition:
+    rows, n = A.shape
+    k = min(rows, n)
+    if k == 0:
+        return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0.0, 0.0, scale)
+    limit = tolerance.sx if isinstance(tolerance, Symbol) else float(tolerance)
+    Z, U, R, rank, pivot_min = decomposition_function(rows, n)(to_sx(A), limit)
+    return Decomposition(
+        from_sx(Z, (k, n)), from_sx(U, (rows, k)), from_sx(R, (k, k)), Symbol(rank), Symbol(pivot_min), scale
+    )
+
+
+@lru_cache(maxsize=None)
+def decomposition_function(rows: int, n: int) -> Any:
+    """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1."""
+    A, tolerance = ca.SX.sym("A", rows, n), ca.SX.sym("tolerance")
+    C, Z, live, pivots = _pivoted_rows(A, tolerance)
+    U, R = _columns(C, live)
+    rank, pivot_min = 0, 0
+    for counted, pivot in zip(live, pivots, strict=True):
+        rank += counted
+        pivot_min = ca.if_else(counted, pivot, pivot_min)
+    outputs = [Z, U, R, rank, pivot_min]
+    return ca.Function(f"decompose_{rows}x{n}", [A, tolerance], [ca.densify(x) for x in outputs], {"never_inline": True})
+
+
+def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
+    """A = C Z by Gram-Schmidt on the rows, the largest remainder first; which directions count; their pivots."""
+    rows, n = A.shape
+    k = min(rows, n)
+    remainder, C, Z = [A[i, :] for i in range(rows)], ca.SX(rows, k), ca.SX(0, n)
+    live: list[Any] = []
+    pivots: list[Any] = []
+    for j in range(k):
+        chosen = _first_largest([ca.sumsqr(row) for row in remainder])
+        row = sum((s * r for s, r in zip(chosen, remainder, strict=True)), start=ca.SX(1, n))
+        if j:
+            again = ca.mtimes(row, Z.T)
+            row = row - ca.mtimes(again, Z)
+            C[:, :j] = C[:, :j] + ca.mtimes(ca.vertcat(*chosen), again)
+        square = ca.sumsqr(row)
+        counted = square > tolerance * tolerance
+        if j:
+            counted = ca.logic_and(counted, live[-1])
+        pivot = ca.sqrt(ca.if_else(counted, square, 1))
+        direction = row * ca.if_else(counted, 1 / pivot, 0)
+        for i in range(rows):
+            C[i, j] = ca.if_else(chosen[i], ca.if_else(counted, pivot, 0), ca.dot(remainder[i], direction))
+            remainder[i] = (remainder[i] - C[i, j] * direction) * (1 - chosen[i])
+        Z = ca.vertcat(Z, direction)
+        live.append(counted)
+        pivots.append(pivot)
+    return C, Z, live, pivots
+
+
+def _first_largest(values: list[Any]) -> list[Any]:
+    """One-hot choice of the first largest value."""
+    if len(values) == 1:
+        return [ca.SX(1)]
+    largest = values[0]
+    for value in values[1:]:
+        largest = ca.fmax(largest, value)
+    chosen, taken = [], ca.SX(0)
+    for value in values:
+        chosen.append(ca.if_else(taken, 0, value >= largest))
+        taken = ca.logic_or(taken, chosen[-1])
+    return chosen
+
+
+def _columns(C: Any, live: list[Any]) -> tuple[Any, Any]:
+    """C = U R by Gram-Schmidt on the columns, orthogonalised twice."""
+    rows, k = C.shape
+    U, R = ca.SX(rows, 0), ca.SX(k, k)
+    for j in range(k):
+        column = C[:, j]
+        for _ in range(2 if j else 0):
+            part = ca.mtimes(U.T, column)
+            column = column - ca.mtimes(U, part)
+            R[:j, j] = R[:j, j] + part
+        square = ca.sumsqr(column)
+        counted = ca.logic_and(live[j], square > 0)
+        length = ca.sqrt(ca.if_else(counted, square, 1))
+        R[j, j] = length
+        U = ca.horzcat(U, column * ca.if_else(counted, 1 / length, 0))
+    return U, R

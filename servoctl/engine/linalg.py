@@ -1,0 +1,81 @@
+"""Cholesky factor and triangular solves, on numbers (LAPACK) or on symbols (unrolled)."""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.decomposition import Decomposition, decompose, frobenius, pinv
+from servoctl.engine.symbol import is_symbolic, where
+from servoctl.types import Array
+
+__all__ = ["Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "pinv", "solve_lower", "solve_upper"]
+
+_LARGEST = 1.7976931348623157e308
+
+
+def is_finite(*arrays: Array) -> Any:
+    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1.
+
+    A sum with an infinity or a NaN in it is not finite either. The comparison is written so that no simplification can
+    remove it: `x - x == 0` would become true.
+    """
+    if not is_symbolic(*arrays):
+        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
+    total: Any = 0.0
+    for array in arrays:
+        for entry in np.asarray(array, dtype=object).flat:
+            total = total + entry
+    return abs(total) <= _LARGEST
+
+
+def cholesky(M: Array) -> tuple[Array, Any]:
+    """The lower triangular L of `M = L L^T`, and whether M is positive definite.
+
+    Where it is not, entries of L are finite but mean nothing.
+    """
+    if is_symbolic(M):
+        return _cholesky_symbolic(M)
+    try:
+        return np.linalg.cholesky(np.asarray(M, dtype=float)), True
+    except np.linalg.LinAlgError:
+        return np.eye(len(M)), False
+
+
+def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
+    n = len(M)
+    L: Array = np.zeros((n, n), dtype=object)
+    inverse: Array = np.zeros(n, dtype=object)
+    positive: Any = 1.0
+    for j in range(n):
+        pivot = M[j, j] - L[j, :j] @ L[j, :j]
+        positive = where(pivot > 0.0, positive, 0.0)
+        L[j, j] = np.sqrt(where(pivot > 0.0, pivot, 1.0))
+        inverse[j] = 1.0 / L[j, j]
+        for i in range(j + 1, n):
+            L[i, j] = (M[i, j] - L[i, :j] @ L[j, :j]) * inverse[j]
+    return L, positive
+
+
+def solve_lower(L: Array, X: Array) -> Array:
+    """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
+    if not is_symbolic(L, X):
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(solve_triangular(L, X, lower=True, check_finite=False)) if X.size else X
+    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
+    for i in range(len(L)):
+        Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
+    return Y
+
+
+def solve_upper(L: Array, X: Array) -> Array:
+    """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
+    if not is_symbolic(L, X):
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(solve_triangular(L, X, lower=True, trans="T", check_finite=False)) if X.size else X
+    Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
+    n = len(L)
+    for i in reversed(range(n)):
+        Y[i] = (Y[i] - L[i + 1 :, i] @ Y[i + 1 :]) * inverse[i] if i < n - 1 else Y[i] * inverse[i]
+    return Y

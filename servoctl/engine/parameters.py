@@ -1,0 +1,82 @@
+"""Parameters of frozen dataclasses: the `float` and `tuple[float, ...]` fields, flattened and put back.
+
+Design: everything else (`int`, `str`, `bool`, tuple lengths) is structural: it decides what the code does, so a
+change of it means tracing again. Parameters are set on a copy without `__post_init__`, which could not judge symbols.
+"""
+
+import copy
+import dataclasses
+import typing
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from servoctl.types import Array
+
+
+@lru_cache(maxsize=None)
+def annotated(kind: type) -> dict[str, bool]:
+    """Parameter fields of a dataclass -> whether the field is a tuple."""
+    try:
+        hints = typing.get_type_hints(kind)
+    except (NameError, TypeError):
+        hints = {}
+    found: dict[str, bool] = {}
+    for field in dataclasses.fields(kind):
+        annotation = hints.get(field.name, field.type)
+        text = str(annotation).replace(" ", "").removeprefix("typing.").lower()
+        if annotation is float or text == "float":
+            found[field.name] = False
+        elif text == "tuple[float,...]":
+            found[field.name] = True
+    return found
+
+
+def parameter_fields(thing: Any) -> dict[str, int | None]:
+    """Name -> None for a float field, or the length of a tuple of floats; {} for what is not a dataclass."""
+    if not dataclasses.is_dataclass(thing):
+        return {}
+    kind = thing if isinstance(thing, type) else type(thing)
+    return {name: len(getattr(thing, name)) if many else None for name, many in annotated(kind).items()}
+
+
+def parameter_names(thing: Any) -> list[str]:
+    """`m1`, or `m[0]`, `m[1]` for a tuple field, in the order of `parameter_values`."""
+    names: list[str] = []
+    for name, length in parameter_fields(thing).items():
+        names += [name] if length is None else [f"{name}[{i}]" for i in range(length)]
+    return names
+
+
+def parameter_values(thing: Any) -> Array:
+    """All parameters in one vector, of floats or of symbols."""
+    values: list[Any] = []
+    for name, length in parameter_fields(thing).items():
+        value = getattr(thing, name)
+        values += [value] if length is None else list(value)
+    kind = object if any(not isinstance(v, (int, float, np.number)) for v in values) else float
+    return np.array(values, dtype=kind)
+
+
+def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
+    """A copy whose parameters are these values, in the order of `parameter_values`; nothing is checked."""
+    fields = parameter_fields(thing)
+    if not fields:
+        return thing
+    other, position = copy.copy(thing), 0
+    for name, length in fields.items():
+        count = 1 if length is None else length
+        part = list(values[position : position + count])
+        object.__setattr__(other, name, part[0] if length is None else tuple(part))
+        position += count
+    return other
+
+
+def structure(thing: Any) -> tuple[Any, ...]:
+    """What tells two things apart besides their parameters: their class and structural fields."""
+    parameters = parameter_fields(thing)
+    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
+    rest = tuple((f.name, getattr(thing, f.name)) for f in fields if f.name not in parameters)
+    return (type(thing), rest, tuple(parameters.items()))

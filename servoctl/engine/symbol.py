@@ -1,0 +1,196 @@
+"""`Symbol`: the scalar on which the user's own NumPy functions run when they are traced.
+
+Design: one CasADi SX scalar, wrapped, because a raw SX turns into NaN in silence when NumPy or `math` asks it for a
+float. Symbols live in object arrays, where NumPy calls operators and the methods below by the ufunc's name. Whatever
+would need a number (`float`, `int`, `bool`, an index) raises `TraceError` with the line of the user's code.
+"""
+
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.errors import TraceError
+from servoctl.types import Array
+
+_OUR_FOLDER = str(Path(__file__).parent)
+_NUMPY_FOLDER = str(Path(np.__file__).parent)
+
+
+def user_location() -> str | None:
+    """`file:line: source` of the innermost frame that is neither ours nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((_OUR_FOLDER, _NUMPY_FOLDER, "<")):
+            source = linecache.getline(name, frame.f_lineno).strip()
+            return f"{name}:{frame.f_lineno}" + (f" `{source}`" if source else "")
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _refuse(wanted: str, hint: str) -> Callable[["Symbol"], Any]:
+    def method(self: "Symbol") -> Any:
+        raise TraceError(f"{wanted} of a symbol is not known ({hint})", user_location())
+
+    return method
+
+
+def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[["Symbol", Any], Any]:
+    def method(self: "Symbol", other: Any) -> Any:
+        if isinstance(other, Symbol):
+            right = other.sx
+        elif isinstance(other, (int, float, np.integer, np.floating, np.bool_)):
+            right = float(other)
+        else:
+            return NotImplemented
+        return Symbol(operation(right, self.sx) if reflected else operation(self.sx, right))
+
+    return method
+
+
+def _unary(operation: Callable[[Any], Any]) -> Callable[["Symbol"], "Symbol"]:
+    def method(self: "Symbol") -> "Symbol":
+        return Symbol(operation(self.sx))
+
+    return method
+
+
+class Symbol:
+    """A scalar expression.
+
+    Attributes:
+        sx: The CasADi SX, shape 1x1.
+    """
+
+    __slots__ = ("sx",)
+
+    def __init__(self, sx: Any) -> None:
+        self.sx = sx
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.sx})"
+
+    __add__ = _binary(lambda a, b: a + b)
+    __radd__ = _binary(lambda a, b: a + b, reflected=True)
+    __sub__ = _binary(lambda a, b: a - b)
+    __rsub__ = _binary(lambda a, b: a - b, reflected=True)
+    __mul__ = _binary(lambda a, b: a * b)
+    __rmul__ = _binary(lambda a, b: a * b, reflected=True)
+    __truediv__ = _binary(lambda a, b: a / b)
+    __rtruediv__ = _binary(lambda a, b: a / b, reflected=True)
+    __pow__ = _binary(lambda a, b: a**b)
+    __rpow__ = _binary(lambda a, b: a**b, reflected=True)
+    __lt__ = _binary(lambda a, b: a < b)
+    __le__ = _binary(lambda a, b: a <= b)
+    __gt__ = _binary(lambda a, b: a > b)
+    __ge__ = _binary(lambda a, b: a >= b)
+    __eq__ = _binary(lambda a, b: a == b)  # type: ignore[assignment]
+    __ne__ = _binary(lambda a, b: a != b)  # type: ignore[assignment]
+    __and__ = _binary(ca.logic_and)
+    __or__ = _binary(ca.logic_or)
+    __invert__ = _unary(ca.logic_not)
+    __hash__ = None  # type: ignore[assignment]
+    __neg__ = _unary(lambda a: -a)
+    __pos__ = _unary(lambda a: a)
+    __abs__ = _unary(ca.fabs)
+
+    __float__ = _refuse("the value", "keep symbols in arrays made by numpy.zeros or numpy.array, and use numpy.sin, not math.sin")
+    __int__ = _refuse("the integer value", "an index or a count cannot depend on the state")
+    __index__ = _refuse("the integer value", "an index or a count cannot depend on the state")
+    __complex__ = _refuse("the value", "symbols are real")
+    __bool__ = _refuse("the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`")
+
+    arctan2 = _binary(ca.atan2)
+    hypot = _binary(ca.hypot)
+    fmax = maximum = _binary(ca.fmax)
+    fmin = minimum = _binary(ca.fmin)
+    sin, cos, tan = _unary(ca.sin), _unary(ca.cos), _unary(ca.tan)
+    arcsin, arccos, arctan = _unary(ca.asin), _unary(ca.acos), _unary(ca.atan)
+    sinh, cosh, tanh = _unary(ca.sinh), _unary(ca.cosh), _unary(ca.tanh)
+    arcsinh, arccosh, arctanh = _unary(ca.asinh), _unary(ca.acosh), _unary(ca.atanh)
+    exp, log, sqrt = _unary(ca.exp), _unary(ca.log), _unary(ca.sqrt)
+    expm1, log1p, log10 = _unary(ca.expm1), _unary(ca.log1p), _unary(ca.log10)
+    sign, fabs, floor, ceil = _unary(ca.sign), _unary(ca.fabs), _unary(ca.floor), _unary(ca.ceil)
+    deg2rad = radians = _unary(lambda a: a * (np.pi / 180.0))
+    rad2deg = degrees = _unary(lambda a: a * (180.0 / np.pi))
+    conjugate = _unary(lambda a: a)
+
+
+def is_symbolic(*values: Any) -> bool:
+    """Whether any of the scalars or arrays holds a `Symbol`."""
+    for value in values:
+        if isinstance(value, Symbol):
+            return True
+        if isinstance(value, np.ndarray) and value.dtype == object and any(isinstance(x, Symbol) for x in value.flat):
+            return True
+    return False
+
+
+def to_sx(value: Any) -> Any:
+    """A scalar, vector or matrix of symbols and numbers as one dense CasADi SX."""
+    array = np.asarray(value, dtype=object)
+    columns = array.reshape(-1, 1) if array.ndim < 2 else array
+    if columns.size == 0:
+        return ca.SX(*columns.shape)
+    items = [item.sx if isinstance(item, Symbol) else float(item) for item in columns.flatten(order="F")]
+    return ca.densify(ca.reshape(ca.vertcat(*items), *columns.shape))
+
+
+def from_sx(sx: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """A CasADi SX as an object array of symbols; a vector unless `shape` says otherwise.
+
+    Args:
+        sx: Any SX.
+        shape: Shape of the result; None: (size,) for a column, else the SX's own two dimensions.
+    """
+    dense = ca.densify(sx)
+    flat = np.empty(dense.numel(), dtype=object)
+    flat[:] = [Symbol(item) for item in ca.vertsplit(ca.vec(dense))] if dense.numel() else []
+    matrix = flat.reshape(dense.shape, order="F")
+    if shape is not None:
+        return matrix.reshape(shape, order="F")
+    return flat if dense.shape[1] == 1 else matrix
+
+
+def symbols(name: str, *shape: int) -> Array:
+    """Fresh symbols in an array of the given shape, at most two dimensions."""
+    return from_sx(ca.SX.sym(name, *(shape or (1,))), shape or (1,))
+
+
+def _elementwise(symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numbers, symbols or arrays of either, broadcast like NumPy's."""
+
+    def function(*values: Any) -> Any:
+        if not is_symbolic(*values):
+            return numeric(*values)
+        arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
+        result = np.empty(arrays[0].shape, dtype=object)
+        result.flat = [symbolic(*items) for items in zip(*(array.flat for array in arrays), strict=True)]
+        return result if result.ndim else result.item()
+
+    return function
+
+
+def _sx(value: Any) -> Any:
+    return value.sx if isinstance(value, Symbol) else value
+
+
+maximum = _elementwise(lambda a, b: Symbol(ca.fmax(_sx(a), _sx(b))), np.maximum)
+minimum = _elementwise(lambda a, b: Symbol(ca.fmin(_sx(a), _sx(b))), np.minimum)
+sign = _elementwise(lambda a: Symbol(ca.sign(_sx(a))), np.sign)
+_where = _elementwise(lambda c, a, b: Symbol(ca.if_else(_sx(c), _sx(a), _sx(b))), np.where)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, else `no`; numbers, symbols or arrays of either, broadcast."""
+    return _where(condition, yes, no)
+
+
+def clip(value: Any, lower: Any, upper: Any) -> Any:
+    """The value held between `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
+    return minimum(maximum(value, lower), upper)

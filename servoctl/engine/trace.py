@@ -1,0 +1,120 @@
+"""Runs a user's NumPy function on symbols, and says where and why that fails.
+
+Design: while a function is traced, NumPy's constructors give object arrays and its branching functions dispatch, so
+that ordinary code (`M = np.zeros((n, n)); M[0, 0] = ...`) holds symbols. The replacements are in place only during
+the call, under a lock. A function counts as traced only after its values equal NumPy's (`mismatch`).
+"""
+
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.symbol import clip, is_symbolic, maximum, minimum, sign, where
+from servoctl.errors import TraceError
+from servoctl.types import Array
+
+_LOCK = threading.RLock()
+_FLOATS = (None, float, np.float64, np.float32, "float", "float64", "f8", "d")
+_ENGINE = str(Path(__file__).parent)
+_NUMPY = str(Path(np.__file__).parent)
+
+
+def _as_object(constructor: Callable[..., Any]) -> Callable[..., Any]:
+    """The NumPy constructor, giving an object array of floats wherever it would have given floats."""
+
+    def construct(*args: Any, **options: Any) -> Any:
+        array = constructor(*args, **options)
+        return array.astype(object) if array.dtype.kind == "f" else array
+
+    return construct
+
+
+def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
+    """The Euclidean norm of a vector of symbols; everything else is NumPy's."""
+
+    def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+        if ord in (None, 2) and is_symbolic(x) and (axis is not None or np.ndim(x) == 1):
+            array = np.asarray(x)
+            return np.sqrt(np.sum(array * array, axis=axis, keepdims=keepdims))
+        return numeric(x, ord, axis, keepdims)
+
+    return norm
+
+
+def _dispatch(symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        return symbolic(*args) if not options and is_symbolic(*args) else numeric(*args, **options)
+
+    return function
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """NumPy's constructors and branching functions accept symbols inside this block."""
+    with _LOCK:
+        replaced: list[tuple[Any, str, Any]] = []
+
+        def replace(owner: Any, name: str, value: Any) -> None:
+            replaced.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+
+        try:
+            for name in ("zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like"):
+                replace(np, name, _as_object(getattr(np, name)))
+            for name, symbolic in (("maximum", maximum), ("minimum", minimum), ("sign", sign), ("clip", clip)):
+                replace(np, name, _dispatch(symbolic, getattr(np, name)))
+            replace(np, "where", _dispatch(where, np.where))
+            replace(np.linalg, "norm", _norm(np.linalg.norm))
+            yield
+        finally:
+            for owner, name, value in reversed(replaced):
+                setattr(owner, name, value)
+
+
+def _location(error: BaseException) -> str | None:
+    """`file:line source` of the innermost frame of the error that is neither ours nor NumPy's."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_ENGINE, _NUMPY))]
+    return f"{frames[-1].filename}:{frames[-1].lineno} `{frames[-1].line}`" if frames else None
+
+
+def trace(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's value on symbols.
+
+    Args:
+        function: Plain NumPy code.
+        arguments: Symbols, arrays of them, or numbers.
+
+    Raises:
+        TraceError: The code does something that symbols cannot follow; says what, and on which line.
+    """
+    with tracing():
+        try:
+            return function(*arguments)
+        except TraceError:
+            raise
+        except (TypeError, AttributeError, ValueError, IndexError) as error:
+            raise TraceError(f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)) from error
+
+
+def mismatch(numeric: Any, symbolic: Any, tolerance: float = 1e-10) -> float | None:
+    """Largest difference of two evaluations, relative to the largest magnitude, if it exceeds the tolerance.
+
+    Args:
+        numeric: NumPy's own value; where it is not finite there is nothing to compare.
+        symbolic: The traced function's value, same shape.
+        tolerance: Relative difference that counts as equal.
+    """
+    expected, actual = np.asarray(numeric, dtype=float), np.asarray(symbolic, dtype=float)
+    if expected.shape != actual.shape:
+        return float("inf")
+    finite: Array = np.isfinite(expected)
+    if not finite.any():
+        return None
+    scale = max(1.0, float(np.abs(expected[finite]).max()))
+    difference = float(np.abs(expected[finite] - actual[finite]).max()) / scale
+    return None if difference <= tolerance else difference

@@ -1,0 +1,64 @@
+"""The exception tree.
+
+    ServoctlError
+    +-- ConfigError        (ValueError)    a config, flag or file is wrong; carries every problem at once
+    +-- ExpressionError    (ValueError)    an equation or number cannot be read
+    +-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
+    +-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
+    +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
+    +-- RunFolderError     (OSError)       a run folder cannot be written or read
+"""
+
+from collections.abc import Sequence
+
+
+class ServoctlError(Exception):
+    """Base of every error that servoctl raises on purpose."""
+
+
+class ConfigError(ServoctlError, ValueError):
+    """A config, a flag or a file is wrong.
+
+    Attributes:
+        problems: One sentence per problem, `<where>: <field>: <what> (<remedy>)`.
+    """
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class ExpressionError(ServoctlError, ValueError):
+    """An equation or a constant expression cannot be read.
+
+    Attributes:
+        position: Index in the text of the first character that is wrong.
+    """
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        self.position = position
+        super().__init__(message)
+
+
+class PlantError(ServoctlError, ValueError):
+    """A plant's matrices have the wrong shape, sign or value."""
+
+
+class TaskError(ServoctlError, ValueError):
+    """A task, its corrections or its initial state do not fit the plant."""
+
+
+class TraceError(ServoctlError, TypeError):
+    """NumPy code met an operation that symbols cannot follow.
+
+    Attributes:
+        location: `file:line` of the user's code, or None where it is not known.
+    """
+
+    def __init__(self, message: str, location: str | None = None) -> None:
+        self.location = location
+        super().__init__(message if location is None else f"{location}: {message}")
+
+
+class RunFolderError(ServoctlError, OSError):
+    """A run folder cannot be written or read."""

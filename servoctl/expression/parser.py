@@ -1,0 +1,249 @@
+"""Text -> expression: a tokenizer and precedence climbing.
+
+Grammar, loosest first; `**` binds from right to left and tighter than the sign before it:
+
+    sum      product  (("+" | "-") product)*
+    product  signed   (("*" | "/") signed)*
+    signed   ("+" | "-") signed | power
+    power    operand  ["**" signed]
+    operand  NUMBER | NAME | NAME "[" INTEGER "]" | "der" "(" NAME ")" | FUNCTION "(" sum ("," sum)* ")" | "(" sum ")"
+"""
+
+import re
+from typing import NamedTuple, NoReturn, cast
+
+import numpy as np
+
+from servoctl.errors import ExpressionError
+from servoctl.expression.suggest import suggestion
+from servoctl.expression.tree import NEGATIVE, Apply, Expression, Index, Name, Number, Rate, Step
+from servoctl.expression.words import ARITY, CONSTANTS, NUMPY_FUNCTIONS, RESERVED
+
+MAX_LENGTH = 10_000
+"""Longest text [characters]."""
+
+MAX_DEPTH = 80
+"""Deepest nesting of parentheses, signs and exponents: the parser recurses three frames per level."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<word>[^\W\d]\w*)
+    | (?P<wrong>//|[=!<>:]=)
+    | (?P<symbol>\*\*|[-+*/()\[\],])
+    | (?P<end>\Z)
+    | (?P<other>.)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
+_SIGN_BINDING = 3
+
+_HINTS = {
+    "^": "'^' is not an operator (use ** for powers)",
+    "=": "'=' does not belong here (an equation is written as its left-hand side minus its right-hand side)",
+    ".": "'.' does not belong here (there are no attributes, and a number has one decimal point)",
+    "%": "'%' is not an operator (there is no remainder)",
+    "//": "'//' is not an operator (use / to divide)",
+    "[": "'[' does not belong here (an index follows the name of a tuple parameter: m[0])",
+    ",": "',' does not belong here (it separates the values of a function: atan2(y, x))",
+    ")": "')' closes nothing",
+}
+_HINTS["=="] = _HINTS["="].replace("=", "==", 1)
+_HINTS.update(
+    {word: f"{word!r} does not belong here (an equation has no comparison)" for word in ("<", ">", "<=", ">=", "!=")}
+)
+_HINTS.update({quote: f"quotation mark {quote} does not belong here (an equation has no text)" for quote in "'\"`"})
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class _Parser:
+    """Reads one text; `steps` grows in postfix order and `known` follows it with the value of each constant part."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.steps: list[Step] = []
+        self.known: list[float | None] = []
+        self.depth = 0
+        self.last = _Token("start", "", 0, 0)
+        self.token = self.scan(0)
+
+    def scan(self, start: int) -> _Token:
+        match = cast(re.Match[str], _TOKEN.match(self.text, start))  # the last alternative takes any character
+        kind = match.lastgroup or "other"
+        return _Token(kind, match[kind], match.start(kind), match.end(kind))
+
+    def advance(self) -> _Token:
+        self.last, self.token = self.token, self.scan(self.token.end)
+        return self.last
+
+    def fail(self, message: str, token: _Token) -> NoReturn:
+        raise ExpressionError(message, token.start)
+
+    def unexpected(self) -> NoReturn:
+        """Fail at a token that cannot follow what was read."""
+        token, before = self.token, self.last.text
+        if token.kind == "end":
+            end = f"the equation ends after {before!r} (a value is expected)"
+            self.fail(end if before else "empty (an equation is expected)", token)
+        if token.text in _HINTS:
+            self.fail(_HINTS[token.text], token)
+        if token.kind in {"number", "word"} or token.text == "(":
+            product = f"{before}*{token.text}"
+            self.fail(f"no operator between {before!r} and {token.text!r} (to multiply, write {product})", token)
+        if token.text in _BINDING:
+            self.fail(f"{token.text!r} has no value before it", token)
+        self.fail(f"{token.text!r} does not belong in an equation", token)
+
+    def expect(self, symbol: str, after: str) -> None:
+        if self.token.kind == "end":
+            self.fail(f"{symbol!r} is missing after {after!r} (a parenthesis or an index is not closed)", self.token)
+        if self.token.text != symbol:
+            self.unexpected()
+        self.advance()
+
+    def push(self, step: Step, value: float | None = None) -> None:
+        self.steps.append(step)
+        self.known.append(value)
+
+    def apply(self, word: str, count: int, start: int) -> None:
+        """Push an operator or function; a constant part must stay finite."""
+        constants = [value for value in self.known[-count:] if value is not None]
+        del self.known[-count:]
+        self.push(Apply(word, count))
+        if len(constants) < count:
+            return
+        numbers = tuple(Number(value) for value in constants)
+        with np.errstate(all="ignore"):
+            value = float(Expression("", (*numbers, Apply(word, count))).evaluate({}, NUMPY_FUNCTIONS))
+        if not np.isfinite(value):
+            part = self.text[start : self.last.end]
+            raise ExpressionError(f"'{part}' is not a finite number (check divisors, roots, logarithms, powers)", start)
+        self.known[-1] = value
+
+    def operation(self, minimum: int) -> None:
+        """Read operators that bind at least as tightly as `minimum`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"nested deeper than {MAX_DEPTH} levels (split the equation)", self.token)
+        start = self.token.start
+        self.operand()
+        while (binding := _BINDING.get(self.token.text, 0)) >= minimum:
+            symbol = self.advance().text
+            self.operation(binding if symbol == "**" else binding + 1)
+            self.apply(symbol, 2, start)
+        self.depth -= 1
+
+    def operand(self) -> None:
+        token = self.token
+        if token.kind == "number":
+            self.number()
+        elif token.kind == "word":
+            self.word()
+        elif token.text in {"+", "-"}:
+            self.advance()
+            self.operation(_SIGN_BINDING)
+            if token.text == "-":
+                self.apply(NEGATIVE, 1, token.start)
+        elif token.text == "(":
+            self.advance()
+            self.operation(1)
+            self.expect(")", self.last.text)
+        elif token.text == ")":
+            self.fail("')' follows nothing (a value is expected before it)", token)
+        else:
+            self.unexpected()
+
+    def number(self) -> None:
+        token = self.advance()
+        if re.fullmatch("0[0-9]+", token.text):
+            self.fail(f"{token.text!r} starts with a zero (write it without)", token)
+        value = float(token.text)
+        if not np.isfinite(value):
+            self.fail(f"{token.text!r} is not a finite number (the largest is about 1.8e308)", token)
+        self.push(Number(value), value)
+
+    def word(self) -> None:
+        token = self.advance()
+        word, called = token.text, self.token.text == "("
+        if word == "der":
+            self.rate(token)
+        elif word in ARITY:
+            self.function(token)
+        elif called and word not in RESERVED and word.isidentifier():
+            hint = suggestion(word, ARITY) or f"known: {', '.join(ARITY)}; to multiply, write {word}*(...)"
+            self.fail(f"unknown function {word!r} ({hint})", token)
+        elif word.startswith("__") or not word.isidentifier():
+            self.fail(f"{word!r} is not a name (letters, digits and _, as in theta_1; powers are written **)", token)
+        elif self.token.text == "[" and word not in RESERVED:
+            self.push(Index(word, self.index(token)))
+        elif word in CONSTANTS:
+            self.push(Number(CONSTANTS[word]), CONSTANTS[word])
+        else:
+            self.push(Name(word))
+
+    def index(self, name: _Token) -> int:
+        self.advance()
+        token = self.token
+        if not re.fullmatch("[0-9]{1,6}", token.text):
+            hint = f"a whole number, counted from 0: {name.text}[0]"
+            self.fail(f"{token.text!r} is no index of {name.text!r} ({hint})", token)
+        self.advance()
+        self.expect("]", token.text)
+        return int(token.text)
+
+    def rate(self, token: _Token) -> None:
+        if self.token.text != "(":
+            self.fail("'der' without parentheses (write der(x) for the rate of x)", token)
+        self.advance()
+        name = self.advance()
+        if name.text == "der":
+            hint = "second derivatives are not part of an equation: give the position- or velocity-level equation"
+            self.fail(f"'der' inside 'der' ({hint})", name)
+        if name.kind != "word" or name.text in RESERVED or self.token.text not in {")", ""}:
+            self.fail("'der' takes the name of one coordinate (write der(x) for the rate of x)", token)
+        self.expect(")", name.text)
+        self.push(Rate(name.text))
+
+    def function(self, token: _Token) -> None:
+        word, count = token.text, 0
+        if self.token.text != "(":
+            self.fail(f"{word!r} is a function (write {word}(...))", token)
+        self.advance()
+        if self.token.text != ")":
+            self.operation(1)
+            count = 1
+            while self.token.text == ",":
+                self.advance()
+                self.operation(1)
+                count += 1
+        self.expect(")", self.last.text)
+        if count != ARITY[word]:
+            values = "1 value" if ARITY[word] == 1 else f"{ARITY[word]} values"
+            self.fail(f"{word!r} takes {values}, got {count}", token)
+        self.apply(word, count, token.start)
+
+
+def parse(text: str) -> Expression:
+    """Read an equation, written as its left-hand side minus its right-hand side.
+
+    Args:
+        text: At most 10 000 characters; see the grammar above.
+
+    Raises:
+        ExpressionError: The text is not an equation; the message names the word that is wrong.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"{len(text)} characters (an equation has at most {MAX_LENGTH})", MAX_LENGTH)
+    parser = _Parser(text)
+    parser.operation(1)
+    if parser.token.kind != "end":
+        parser.unexpected()
+    return Expression(text, tuple(parser.steps))

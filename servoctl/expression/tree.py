@@ -1,0 +1,150 @@
+"""An expression: its text, its tree in postfix order, what it names, and its value."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from servoctl.expression.words import KINKED, NUMPY_FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Number:
+    """A literal, `pi` or a unit word."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Name:
+    """A coordinate, a parameter or `t`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`der(name)`: the time derivative of one coordinate."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """`name[index]`: one value of a tuple parameter."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operator or a function, applied to the `count` values that stand before it."""
+
+    word: str
+    count: int
+
+
+Step = Number | Name | Rate | Index | Apply
+
+
+def _as_numpy(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let Python numbers follow IEEE 754 as NumPy's do: inf or nan where Python raises or turns complex."""
+
+    def apply(left: Any, right: Any) -> Any:
+        if isinstance(left, float | int) and isinstance(right, float | int):
+            with np.errstate(all="ignore"):
+                return float(operation(np.float64(left), right))
+        return operation(left, right)
+
+    return apply
+
+
+NEGATIVE = "negative"
+OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "+": operator.add,
+        "-": operator.sub,
+        "*": operator.mul,
+        "/": _as_numpy(operator.truediv),
+        "**": _as_numpy(operator.pow),
+        NEGATIVE: operator.neg,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What `parse` makes of a text; two expressions of the same text are equal.
+
+    Attributes:
+        text: The text as it was given.
+        steps: The tree in postfix order: every step takes its arguments from the values before it.
+    """
+
+    text: str
+    steps: tuple[Step, ...] = field(repr=False, compare=False)
+
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        """Names used by themselves: not under `der`, without an index."""
+        return frozenset(step.name for step in self.steps if isinstance(step, Name)) - {"t"}
+
+    @cached_property
+    def rates(self) -> frozenset[str]:
+        """Names under `der`."""
+        return frozenset(step.name for step in self.steps if isinstance(step, Rate))
+
+    @cached_property
+    def indexed(self) -> frozenset[tuple[str, int]]:
+        """(name, index) of each tuple parameter used."""
+        return frozenset((step.name, step.index) for step in self.steps if isinstance(step, Index))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name used, those under `der` and before an index included; without `t`, `pi`, units and functions."""
+        return self.plain | self.rates | {name for name, _ in self.indexed}
+
+    @cached_property
+    def uses_time(self) -> bool:
+        """Whether `t` occurs."""
+        return Name("t") in self.steps
+
+    @cached_property
+    def kinked(self) -> tuple[str, ...]:
+        """Those of `abs`, `min`, `max` that occur, in order of first use."""
+        words = (step.word for step in self.steps if isinstance(step, Apply))
+        return tuple(dict.fromkeys(word for word in words if word in KINKED))
+
+    def evaluate(self, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]] = NUMPY_FUNCTIONS) -> Any:
+        """Value of the expression.
+
+        Args:
+            values: A value for each name used: coordinates and scalar parameters by name, `"der(x)"` for the rate of
+                x, `"t"` [s], tuple parameters as sequences. Numbers, arrays or symbols.
+            functions: Function word of the grammar -> what evaluates it on such values.
+
+        Raises:
+            KeyError: `values` or `functions` lacks a word that the expression uses.
+        """
+        stack: list[Any] = []
+        for step in self.steps:
+            match step:
+                case Number(value):
+                    stack.append(value)
+                case Name(name):
+                    stack.append(values[name])
+                case Rate(name):
+                    stack.append(values[f"der({name})"])
+                case Index(name, index):
+                    stack.append(values[name][index])
+                case Apply(word, count):
+                    arguments = stack[-count:]
+                    del stack[-count:]
+                    function = OPERATORS[word] if word in OPERATORS else functions[word]
+                    stack.append(function(*arguments))
+        return stack.pop()

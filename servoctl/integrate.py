@@ -1,0 +1,341 @@
+"""Integration in time of a closed loop: fixed steps, adaptive steps, or a sampled law held between ticks.
+
+Design: every way yields chunks of rows, so that a run can be recorded, shown and stopped while it goes on. A sampled
+run integrates from hold to hold and restarts at each; a row is logged at every tick, with the u in force from then on.
+The last row lies exactly at the end.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop, Loop, rk4
+from servoctl.errors import TaskError
+from servoctl.types import Array, Status
+
+Advance = Callable[[float, Array, float], tuple[Array, Array]]
+"""(t, x, h) -> x after h, row at t."""
+
+CHUNK_TIME = 0.2
+"""Longest wall time between two chunks [s], as long as single steps are shorter."""
+
+ADAPTIVE = ("dop853", "radau", "lsoda")
+
+
+@dataclass(frozen=True)
+class Integrator:
+    """How to step.
+
+    Attributes:
+        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        step: Step of `rk4` [s].
+        rtol: Relative tolerance of the adaptive methods.
+        atol: Absolute tolerance of the adaptive methods.
+    """
+
+    method: str = "rk4"
+    step: float = 0.001
+    rtol: float = 1e-10
+    atol: float = 1e-12
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a run.
+
+    Attributes:
+        t: Times [s], shape (rows,).
+        x: States, shape (rows, size).
+        rows: What was logged, shape (rows, layout.size).
+        stopped: Why the run ends here before its time; None while it goes on.
+    """
+
+    t: Array
+    x: Array
+    rows: Array
+    stopped: str | None = None
+
+
+class _Collector:
+    """Gathers rows into chunks by wall time, and knows when a run must stop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._status = loop.layout.slices["status"].start
+        law = loop.system.law
+        self._stops = {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+        self._empty = (loop.size, loop.layout.size)
+        self._rows: list[tuple[float, Array, Array]] = []
+        self._since = time.monotonic()
+
+    def add(self, t: float, x: Array, row: Array) -> str | None:
+        """Takes a row; says why the run must stop, if it must."""
+        self._rows.append((t, x, row))
+        code = row[self._status]
+        if code in self._stops:
+            status = Status.from_code(code)
+            return f"t = {t:.6g} s: {status.value}"
+        return None
+
+    def due(self) -> bool:
+        """Whether a chunk should be handed out."""
+        return time.monotonic() - self._since > CHUNK_TIME
+
+    def chunk(self, stopped: str | None = None) -> Chunk:
+        """What was gathered; starts anew."""
+        rows, self._rows, self._since = self._rows, [], time.monotonic()
+        size, width = self._empty
+        return Chunk(
+            np.array([t for t, _, _ in rows]),
+            np.array([x for _, x, _ in rows]).reshape(len(rows), size),
+            np.array([row for _, _, row in rows]).reshape(len(rows), width),
+            stopped,
+        )
+
+
+def integrate(
+    loop: Loop,
+    x: Array,
+    start: float,
+    duration: float,
+    integrator: Integrator,
+    period: float | None = None,
+    output_step: float | None = None,
+) -> Iterator[Chunk]:
+    """Runs a closed loop.
+
+    Args:
+        loop: The closed loop.
+        x: State and memory at the start.
+        start: Time at the start [s].
+        duration: Length of the run [s].
+        integrator: How to step.
+        period: Of a sampled law with zero-order hold [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+
+    Raises:
+        TaskError: The method does not serve this loop.
+    """
+    end = start + duration
+    if period is not None:
+        times = grid(start, end, period)
+        yield from _stepped(loop, x, times, _held(loop, integrator, period), None)
+    elif integrator.method == "rk4":
+        times = grid(start, end, integrator.step)
+        yield from _stepped(loop, x, times, _continuous(loop), output_step)
+    elif integrator.method == "cvodes":
+        yield from _cvodes(loop, x, grid(start, end, output_step or duration / 1000), integrator)
+    else:
+        yield from _adaptive(loop, x, start, end, integrator, output_step)
+
+
+def grid(start: float, end: float, step: float) -> Array:
+    """Times from start in steps, the last one exactly at the end; a last step shorter than 1e-9 of one is merged."""
+    count = max(1, math.ceil((end - start) / step - 1e-9))
+    times = start + step * np.arange(count + 1)
+    times[-1] = end
+    return times
+
+
+def _continuous(loop: Loop) -> Advance:
+    """One Runge-Kutta step under a law that acts continuously."""
+    if isinstance(loop, CompiledLoop):
+        kernel, parameters = loop.stepper(None), loop.parameters
+
+        def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
+            loop.evaluations += 4
+            following, row = kernel(x, t, h, parameters)
+            return following, row
+
+        return compiled
+
+    def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
+        first, row = loop.rates(t, x)
+        return rk4(lambda s, y: loop.rates(s, y)[0], t, x, h, first), row
+
+    return numeric
+
+
+def _held(loop: Loop, integrator: Integrator, period: float) -> Advance:
+    """One hold of a sampled law."""
+    substeps = max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
+    if isinstance(loop, CompiledLoop) and substeps:
+        kernel, parameters = loop.stepper(substeps), loop.parameters
+
+        def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
+            loop.evaluations += 4 * substeps + 2
+            following, row = kernel(x, t, h, parameters)
+            return following, row
+
+        return compiled
+
+    def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
+        command = loop.control(t, x)
+        first, log = loop.motion(t, x, command)
+
+        def rates(s: float, y: Array) -> Array:
+            return loop.motion(s, y, command)[0]
+
+        row = np.concatenate([command, log])
+        if not np.isfinite(first).all():
+            return np.full(len(x), np.nan), row
+        if substeps:
+            for i in range(substeps):
+                x = rk4(rates, t + i * h / substeps, x, h / substeps)
+            return x, row
+        solver = _solver(integrator, rates, t, x, t + h)
+        while solver.status == "running":
+            solver.step()
+        return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
+
+    return numeric
+
+
+def _stepped(loop: Loop, x: Array, times: Array, advance: Advance, output_step: float | None) -> Iterator[Chunk]:
+    """Step by step over the times; keeps every row, or those that an output step asks for."""
+    collector = _Collector(loop)
+    wanted = _Wanted(times, output_step)
+    for k in range(len(times) - 1):
+        t, h = float(times[k]), float(times[k + 1] - times[k])
+        following, row = advance(t, x, h)
+        stopped = None
+        if wanted.at(k):
+            stopped = collector.add(t, x, row)
+        for s in wanted.between(k):
+            y = _hermite(loop, t, x, t + h, following, s)
+            stopped = stopped or collector.add(s, y, loop.rates(s, y)[1])
+        if stopped is None and not np.isfinite(following).all():
+            if not wanted.at(k):
+                collector.add(t, x, row)
+            stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s (reduce it, or the gains)"
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
+        x = following
+        if collector.due():
+            yield collector.chunk()
+    yield _last(loop, collector, float(times[-1]), x)
+
+
+def _last(loop: Loop, collector: _Collector, t: float, x: Array) -> Chunk:
+    return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))
+
+
+class _Wanted:
+    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps."""
+
+    def __init__(self, times: Array, output_step: float | None) -> None:
+        self._times, self._every, self._output = times, 1, None
+        if output_step is None:
+            return
+        ratio = output_step / float(times[1] - times[0])
+        if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
+            self._every = round(ratio)
+        else:
+            self._output = output_step
+
+    def at(self, k: int) -> bool:
+        """Whether a row stands at the start of step k."""
+        return k == 0 if self._output is not None else k % self._every == 0
+
+    def between(self, k: int) -> list[float]:
+        """Times of rows after the start of step k and not after its end."""
+        if self._output is None:
+            return []
+        start, left, right = self._times[0], self._times[k], self._times[k + 1]
+        first = math.floor((left - start) / self._output * (1 + 1e-12)) + 1
+        last = math.floor((right - start) / self._output * (1 + 1e-12))
+        wanted = [float(start + i * self._output) for i in range(first, last + 1)]
+        return [s for s in wanted if left < s < self._times[-1] - 1e-9 * self._output]
+
+
+def _hermite(loop: Loop, t: float, x: Array, end: float, following: Array, s: float) -> Array:
+    """The cubic between two states that has their rates at both ends."""
+    h, z = end - t, (s - t) / (end - t)
+    first, last = loop.rates(t, x)[0], loop.rates(end, following)[0]
+    return (
+        (1 + 2 * z) * (1 - z) ** 2 * x
+        + z**2 * (3 - 2 * z) * following
+        + h * z * (1 - z) ** 2 * first
+        - h * z**2 * (1 - z) * last
+    )
+
+
+def _solver(integrator: Integrator, rates: Callable[[float, Array], Array], t: float, x: Array, end: float) -> Any:
+    from scipy.integrate import DOP853, LSODA, Radau
+
+    method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
+    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol)
+
+
+def _adaptive(
+    loop: Loop, x: Array, start: float, end: float, integrator: Integrator, output_step: float | None
+) -> Iterator[Chunk]:
+    """SciPy's solvers; rows at every step, or at output times from the dense output."""
+    collector = _Collector(loop)
+    first = loop.rates(start, x)
+    stopped = collector.add(start, x, first[1])
+    if stopped is not None:
+        yield collector.chunk(stopped)
+        return
+    output = None if output_step is None else grid(start, end, output_step)[1:]
+    position = 0
+    solver = _solver(integrator, lambda t, y: loop.rates(t, y)[0], start, x, end)
+    while solver.status == "running":
+        t = solver.t
+        message = solver.step()
+        if solver.status == "failed" or not np.isfinite(solver.y).all():
+            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {message or 'not finite'}")
+            return
+        if output is None:
+            times = [solver.t]
+        else:
+            count = int(np.searchsorted(output, solver.t, side="right")) - position
+            times = [float(s) for s in output[position : position + count]]
+            position += count
+        dense = solver.dense_output() if output is not None and times else None
+        for s in times:
+            y = solver.y if dense is None or s == solver.t else dense(s)
+            stopped = collector.add(s, y, loop.rates(s, y)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        if collector.due():
+            yield collector.chunk()
+    yield collector.chunk()
+
+
+def _cvodes(loop: Loop, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
+    """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
+    if not isinstance(loop, CompiledLoop):
+        raise TaskError(
+            f"run.integrator.method: cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
+            f"{': ' + loop.note if loop.note else ''} (use radau)"
+        )
+    collector = _Collector(loop)
+    t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
+    problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
+    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 1_000_000}
+    for left in range(0, len(times) - 1, 100):
+        part = times[left : left + 101]
+        solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
+        try:
+            states = solver(x0=x, p=loop.parameters)["xf"].full().T
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            collector.add(float(part[0]), x, loop.rates(float(part[0]), x)[1])
+            yield collector.chunk(f"t = {part[0]:.6g} s: cvodes cannot go on: {reason}")
+            return
+        for s, state in zip(part[:-1], [x, *states[:-1]], strict=True):
+            stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        x = states[-1]
+        if collector.due():
+            yield collector.chunk()
+    yield _last(loop, collector, float(times[-1]), x)

@@ -1,0 +1,1 @@
+"""Laws: from the equations of motion and a task to a command."""

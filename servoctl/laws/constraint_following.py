@@ -1,0 +1,197 @@
+"""Constraint following: the control is the constraint force.
+
+    T = A Phi B,  bbar = b - A a_c + correction,  u = T^+ bbar + (I - T^+ T) s
+
+The passive constraints react to u, so A is projected first (Phi); the published law with the reaction frozen breaks
+the loop it relies on. Solvable iff `(I - T T^+) bbar = 0`, which every command reports.
+
+Source: Chen 2009; Liu et al. 2015, (32)-(35), (71).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from servoctl.engine.symbol import clip, is_symbolic, maximum, where
+from servoctl.errors import TaskError
+from servoctl.expression import Expression
+from servoctl.laws.allocation import Allocator
+from servoctl.laws.corrections import Correction, resolve
+from servoctl.laws.law import BoundLaw, Law
+from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, Command, State, Status
+
+NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
+
+
+@dataclass(frozen=True)
+class ConstraintFollowing(Law):
+    """The law as a person states it.
+
+    Attributes:
+        correction: For every task that has none of its own; None: b as it stands.
+        corrections: Task name -> its own correction.
+        allocation: See `laws.allocation`.
+        weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
+        feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
+        null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
+        limits: Actuator -> (lower, upper) in actuator units; no limit where left out.
+        rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
+        passive_rank_tolerance: The same for passive rows, against |Ahat L^-T|_F.
+        residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf).
+        on_infeasible: `warn`: least squares, said so; `damp`: u = -D B^T v; `fault`: least squares, and the run stops.
+        input_damping: D, for `damp`: actuator unit per (generalized velocity along the actuator).
+    """
+
+    correction: Correction | None = None
+    corrections: Mapping[str, Correction] | None = None
+    allocation: str = "minimum_norm"
+    weights: Mapping[str, float] | None = None
+    feedback_allocation: str | None = None
+    null_space: NullSpace = None
+    limits: Mapping[str, tuple[float, float]] | None = None
+    rank_tolerance: float = 1e-10
+    passive_rank_tolerance: float = 1e-6
+    residual_tolerance: float = 1e-8
+    on_infeasible: Literal["warn", "damp", "fault"] = "warn"
+    input_damping: float = 1.0
+
+    def bind(self, model: Model) -> "BoundConstraintFollowing":
+        problems: list[str] = []
+        actuators = list(model.plant.actuators)
+        if not actuators:
+            problems.append(f"law: {type(model.plant).__name__} has no actuators (use `law: none`)")
+        if not model.task_rows:
+            problems.append("law: there is no task to follow (give at least one)")
+        named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
+        for field, mapping in named.items():
+            for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
+                problems.append(f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators)})")
+        damping: list[float] = []
+        stiffness: list[float] = []
+        try:
+            damping, stiffness = resolve(model.task_rows, self.correction, self.corrections)
+        except TaskError as error:
+            problems += [f"law.correction: {line}" for line in str(error).splitlines()]
+        if problems:
+            raise TaskError("\n".join(problems))
+        limits = self.limits or {}
+        return BoundConstraintFollowing(
+            rows=tuple(model.task_rows),
+            damping=tuple(damping),
+            stiffness=tuple(stiffness),
+            allocation=self.allocation,
+            weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
+            feedback_allocation=self.feedback_allocation or self.allocation,
+            null_space=self.null_space,
+            limited=bool(limits),
+            lower=tuple(float(limits.get(name, (-np.inf, np.inf))[0]) for name in actuators),
+            upper=tuple(float(limits.get(name, (-np.inf, np.inf))[1]) for name in actuators),
+            rank_tolerance=self.rank_tolerance,
+            passive_rank_tolerance=self.passive_rank_tolerance,
+            residual_tolerance=self.residual_tolerance,
+            on_infeasible=self.on_infeasible,
+            input_damping=self.input_damping,
+        )
+
+
+@dataclass(frozen=True)
+class BoundConstraintFollowing(BoundLaw):
+    """The law for one plant and task: gains per row, weights and limits per actuator."""
+
+    rows: tuple[Row, ...]
+    damping: tuple[float, ...]
+    stiffness: tuple[float, ...]
+    allocation: str
+    weights: tuple[float, ...]
+    feedback_allocation: str
+    null_space: NullSpace
+    limited: bool
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    rank_tolerance: float
+    residual_tolerance: float
+    on_infeasible: str
+    input_damping: float
+
+    @property
+    def stops_on(self) -> frozenset[int]:
+        bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
+        return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
+
+    def command(self, terms: Terms, memory: Array) -> Command:
+        m, r = terms.inputs.shape[1], len(self.rows)
+        if terms.finite is False or terms.positive is False:
+            status = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
+            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, status.code)
+        allocator = Allocator(terms, self.rank_tolerance)
+        feedback = self.feedback(terms)
+        demand = terms.demand + feedback
+        u = self._allocate(allocator, terms.demand, feedback)
+        if self.null_space is not None:
+            u = u + allocator.free(self._secondary(terms))
+        missed = demand - allocator.reach @ u
+        infeasible = _largest(missed) > self.residual_tolerance * (1.0 + _largest(demand))
+        rank = allocator.split.rank
+        status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
+        status = where(infeasible, Status.INFEASIBLE.code, status)
+        status = where(rank < 1, Status.UNREACHABLE.code, status)
+        if self.on_infeasible == "damp":
+            damped = (infeasible | (rank < 1)) if not is_symbolic(infeasible) else where(rank < 1, 1.0, infeasible)
+            rates = terms.matrices.B.T @ terms.state.v
+            u = where(damped, -self.input_damping * rates, u)
+            status = where(damped, Status.DAMPED.code, status)
+        if self.limited:
+            u, missed, status = self._limit(u, allocator.reach, demand, missed, status)
+        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
+        status = where(terms.finite, status, Status.NON_FINITE.code)
+        u = where(status >= Status.NOT_POSITIVE.code, np.nan, u)
+        return Command(u, rank, missed, allocator.split.pivot_min, status)
+
+    def feedback(self, terms: Terms) -> Array:
+        """What the correction adds to b, shape (r,)."""
+        task = terms.matrices.task
+        added = np.zeros(len(self.rows), dtype=object if is_symbolic(task.A, *self.damping) else float)
+        for i, row in enumerate(self.rows):
+            if row.has_violation:
+                added[i] = -self.stiffness[i] * task.violation[i]
+            if row.has_rate:
+                added[i] = added[i] - self.damping[i] * task.violation_rate[i]
+        return added
+
+    def _allocate(self, allocator: Allocator, feedforward: Array, feedback: Array) -> Array:
+        weights = np.array(self.weights)
+        if self.feedback_allocation == self.allocation:
+            return allocator.solve(self.allocation, feedforward + feedback, weights)
+        forward = allocator.solve(self.allocation, feedforward, weights)
+        return forward + allocator.solve(self.feedback_allocation, feedback, weights)
+
+    def _secondary(self, terms: Terms) -> Array:
+        plant = terms.matrices.plant
+        if isinstance(self.null_space, Mapping):
+            given = self.null_space
+            return np.array(
+                [equation_value(given[a], plant, terms.state) if a in given else 0.0 for a in plant.actuators]
+            )
+        assert self.null_space is not None
+        return np.asarray(self.null_space(terms.state))
+
+    def _limit(self, u: Array, reach: Array, demand: Array, missed: Array, status: Any) -> tuple[Array, Array, Any]:
+        """Holds the inputs inside their limits and says whether the task pays for it."""
+        held = clip(u, np.array(self.lower), np.array(self.upper))
+        left = demand - reach @ held
+        pays = _largest(left - missed) > self.residual_tolerance * (1.0 + _largest(demand))
+        severe = status >= Status.INFEASIBLE.code
+        return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))
+
+
+def _largest(values: Array) -> Any:
+    """|values|_inf; 0 for none."""
+    result: Any = 0.0
+    for value in values:
+        result = maximum(result, abs(value))
+    return result

@@ -1,0 +1,155 @@
+"""Corrections: terms added to b that pull a violated constraint back.
+
+    Baumgarte(alpha, beta)                  phi'' + 2 alpha phi' + beta^2 phi = 0
+    SecondOrderCorrection(damping, stiffness)   phi'' + damping phi' + stiffness phi = 0
+    PFeedback(P)         nonholonomic       psi' = -psi / P
+    PFeedback(P, rate)   holonomic          beta = phi' + rate phi,  beta' = -beta / P
+
+All of them come down to two gains per row: `b - damping violation_rate - stiffness violation`.
+
+Source: Baumgarte 1972; Liu et al. 2015, III.B; Xu, Liu 2017, (52): alpha, beta there are damping and stiffness here;
+Zhao et al. 2018, (72).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from servoctl.errors import TaskError
+from servoctl.mechanics.model import Row
+
+Gain = float | Sequence[float] | Mapping[str, Any]
+"""One number for all rows, a list with one per row in task order, or a mapping by task name."""
+
+
+def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
+    """The gain of each row.
+
+    Raises:
+        TaskError: A list of the wrong length, or a mapping that misses or invents a task.
+    """
+    if isinstance(gain, (int, float)):
+        return [float(gain)] * len(rows)
+    if not isinstance(gain, Mapping):
+        if len(gain) != len(rows):
+            raise TaskError(f"{name}: expected {len(rows)} values, one per row, got {len(gain)}")
+        return [float(value) for value in gain]
+    groups = list(dict.fromkeys(row.group for row in rows))
+    for wrong in [key for key in gain if key not in groups]:
+        raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups)})")
+    values: list[float] = []
+    for group in groups:
+        if group not in gain:
+            raise TaskError(f"{name}: no value for task '{group}' (give one, or one number for all)")
+        values += per_row(gain[group], [row for row in rows if row.group == group], f"{name}.{group}")
+    return values
+
+
+class Correction(ABC):
+    """How a violated row is pulled back."""
+
+    label: ClassVar[str]
+
+    @abstractmethod
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] where a row has no violation rate.
+
+        Raises:
+            TaskError: The correction does not fit a row's kind; names the row and the correction that does.
+        """
+
+    def _needs_rate(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if not row.has_violation:
+                raise TaskError(f"{row.name}: {self.label} needs a violation, a {row.kind} row has none (leave it out)")
+            if not row.has_rate:
+                raise TaskError(f"{row.name}: {self.label} does not fit a {row.kind} row (use p_feedback {{P}})")
+
+
+@dataclass(frozen=True)
+class Baumgarte(Correction):
+    """`phi'' + 2 alpha phi' + beta^2 phi = 0`.
+
+    Attributes:
+        alpha: [1/s], at least 0.
+        beta: [1/s], at least 0.
+    """
+
+    alpha: Gain
+    beta: Gain
+    label = "baumgarte"
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        self._needs_rate(rows)
+        pairs = zip(per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
+        return [(2.0 * alpha, beta**2) for alpha, beta in pairs]
+
+
+@dataclass(frozen=True)
+class SecondOrderCorrection(Correction):
+    """`phi'' + damping phi' + stiffness phi = 0`.
+
+    Attributes:
+        damping: [1/s], at least 0.
+        stiffness: [1/s^2], at least 0.
+    """
+
+    damping: Gain
+    stiffness: Gain
+    label = "second_order"
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        self._needs_rate(rows)
+        return list(zip(per_row(self.damping, rows, "damping"), per_row(self.stiffness, rows, "stiffness"), strict=True))
+
+
+@dataclass(frozen=True)
+class PFeedback(Correction):
+    """`beta' = -beta / P`, where beta is the velocity-level violation.
+
+    Attributes:
+        P: Time constant [s], above 0.
+        rate: [1/s], for holonomic rows: beta = phi' + rate phi; 0 corrects the velocity alone.
+    """
+
+    P: Gain
+    rate: Gain = 0.0
+    label = "p_feedback"
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        pairs: list[tuple[float, float]] = []
+        common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
+        for row, P, rate in zip(rows, per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate"), strict=True):
+            if not row.has_violation:
+                raise TaskError(f"{row.name}: p_feedback needs a violation, a {row.kind} row has none (leave it out)")
+            if row.has_rate:
+                pairs.append((rate + 1.0 / P, rate / P))
+                continue
+            if rate and not common:
+                raise TaskError(f"{row.name}: p_feedback.rate does not fit a {row.kind} row (leave it out)")
+            pairs.append((0.0, 1.0 / P))
+        return pairs
+
+
+def resolve(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction] | None = None
+) -> tuple[list[float], list[float]]:
+    """Damping and stiffness of every row: a task's own correction before the common one; zero without any.
+
+    Raises:
+        TaskError: Names every row that its correction does not fit.
+    """
+    own = own or {}
+    problems: list[str] = []
+    gains: dict[str, tuple[float, float]] = dict.fromkeys((row.name for row in rows), (0.0, 0.0))
+    parts = [(own[group], [row for row in rows if row.group == group]) for group in own]
+    parts += [(common, [row for row in rows if row.group not in own])] if common is not None else []
+    for correction, members in parts:
+        try:
+            gains.update(zip((row.name for row in members), correction.gains(members), strict=True))
+        except TaskError as error:
+            problems.append(str(error))
+    if problems:
+        raise TaskError("\n".join(problems))
+    return [gains[row.name][0] for row in rows], [gains[row.name][1] for row in rows]

@@ -1,0 +1,1 @@
+"""Mechanics: plants, constraints and the fundamental equation of constrained motion."""

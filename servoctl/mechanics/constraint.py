@@ -1,0 +1,216 @@
+"""Constraints `A(q,v,t) q'' = b(q,v,t)`, derived from positions or velocities by automatic differentiation.
+
+    Holonomic      phi(q, t) = 0      A = phi_q   b = -(d/dq(phi_q v + phi_t) v + d/dt(phi_q v + phi_t))
+    Nonholonomic   psi(q, v, t) = 0   A = psi_v   b = -(psi_q v + psi_t)
+    SecondOrder    A, b as given
+
+Design: a constraint is given by a function, by an equation as text, or by a frozen dataclass that overrides the
+method. It has no name: a task is a mapping from names to constraints. Derivatives are taken of symbols only; what
+runs on numbers is compiled from them (`mechanics.model`).
+
+Source: Liu et al. 2015, (3)-(5), (18)-(23); Zhao et al. 2018, (18).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from servoctl.engine import symbol
+from servoctl.engine.kernel import directional, jacobian
+from servoctl.engine.trace import trace
+from servoctl.errors import TaskError
+from servoctl.expression import NUMPY_FUNCTIONS, Expression, parse
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
+
+_FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Constraints at one state: `A q'' = b`.
+
+    Attributes:
+        A: Shape (r, n).
+        b: Shape (r,).
+        violation: phi or psi, shape (r,); NaN where a row has none.
+        violation_rate: phi_q v + phi_t, shape (r,); NaN where a row has none.
+    """
+
+    A: Array
+    b: Array
+    violation: Array
+    violation_rate: Array
+
+    @classmethod
+    def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
+        """Rows of several constraints on n coordinates, one below the other."""
+        empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
+        every = [empty, *parts]
+        return cls(
+            np.concatenate([rows.A for rows in every]),
+            np.concatenate([rows.b for rows in every]),
+            np.concatenate([rows.violation for rows in every]),
+            np.concatenate([rows.violation_rate for rows in every]),
+        )
+
+
+def equation_value(equation: "str | Expression", plant: Plant, state: State) -> Any:
+    """An equation's value at a state, the plant's coordinates and parameters under their names; numbers or symbols."""
+    expression = parse(equation) if isinstance(equation, str) else equation
+    t, q, v = state
+    values = {name: getattr(plant, name) for name in expression.names if hasattr(plant, name)}
+    values |= dict(zip(plant.coordinates, q, strict=True))
+    values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, v, strict=True)}
+    return expression.evaluate({**values, "t": t}, _FUNCTIONS)
+
+
+class Constraint(ABC):
+    """Something that accelerations must satisfy."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        """The constraint's rows, where t, q and v are plain symbols.
+
+        Args:
+            plant: Whose coordinates and parameters the equations name; its parameters may be symbols.
+            t: Time [s].
+            q: Generalized coordinates, shape (n,).
+            v: Generalized velocities, shape (n,).
+
+        Raises:
+            TraceError: The constraint's own code cannot be traced.
+            TaskError: It is not what its class says, or has the wrong shape.
+        """
+
+
+class _Given(Constraint):
+    """A constraint from a function or an equation, or from a subclass that overrides the method."""
+
+    def __init__(self, given: str | Expression | Callable[..., Any]) -> None:
+        self._given = parse(given) if isinstance(given, str) else given
+
+    @property
+    def equation(self) -> Expression | None:
+        """The equation that the constraint was given as, if it was."""
+        given = getattr(self, "_given", None)
+        return given if isinstance(given, Expression) else None
+
+    def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
+        if self.equation is not None:
+            value = trace(equation_value, self.equation, plant, state)
+        else:
+            value = trace(method, *arguments)
+        array = np.atleast_1d(np.asarray(value, dtype=object))
+        if array.ndim != 1:
+            raise TaskError(f"{type(self).__name__}: expected a scalar or a vector, got shape {array.shape}")
+        return array
+
+    def _call(self, *arguments: Any) -> Any:
+        given = getattr(self, "_given", None)
+        if given is None:
+            raise TaskError(f"{type(self).__name__}: give a function or an equation, or override {self._method}")
+        return given(*arguments)
+
+    _method: ClassVar[str]
+
+
+class Holonomic(_Given):
+    """`phi(q, t) = 0`: a function, an equation such as `"x2 - x1 - 2*l"`, or a subclass that overrides `phi`."""
+
+    kind = "holonomic"
+    _method = "phi(q, t)"
+
+    def phi(self, q: Array, t: float) -> Any:
+        """The violation, a scalar or shape (r,); plain NumPy."""
+        return self._call(q, t)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        if self.equation is not None and self.equation.rates:
+            name = sorted(self.equation.rates)[0]
+            raise TaskError(f"a holonomic equation holds no velocity, got der({name}) (write it as nonholonomic)")
+        phi = self._value(plant, State(t, q, v), self.phi, q, t)
+        rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
+        b = -(directional(rate, q, v) + jacobian(rate, np.array([t]))[:, 0])
+        return Rows(jacobian(phi, q), b, phi, rate)
+
+
+class Nonholonomic(_Given):
+    """`psi(q, v, t) = 0`: a function, an equation such as `"der(x)*sin(a) - der(y)*cos(a)"`, or an override of `psi`."""
+
+    kind = "nonholonomic"
+    _method = "psi(q, v, t)"
+
+    def psi(self, q: Array, v: Array, t: float) -> Any:
+        """The violation, a scalar or shape (r,); plain NumPy."""
+        return self._call(q, v, t)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        psi = self._value(plant, State(t, q, v), self.psi, q, v, t)
+        A = jacobian(psi, v)
+        for i, row in enumerate(A):
+            if all(entry.sx.is_zero() for entry in row):
+                where = f"row {i}" if len(psi) > 1 else "it"
+                raise TaskError(f"a nonholonomic equation holds a velocity, {where} holds none (write it as holonomic)")
+        b = -(directional(psi, q, v) + jacobian(psi, np.array([t]))[:, 0])
+        return Rows(A, b, psi, np.full(len(psi), np.nan))
+
+
+class SecondOrder(Constraint):
+    """`A(q, v, t) q'' = b(q, v, t)`, given as it stands; functions, or a subclass that overrides `A` and `b`."""
+
+    kind = "second_order"
+
+    def __init__(
+        self,
+        A: Callable[[Array, Array, float], Any],
+        b: Callable[[Array, Array, float], Any],
+        violation: Callable[[Array, Array, float], Any] | None = None,
+        violation_rate: Callable[[Array, Array, float], Any] | None = None,
+    ) -> None:
+        """Takes functions of (q, v, t).
+
+        Args:
+            A: Shape (r, n).
+            b: Shape (r,).
+            violation: Shape (r,); None: the constraint has none, so no correction fits it.
+            violation_rate: Shape (r,), the violation's time derivative; None: there is none.
+        """
+        self._A, self._b, self._violation, self._violation_rate = A, b, violation, violation_rate
+
+    def A(self, q: Array, v: Array, t: float) -> Any:
+        """The constraint matrix, shape (r, n); plain NumPy."""
+        return self._A(q, v, t)
+
+    def b(self, q: Array, v: Array, t: float) -> Any:
+        """The constraint vector, shape (r,); plain NumPy."""
+        return self._b(q, v, t)
+
+    def violation(self, q: Array, v: Array, t: float) -> Any:
+        """What the constraint keeps at zero, shape (r,); None where there is no such thing."""
+        given = getattr(self, "_violation", None)
+        return None if given is None else given(q, v, t)
+
+    def violation_rate(self, q: Array, v: Array, t: float) -> Any:
+        """The violation's time derivative, shape (r,); None where there is none."""
+        given = getattr(self, "_violation_rate", None)
+        return None if given is None else given(q, v, t)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        A = np.atleast_2d(np.asarray(trace(self.A, q, v, t), dtype=object))
+        b = np.atleast_1d(np.asarray(trace(self.b, q, v, t), dtype=object))
+        if A.shape != (len(b), len(q)):
+            raise TaskError(f"{type(self).__name__}: A has shape {A.shape}, expected {(len(b), len(q))} to fit b and q")
+        parts = []
+        for function in (self.violation, self.violation_rate):
+            value = trace(function, q, v, t)
+            array = np.full(len(b), np.nan) if value is None else np.atleast_1d(np.asarray(value, dtype=object))
+            if array.shape != b.shape:
+                raise TaskError(f"{type(self).__name__}.{function.__name__}: shape {array.shape}, expected {b.shape}")
+            parts.append(array)
+        return Rows(A, b, *parts)

@@ -1,0 +1,109 @@
+"""Initial states: how far they are from the constraints, and the nearest one that satisfies them.
+
+Design: Gauss-Newton with the rank-revealing pseudoinverse, so dependent rows do no harm and the correction of each
+step is the smallest there is; `q` first, from the holonomic rows, then `v`, from all rates. A state that no step brings
+nearer, though violated, means rows that contradict each other or lie out of reach.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.engine.linalg import decompose
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.model import Model, Row
+from servoctl.types import Array, State
+
+SOLVED = 1e-10
+"""A violation counts as zero below this [units of the row]."""
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How well a state satisfies the constraints.
+
+    Attributes:
+        state: The state.
+        rows: The rows, passive ones first.
+        violation: Per row; NaN where a row has none.
+        violation_rate: Per row; NaN where a row has none.
+    """
+
+    state: State
+    rows: tuple[Row, ...]
+    violation: Array
+    violation_rate: Array
+
+    def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
+        """The row of this kind with the largest violation, and that violation; None where there is none."""
+        values = [
+            (row, float(x)) for row, x in zip(self.rows, self.violation, strict=True) if row in rows and row.kind == kind
+        ]
+        return max(values, key=lambda item: abs(item[1]), default=None)
+
+
+def consistency(model: Model, state: State) -> Consistency:
+    """Violations of the passive constraints and of the task at a state."""
+    stacked = _stacked(model, state)
+    rows = (*model.passive_rows, *model.task_rows)
+    return Consistency(state, rows, stacked.violation, stacked.violation_rate)
+
+
+def _stacked(model: Model, state: State) -> Rows:
+    matrices = model.matrices(state)
+    return Rows.stack([matrices.passive, matrices.task], model.n)
+
+
+def nearest(model: Model, state: State, fix: Sequence[str] = (), task: bool = True) -> tuple[State, Consistency]:
+    """The state that Gauss-Newton steps lead to, and what is left there.
+
+    Args:
+        model: Plant and constraints.
+        state: Where to start.
+        fix: Coordinates that stay as they are, their velocities too.
+        task: Whether the task's rows count beside the passive ones.
+    """
+    names = list(model.plant.coordinates)
+    free = np.array([name not in fix for name in names])
+    rows = (*model.passive_rows, *model.task_rows)
+    used = np.array([task or i < len(model.passive_rows) for i in range(len(rows))], dtype=bool)
+    holonomic = np.array([row.kind == "holonomic" for row in rows], dtype=bool) & used
+    first_order = np.array([row.kind == "nonholonomic" for row in rows], dtype=bool) & used
+    t, q, v = state
+
+    def position(q: Array) -> tuple[Array, Array]:
+        at = _stacked(model, State(t, q, v))
+        return at.violation[holonomic], at.A[holonomic]
+
+    q = _gauss_newton(position, q, free)
+
+    def velocity(v: Array) -> tuple[Array, Array]:
+        at = _stacked(model, State(t, q, v))
+        error = np.concatenate([at.violation_rate[holonomic], at.violation[first_order]])
+        return error, np.concatenate([at.A[holonomic], at.A[first_order]])
+
+    found = State(t, q, _gauss_newton(velocity, v, free))
+    return found, consistency(model, found)
+
+
+def _gauss_newton(error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array) -> Array:
+    """Smallest steps towards error(x) = 0, halved while they make it worse."""
+    value, slope = error(x)
+    for _ in range(100):
+        size = float(np.abs(value).max()) if len(value) else 0.0
+        if size < SOLVED * 1e-3 or not np.isfinite(value).all():
+            break
+        step = np.zeros(len(x))
+        step[free] = -decompose(slope[:, free], 1e-9).solve(value)
+        fraction = 1.0
+        while fraction > 1e-6:
+            trial = x + fraction * step
+            new_value, new_slope = error(trial)
+            if np.isfinite(new_value).all() and float(np.linalg.norm(new_value)) < float(np.linalg.norm(value)):
+                break
+            fraction /= 2
+        else:
+            break
+        x, value, slope = trial, new_value, new_slope
+    return x

@@ -1,0 +1,99 @@
+"""Plants from energies: `M` and `Q` by automatic differentiation of the Lagrangian.
+
+    d/dt dT/dv - dT/dq + dV/dq + dR/dv = F
+    M = T_vv,   Q = F - R_v - V_q + T_q - (T_vq v + T_vt)
+"""
+
+from abc import abstractmethod
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
+from servoctl.engine.parameters import parameter_values, structure, with_parameters
+from servoctl.engine.trace import trace
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+class LagrangianPlant(Plant):
+    """A plant given by its energies; subclass it with `@dataclass(frozen=True)`.
+
+    The energies are plain NumPy and must be traceable: derivatives are taken of symbols.
+    """
+
+    @abstractmethod
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        """T [J], quadratic in v (lower terms in v are allowed)."""
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        """V [J]."""
+        return 0.0
+
+    def dissipation(self, q: Array, v: Array, t: float) -> Any:
+        """Rayleigh's function R [W], half the power lost: its force is -dR/dv."""
+        return 0.0
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        """F, shape (n,): generalized forces that no potential gives; zero unless overridden."""
+        return np.zeros(len(self.coordinates))
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        """M = T_vv, shape (n, n)."""
+        return _kernel(self)(t, q, np.zeros(len(q)), parameter_values(self))[0]
+
+    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
+        """Q = F - R_v - V_q + T_q - T_vq v - T_vt, shape (n,)."""
+        return _kernel(self)(t, q, v, parameter_values(self))[1]
+
+    def energy(self, q: Array, v: Array, t: float) -> Any:
+        """T + V [J]; None where a dissipation is given."""
+        if type(self).dissipation is not LagrangianPlant.dissipation:
+            return None
+        return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
+
+
+class _Key:
+    """A plant that equals another of the same structure, so that both share one kernel."""
+
+    def __init__(self, plant: LagrangianPlant) -> None:
+        self.plant, self._structure = plant, structure(plant)
+
+    def __hash__(self) -> int:
+        return hash(self._structure)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._structure == other._structure
+
+
+def _kernel(plant: LagrangianPlant) -> Kernel:
+    return _derive(_Key(plant))
+
+
+@lru_cache(maxsize=64)
+def _derive(key: _Key) -> Kernel:
+    n = len(key.plant.coordinates)
+    count = len(parameter_values(key.plant))
+    given = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
+    t, q, v = given["t"], given["q"], given["v"]
+    plant = with_parameters(key.plant, given["p"])
+
+    def scalar(value: Any) -> Array:
+        return np.array([value], dtype=object)
+
+    kinetic = scalar(trace(plant.kinetic_energy, q, v, t[0]))
+    potential = scalar(trace(plant.potential_energy, q, t[0]))
+    dissipation = scalar(trace(plant.dissipation, q, v, t[0]))
+    applied = np.asarray(trace(plant.force, q, v, t[0]), dtype=object)
+    momentum = jacobian(kinetic, v)[0]
+    M = jacobian(momentum, v)
+    Q = (
+        applied
+        - jacobian(dissipation, v)[0]
+        - jacobian(potential, q)[0]
+        + jacobian(kinetic, q)[0]
+        - directional(momentum, q, v)
+        - jacobian(momentum, t)[:, 0]
+    )
+    return Kernel.compile("lagrange", given, {"M": M, "Q": Q})

@@ -1,0 +1,272 @@
+"""A plant bound to its constraints: the matrices of motion at a state, on numbers and on symbols.
+
+Design: derivatives come from one compiled function of (t, q, v, p), where p holds every parameter of the plant and of
+the constraints. The plant itself is asked in NumPy; its traced twin counts only after both agree at random states and
+parameters, else the plant is opaque and `Model.opaque` says why.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
+from servoctl.engine.trace import mismatch, trace
+from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import Matrices
+from servoctl.types import Array, State
+
+SAMPLES = 20
+"""Random states and parameter sets at which a traced plant must equal its NumPy self."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scalar row of a task or of the passive constraints.
+
+    Attributes:
+        name: `object_x`, or `mine.0`, `mine.1` where a constraint has several rows.
+        group: The constraint's name.
+        kind: `holonomic`, `nonholonomic` or `second_order`.
+        has_violation: Whether there is a position- or velocity-level violation to correct.
+        has_rate: Whether there is a violation rate.
+    """
+
+    name: str
+    group: str
+    kind: str
+    has_violation: bool
+    has_rate: bool
+
+
+class _Passive(Constraint):
+    """One named group of a plant's own constraints."""
+
+    def __init__(self, group: str, nonholonomic: bool) -> None:
+        self.group, self.kind = group, "nonholonomic" if nonholonomic else "holonomic"  # type: ignore[misc]
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        inner: Constraint
+        if self.kind == "holonomic":
+            inner = Holonomic(lambda q, t: plant.passive_constraints(q, t)[self.group])
+        else:
+            inner = Nonholonomic(lambda q, v, t: plant.passive_rates(q, v, t)[self.group])
+        return inner.rows(plant, t, q, v)
+
+
+class Model:
+    """A plant, its passive constraints and a task, ready to be evaluated.
+
+    Attributes:
+        plant: The plant.
+        task: Name -> constraint, in order.
+        task_rows: The task's rows.
+        passive_rows: The plant's own rows.
+        opaque: Why the plant's NumPy code cannot be compiled; None where it is.
+    """
+
+    def __init__(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> None:
+        """Binds and checks.
+
+        Args:
+            plant: A frozen dataclass.
+            task: Name -> constraint; may be empty.
+            around: A state at which everything must be finite and well shaped, usually the initial one.
+
+        Raises:
+            PlantError: M, Q or B has the wrong shape, is not finite, or M is not symmetric positive definite.
+            TaskError: A constraint does not fit the plant.
+            TraceError: A constraint's code cannot be traced.
+        """
+        self.plant, self.task = plant, dict(task)
+        self.n, self.m = len(plant.coordinates), len(plant.actuators)
+        check_plant(plant, around)
+        groups = {
+            **{name: _Passive(name, False) for name in plant.passive_constraints(around.q, around.t)},
+            **{name: _Passive(name, True) for name in plant.passive_rates(around.q, around.v, around.t)},
+        }
+        self._passive = groups
+        symbols = self._symbols()
+        passive, self.passive_rows = self._stack(groups, symbols)
+        servo, self.task_rows = self._stack(self.task, symbols)
+        self.rows_kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
+        self.opaque: str | None = None
+        self.plant_kernel: Kernel | None = None
+        try:
+            self.plant_kernel = Kernel.compile("plant", symbols, self._plant_matrices(symbols))
+            self._verify(around)
+        except (TraceError, PlantError) as error:
+            self.opaque, self.plant_kernel = str(error), None
+
+    @property
+    def parameters(self) -> Array:
+        """Values of every parameter: the plant's, then each constraint's in order."""
+        return np.concatenate([parameter_values(self.plant), *[parameter_values(c) for c in self.task.values()]])
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """Names in the order of `parameters`: `m1`, `m[0]`, `mine.radius`."""
+        names = parameter_names(self.plant)
+        for group, constraint in self.task.items():
+            names += [f"{group}.{name}" for name in parameter_names(constraint)]
+        return names
+
+    def matrices(self, state: State) -> Matrices:
+        """Plant in NumPy, constraints by their compiled derivatives."""
+        t, q, v = state
+        passive, task = self._rows(state)
+        M, Q, B, c = _plant_arrays(self.plant, t, q, v)
+        return Matrices(self.plant, M, Q, B, c, passive, task)
+
+    def compiled_matrices(self, state: State) -> Matrices:
+        """Plant and constraints by their compiled functions; the plant must not be opaque."""
+        assert self.plant_kernel is not None
+        passive, task = self._rows(state)
+        return Matrices(self.plant, *self.plant_kernel(state.t, state.q, state.v, self.parameters), passive, task)
+
+    def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        """Plant and constraints as expressions of symbols t (1,), q, v, p, as `symbols()` gives them."""
+        plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
+        passive, _ = self._stack(self._passive, symbols)
+        task, _ = self._stack(self.task, symbols)
+        return Matrices(plant, **self._plant_matrices(symbols), passive=passive, task=task)
+
+    def symbols(self) -> dict[str, Array]:
+        """Fresh symbols t (1,), q (n,), v (n,), p."""
+        return self._symbols()
+
+    def samples(self, around: State, count: int = SAMPLES) -> Iterator[State]:
+        """Random states near a state, the same at every call."""
+        random = np.random.default_rng(0)
+        for _ in range(count):
+            q = around.q + 0.3 * random.standard_normal(self.n) * np.maximum(1.0, 0.2 * np.abs(around.q))
+            yield State(around.t + random.random(), q, around.v + random.standard_normal(self.n))
+
+    def _symbols(self) -> dict[str, Array]:
+        return inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "p": (len(self.parameters),)})
+
+    def _rows(self, state: State) -> tuple[Rows, Rows]:
+        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
+        return Rows(*parts[:4]), Rows(*parts[4:])
+
+    def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
+        t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
+        plant = with_parameters(self.plant, p[: len(parameter_values(self.plant))])
+        M, Q, B, c = trace(_plant_arrays, plant, t, q, v)
+        return {"M": M, "Q": Q, "B": B, "c": c}
+
+    def _stack(self, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
+        p, parts, rows = symbols["p"], [], []
+        position = len(parameter_values(self.plant))
+        plant = with_parameters(self.plant, p[:position])
+        for name, constraint in groups.items():
+            count = len(parameter_values(constraint))
+            bound = with_parameters(constraint, p[position : position + count])
+            position += count
+            try:
+                part = bound.rows(plant, symbols["t"][0], symbols["q"], symbols["v"])
+            except TaskError as error:
+                raise TaskError(f"{name}: {error}") from error
+            except TraceError as error:
+                raise TraceError(f"{name}: {error} (constraints must be traceable: their derivatives are)") from error
+            parts.append(part)
+            for i in range(len(part.b)):
+                label = name if len(part.b) == 1 else f"{name}.{i}"
+                known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
+                rows.append(Row(label, name, constraint.kind, *known))
+        return Rows.stack(parts, self.n), rows
+
+    def _verify(self, around: State) -> None:
+        """Raises TraceError unless the traced plant equals its NumPy self."""
+        assert self.plant_kernel is not None
+        for plant, state in zip(_variations(self.plant), self.samples(around), strict=False):
+            with np.errstate(all="ignore"):
+                expected = _plant_arrays(plant, *state)
+            p = self.parameters
+            p[: len(parameter_values(plant))] = parameter_values(plant)
+            actual = self.plant_kernel(state.t, state.q, state.v, p)
+            for name, wanted, got in zip(("mass_matrix", "force", "actuation", "nonideal_force"), expected, actual, strict=True):
+                difference = mismatch(wanted, got)
+                if difference is not None:
+                    raise TraceError(
+                        f"{type(plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
+                        f"at q={np.round(state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
+                    )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
+    return {f"{prefix}_{field.name}": getattr(rows, field.name) for field in dataclasses.fields(rows)}
+
+
+def _plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    """M, Q, B and c as arrays of the right number of dimensions."""
+    c = plant.nonideal_force(q, v, t)
+    return (
+        np.atleast_2d(plant.mass_matrix(q, t)),
+        np.atleast_1d(plant.right_hand_side(q, v, t)),
+        np.atleast_2d(plant.actuation(q, t)),
+        np.zeros(len(q)) if c is None else np.atleast_1d(c),
+    )
+
+
+def _variations(plant: Plant) -> Iterator[Any]:
+    """The plant itself, then copies with other parameters, as far as its own checks allow them."""
+    random = np.random.default_rng(1)
+    for i in range(SAMPLES):
+        base = parameter_values(plant)
+        values = base * random.uniform(0.8, 1.2, len(base)) if i % 2 else base
+        trial = with_parameters(plant, [float(x) for x in values])
+        try:
+            yield dataclasses.replace(trial) if dataclasses.is_dataclass(trial) else plant
+        except (ServoctlError, ValueError):
+            yield plant
+
+
+def check_plant(plant: Plant, state: State) -> None:
+    """Raises PlantError naming everything that is wrong with a plant's matrices at a state."""
+    name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
+    if not dataclasses.is_dataclass(plant):
+        raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
+    problems: list[str] = []
+    t, q, v = state
+
+    def array(method: str, shape: tuple[int, ...], function: Callable[[], Any]) -> Array | None:
+        try:
+            value = np.asarray(function(), dtype=float)
+        except Exception as error:
+            problems.append(f"{name}.{method}: failed at the initial state: {type(error).__name__}: {error}")
+            return None
+        if value.shape != shape:
+            problems.append(f"{name}.{method}: expected shape {shape}, got {value.shape}")
+            return None
+        if not np.isfinite(value).all():
+            problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
+            return None
+        return value
+
+    M = array("mass_matrix", (n, n), lambda: plant.mass_matrix(q, t))
+    array("force", (n,), lambda: plant.right_hand_side(q, v, t))
+    array("actuation", (n, m), lambda: plant.actuation(q, t))
+    if plant.nonideal_force(q, v, t) is not None:
+        array("nonideal_force", (n,), lambda: plant.nonideal_force(q, v, t))
+    if M is not None:
+        skew = float(np.abs(M - M.T).max())
+        smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
+        if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
+            problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
+        elif smallest <= 0.0:
+            problems.append(
+                f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
+                f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"
+            )
+    if problems:
+        raise PlantError("\n".join(problems))

@@ -1,0 +1,68 @@
+"""The physics of a machine: `M(q,t) q'' = Q(q,v,t) + Qc + B(q,t) u`.
+
+Design: a plant is a frozen dataclass whose methods are plain NumPy. Its `float` and `tuple[float, ...]` fields are
+parameters: they stay inputs of everything compiled. `int`, `str` and `bool` fields and tuple lengths are structural.
+Methods are pure, so the engine may run them on numbers or on symbols.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from servoctl.types import Array
+
+
+class Plant(ABC):
+    """A mechanism in minimal or redundant coordinates; subclass it with `@dataclass(frozen=True)`."""
+
+    @property
+    @abstractmethod
+    def coordinates(self) -> Mapping[str, str]:
+        """Name -> unit of each generalized coordinate, in order. A class attribute will do."""
+
+    @property
+    @abstractmethod
+    def actuators(self) -> Mapping[str, str]:
+        """Name -> unit of each control input, in order; `{}` for a plant without actuators."""
+
+    @abstractmethod
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        """M(q, t), shape (n, n), symmetric and positive definite."""
+
+    @abstractmethod
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        """Q(q, v, t), shape (n,): gravity, Coriolis, springs and every other given force, on the right-hand side."""
+
+    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
+        """All of Q(q, v, t), shape (n,): `force` itself, unless a class derives more from energies."""
+        return self.force(q, v, t)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        """B(q, t), shape (n, m): the generalized force of the inputs is `B u`."""
+        if self.actuators:
+            raise NotImplementedError(f"{type(self).__name__}.actuation: missing, though there are actuators")
+        return np.zeros((len(self.coordinates), 0))
+
+    def nonideal_force(self, q: Array, v: Array, t: float) -> Array | None:
+        """c(q, v, t), shape (n,): the work-doing part of passive constraint forces; None where they are ideal.
+
+        Source: Udwadia, Kalaba 2001; Liu et al. 2015, (12).
+        """
+        return None
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector; each name is a group, in order."""
+        return {}
+
+    def passive_rates(self, q: Array, v: Array, t: float) -> dict[str, Array]:
+        """Nonholonomic passive constraints, name -> psi(q, v, t) = 0, scalar or vector."""
+        return {}
+
+    def energy(self, q: Array, v: Array, t: float) -> float | None:
+        """Mechanical energy [J], constant while no input acts; None where the plant does not say."""
+        return None
+
+    def links(self, q: Array) -> dict[str, Array]:
+        """How the plant looks: name -> polyline, shape (points, 2 or 3), in metres."""
+        return {}

@@ -1,0 +1,84 @@
+"""What the actuators can do for a task: rank of `T = A Phi B`, row by row, at random states.
+
+Design: the relative degree of a row is decided by numbers, not by the structure of expressions, since terms cancel
+under Phi. A row whose T vanishes at every sample has a higher degree than its kind suggests; a row that depends on the
+rows above it has no direction of its own. Both are named.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.engine.linalg import decompose, frobenius
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.terms import Terms, assemble
+from servoctl.types import Array, State
+
+VANISHES = 1e-9
+"""A row of T below this times |row of A L^-T| |L^-1 B|_F is out of reach at acceleration level."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the actuators act on a task.
+
+    Attributes:
+        rows: The task's rows.
+        rank: Rank of T at the first state.
+        generic_rank: Largest rank of T at any state.
+        gain: |row of T| / (|row of A L^-T| |L^-1 B|_F) at the first state, per row: 0 out of reach, at most 1.
+        largest_gain: The same, largest over all states.
+        dependent: Rows that add no direction to those above them, at every state.
+        pivot: Smallest pivot at the first state, relative.
+    """
+
+    rows: tuple[Row, ...]
+    rank: int
+    generic_rank: int
+    gain: Array
+    largest_gain: Array
+    dependent: tuple[Row, ...]
+    pivot: float
+
+    @property
+    def unreachable(self) -> list[Row]:
+        """Rows on which no actuator acts at acceleration level, at any state."""
+        return [row for row, gain in zip(self.rows, self.largest_gain, strict=True) if gain <= VANISHES]
+
+    def degree(self, row: Row) -> str:
+        """The relative degree of a row, as far as it is decided here."""
+        own = 1 if row.kind == "nonholonomic" else 2
+        return f"above {own}" if row in self.unreachable else str(own)
+
+
+def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_rank_tolerance: float) -> Reach:
+    """Looks at the task from every state; states where a term is not finite are passed over."""
+    found = [assemble(state, model.matrices(state), passive_rank_tolerance) for state in states]
+    terms = [at for at in found if at.finite and at.positive]
+    r = len(model.task_rows)
+    if not terms:
+        return Reach(tuple(model.task_rows), 0, 0, np.zeros(r), np.zeros(r), (), 0.0)
+    splits = [decompose(at.reach, rank_tolerance, at.scale) for at in terms]
+    gains = [_gains(at) for at in terms]
+    ranks = [split.rank for split in splits]
+    own_direction = np.full(r, max(ranks) == r)
+    for at in terms if max(ranks) < r else []:
+        own_direction |= _independent(at.reach, rank_tolerance, at.scale)
+    largest = np.max(gains, axis=0)
+    dependent = [row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES]
+    return Reach(
+        tuple(model.task_rows), ranks[0], max(ranks), gains[0], largest, tuple(dependent), float(splits[0].pivot_min)
+    )
+
+
+def _gains(terms: Terms) -> Array:
+    inputs = frobenius(terms.inputs)
+    sizes = np.linalg.norm(terms.rows, axis=1) * inputs
+    return np.linalg.norm(terms.reach, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+
+
+def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:
+    """Which rows add a direction to those above them."""
+    ranks = [decompose(T[: i + 1], rank_tolerance, scale).rank for i in range(len(T))]
+    return np.diff([0, *ranks]) > 0

@@ -1,0 +1,185 @@
+"""Pictures of a run, from its trajectory only: they know no law and no plant.
+
+Design: a figure is made in two steps, drawn and laid out, and then its lines are named beside their ends, since names
+must be spread over a height that only the layout decides. What a run has not, is not drawn.
+"""
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from servoctl.errors import RunFolderError
+from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
+from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
+from servoctl.report.style import QUIET, chosen, colours, drawing_style, name_lines
+from servoctl.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
+
+__all__ = ["FIGURES", "figure", "plot", "report"]
+
+DPI = 160
+SMALL_MULTIPLES = 12
+"""Most phase pictures side by side."""
+
+
+def report(trajectory: Trajectory, out: str | PathLike[str]) -> list[Path]:
+    """Writes every picture that this run gives, as `<name>.png` with the names of `FIGURES`.
+
+    Args:
+        trajectory: The run; one without rows gives no pictures.
+        out: Folder for them; made where it is missing.
+
+    Returns:
+        The files, in the order of `FIGURES`.
+
+    Raises:
+        RunFolderError: A file cannot be written.
+    """
+    names = [name for name in FIGURES if _has(trajectory, name)]
+    return [_save(figure(trajectory, name), Path(out) / f"{name}.png") for name in names]
+
+
+def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
+    """`Trajectory.plot`."""
+    overview = figure(trajectory, "overview")
+    if path is not None:
+        _save(overview, Path(path))
+    return overview
+
+
+def figure(trajectory: Trajectory, name: str) -> "Figure":
+    """One picture as a matplotlib figure that belongs to no window.
+
+    Args:
+        trajectory: The run.
+        name: One of `FIGURES`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with drawing_style():
+        drawn = Figure(layout="constrained", dpi=DPI)
+        FigureCanvasAgg(drawn)
+        drawn.set_size_inches(10, 4.6)
+        _write_title(drawn, trajectory)
+        if _has(trajectory, name):
+            FIGURES[name](drawn, trajectory)
+        drawn.draw_without_rendering()
+        for axes in drawn.axes:
+            name_lines(axes)
+    return drawn
+
+
+def _save(drawn: "Figure", path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with drawing_style():
+            drawn.savefig(path, dpi=DPI)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+    return path
+
+
+def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
+    from matplotlib.transforms import ScaledTranslation
+
+    said = trajectory.metadata
+    facts = [f"{trajectory.t[-1] - trajectory.t[0]:.4g} s"] if len(trajectory.t) else []
+    facts += [f"{len(trajectory):,} rows".replace(",", " ")]
+    facts += [f"engine {said['engine']}"] if said.get("engine") else []
+    facts += [str(said["status"])] if said.get("status") else []
+    name = str(said.get("config") or "run")
+    drawn.suptitle(name, x=0.012, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+    corner = drawn.transFigure + ScaledTranslation(-0.12, -0.14, drawn.dpi_scale_trans)  # on the title's line
+    drawn.text(1, 1, ", ".join(facts), ha="right", va="top", fontsize=8.5, color=QUIET, transform=corner)
+
+
+def _has(trajectory: Trajectory, name: str) -> bool:
+    if name == "inputs":
+        return len(trajectory) > 0 and bool(trajectory.actuators)
+    if name == "violations":
+        return bool(violation_rows(trajectory))
+    if name == "status":
+        columns = trajectory.columns
+        bad = "status" in columns and bool(np.any(columns["status"] != 0))
+        return bad or ("rank" in columns and len(np.unique(columns["rank"])) > 1)
+    return len(trajectory) > 0 and bool(trajectory.coordinates)
+
+
+def _coordinates(drawn: "Figure", trajectory: Trajectory) -> None:
+    drawn.set_size_inches(
+        11, 4.6 if len({trajectory.units.get(f"q.{c}") for c in trajectory.coordinates}) == 1 else 6.6
+    )
+    grid = drawn.add_gridspec(1, 2)
+    draw_group(drawn, grid[0], trajectory, "q", "Coordinates")
+    draw_group(drawn, grid[1], trajectory, "v", "Velocities")
+
+
+def _inputs(drawn: "Figure", trajectory: Trajectory) -> None:
+    draw_group(drawn, drawn.add_gridspec(1, 1)[0], trajectory, "u", "Inputs")
+
+
+def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
+    draw_violations(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+
+
+def _path(drawn: "Figure", trajectory: Trajectory) -> None:
+    if len(frames(trajectory)[0]):
+        drawn.set_size_inches(8, 6.4)
+        draw_mechanism(drawn.add_subplot(), trajectory)
+        return
+    names = trajectory.coordinates[:SMALL_MULTIPLES]
+    across = min(len(names), 4 if len(names) > 6 else 3)
+    down = -(-len(names) // across)
+    drawn.set_size_inches(max(2.9 * across, 5.0), 2.5 * down + 0.6)
+    shades = dict.fromkeys(names, colours(names[:1])[names[0]])
+    for place, name in enumerate(names):
+        draw_phase(drawn.add_subplot(down, across, place + 1), trajectory, [name], shades)
+    if len(names) < len(trajectory.coordinates):
+        drawn.supxlabel(f"and {len(trajectory.coordinates) - len(names)} more", color=QUIET, fontsize=8)
+
+
+def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
+    axes = drawn.add_subplot(cell)
+    if len(frames(trajectory)[0]):
+        draw_mechanism(axes, trajectory)
+        return
+    shades = colours(trajectory.coordinates)
+    alike = next(iter(by_unit(trajectory, "q").values()))  # an axis has one unit
+    draw_phase(axes, trajectory, chosen(alike), shades)
+    axes.set_title("Path (ring: start, dot: end)")
+    name_beside(axes, {name: shades[name] for name in alike})
+
+
+def _overview(drawn: "Figure", trajectory: Trajectory) -> None:
+    """Two by two panels; with three, the path takes the height of two."""
+    panels: list[Callable[[SubplotSpec], None]] = [
+        lambda cell: _path_panel(drawn, cell, trajectory),
+        lambda cell: draw_group(drawn, cell, trajectory, "q", "Coordinates"),
+    ]
+    if _has(trajectory, "inputs"):
+        panels.append(lambda cell: draw_group(drawn, cell, trajectory, "u", "Inputs"))
+    if _has(trajectory, "violations"):
+        panels.append(lambda cell: draw_violations(drawn, cell, trajectory))
+    drawn.set_size_inches(11, 7.6 if len(panels) > 2 else 4.2)
+    grid = drawn.add_gridspec(2 if len(panels) > 2 else 1, 2)
+    cells = [grid[:, 0], grid[0, 1], grid[1, 1]] if len(panels) == 3 else [grid[i] for i in range(len(panels))]
+    for draw, cell in zip(panels, cells, strict=True):
+        draw(cell)
+
+
+FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
+    "overview": _overview,
+    "path": _path,
+    "coordinates": _coordinates,
+    "inputs": _inputs,
+    "violations": _violations,
+    "status": draw_status,
+}
+"""Name -> how it is drawn."""

@@ -1,0 +1,152 @@
+"""What is drawn over time: coordinates, inputs, violations, and the evidence of the law."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array, Status
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
+
+FLOOR = 1e-17
+"""Least violation that is drawn: a tenth of the rounding of numbers near 1; zeros are drawn here."""
+
+BANDS = {
+    Status.RANK_DEFICIENT: "#F2E6B8",
+    Status.SATURATED: "#F5CB9C",
+    Status.INFEASIBLE: "#EDA98B",
+    Status.UNREACHABLE: "#D98880",
+    Status.DAMPED: "#CDBBE0",
+    Status.NOT_POSITIVE: "#C4C4C4",
+    Status.NON_FINITE: "#8E8E8E",
+}
+
+
+def by_unit(trajectory: Trajectory, prefix: str) -> dict[str, dict[str, Array]]:
+    """Unit -> name -> values, in the order in which the units first occur."""
+    groups: dict[str, dict[str, Array]] = {}
+    for name, x in trajectory.group(prefix).items():
+        groups.setdefault(trajectory.units.get(f"{prefix}.{name}", ""), {})[name] = x
+    return groups
+
+
+def time_axis(axes: "Axes", t: Array) -> None:
+    """Lets the time axis span the run."""
+    axes.set_xlabel("t [s]")
+    if len(t) > 1 and t[-1] > t[0]:
+        axes.set_xlim(float(t[0]), float(t[-1]))
+
+
+def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, prefix: str, title: str) -> None:
+    """A stack of panels, one per unit, of `q`, `v` or `u` over time."""
+    groups = by_unit(trajectory, prefix)
+    shades = colours(trajectory.group(prefix))
+    heights = [2 + min(len(lines), 8) for lines in groups.values()]
+    stack = cell.subgridspec(len(groups), 1, height_ratios=heights) if len(groups) > 1 else [cell]
+    for place, (unit, lines) in enumerate(groups.items()):
+        axes = figure.add_subplot(stack[place])
+        draw_lines(axes, trajectory.t, lines, shades)
+        axes.set_ylabel(axis_label(prefix, unit))
+        axes.margins(y=0.08)
+        time_axis(axes, trajectory.t)
+        if place == 0:
+            axes.set_title(title)
+        if place < len(groups) - 1:
+            axes.set_xlabel("")
+            axes.tick_params(labelbottom=False)
+
+
+def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
+    """Column -> violation, of the task rows, then of the passive rows, that have a violation."""
+    rows = {f"violation.{name}": x for name, x in trajectory.group("violation").items()}
+    rows |= {f"passive.{name}": x for name, x in trajectory.group("passive").items()}
+    return {column: x for column, x in rows.items() if np.any(np.isfinite(x))}
+
+
+def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
+    """The size of every violation over time, on a logarithmic axis."""
+    rows = violation_rows(trajectory)
+    units = {column: trajectory.units.get(column, "") for column in rows}
+    common = units[next(iter(rows))] if len(set(units.values())) == 1 else ""
+    shades = colours(rows)
+    axes = figure.add_subplot(cell)
+    axes.set_yscale("log")
+    for column, x in rows.items():
+        kind, name = column.split(".", 1)
+        label = name if common else axis_label(name, units[column])
+        size = np.maximum(np.abs(drawable(x)), FLOOR)
+        draw_lines(axes, trajectory.t, {label: size}, {label: shades[column]}, "-" if kind == "violation" else "--")
+    for line in axes.get_lines():
+        line.set_linewidth(1.1 if len(rows) <= 8 else 0.7)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, FLOOR / 2), max(high, 100 * FLOOR))
+    axes.set_ylabel(axis_label("|violation|", common))
+    both = any(column.startswith("passive") for column in rows) and any(
+        column.startswith("violation") for column in rows
+    )
+    axes.set_title("Violations (dashed: passive constraints)" if both else "Violations")
+    time_axis(axes, trajectory.t)
+
+
+def status_runs(t: Array, codes: Array, buckets: int = 1000) -> list[tuple[float, float, int]]:
+    """Begin, end and code of every stretch of time with one status; in long runs the worst of each bucket counts."""
+    size = max(-(-len(codes) // buckets), 1)
+    starts = np.arange(0, len(codes), size)
+    worst = np.maximum.reduceat(np.asarray(codes, dtype=int), starts)
+    first = np.flatnonzero(np.diff(worst, prepend=worst[0] - 1))
+    begins = t[starts[first]]
+    ends = np.append(begins[1:], t[-1])
+    return [(float(a), float(b), int(c)) for a, b, c in zip(begins, ends, worst[first], strict=True)]
+
+
+def draw_status(figure: "Figure", trajectory: Trajectory) -> None:
+    """Rank, smallest pivot and residual over time, on bands that show every status other than OK."""
+    from matplotlib.patches import Patch
+
+    t = trajectory.t
+    wanted = {"rank": "rank", "pivot_min": "smallest pivot,\nrelative", "residual": "residual"}
+    present = [column for column in wanted if column in trajectory.columns] or ["status"]
+    grid = figure.add_gridspec(len(present), 1)
+    runs = status_runs(t, trajectory["status"]) if "status" in trajectory.columns else []
+    for place, column in enumerate(present):
+        axes = figure.add_subplot(grid[place])
+        x = drawable(trajectory[column])
+        if column in ("rank", "status"):
+            axes.step(*envelope(t, x), where="post", color=PALETTE[0], gid=column)
+            top = int(np.nanmax(x, initial=1.0))
+            axes.set_ylim(-0.2, top + 0.4)
+            axes.set_yticks(range(0, top + 1, -(-top // 4)))
+        else:
+            axes.set_yscale("log")
+            axes.plot(*envelope(t, np.maximum(np.abs(x), FLOOR)), color=PALETTE[0], linewidth=1.2, gid=column)
+        for begin, end, code in runs:
+            if code:
+                axes.axvspan(begin, end, color=_shade(code), linewidth=0, alpha=0.75, zorder=0)
+        axes.set_ylabel(axis_label(wanted.get(column, column), trajectory.units.get(column, "")))
+        time_axis(axes, t)
+        if place < len(present) - 1:
+            axes.set_xlabel("")
+            axes.tick_params(labelbottom=False)
+    met = sorted({code for _, _, code in runs if code})
+    patches = [Patch(color=_shade(code), label=_sentence(code)) for code in met]
+    if patches:
+        figure.legend(handles=patches, loc="outside lower left", alignment="left")
+
+
+def _status(code: int) -> Status | None:
+    return Status.from_code(code) if 0 <= code < len(Status) else None
+
+
+def _shade(code: int) -> str:
+    status = _status(code)
+    return QUIET if status is None else BANDS.get(status, QUIET)
+
+
+def _sentence(code: int) -> str:
+    status = _status(code)
+    return f"{status.name}: {status.value}" if status else f"status {code}"

@@ -1,0 +1,164 @@
+"""What is drawn in the plane: the mechanism where the plant draws one, else velocities over coordinates."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from servoctl.report.style import INK, QUIET, axis_label, blend, chosen, colours, drawable
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INSTANTS = 8
+"""Poses of the mechanism in one picture."""
+
+POINTS = 4000
+"""Most points of a curve in the plane."""
+
+AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)
+"""Where a drawing in space is looked at from."""
+
+
+class View(NamedTuple):
+    """How a drawing is laid onto paper.
+
+    Attributes:
+        matrix: Right and up on paper, shape (2, dimensions): `paper = matrix @ point`.
+        labels: Of the axes on paper; None where they are no axes of space.
+    """
+
+    matrix: Array
+    labels: tuple[str, str] | None
+
+
+def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
+    """Times and polylines of at most `POINTS` frames, finite ones only; none where nothing is drawn."""
+    drawing = dict(trajectory.drawing)
+    t = drawing.pop("t", np.empty(0))
+    if not drawing or not len(t):
+        return np.empty(0), {}
+    index = np.unique(np.linspace(0, len(t) - 1, POINTS).round().astype(int))
+    lines = {name: drawable(points[index]) for name, points in drawing.items()}
+    whole = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0)
+    return t[index][whole], {name: points[whole] for name, points in lines.items() if np.any(whole)}
+
+
+def view(lines: dict[str, Array]) -> View:
+    """A plane drawing as it is; one in space along its flat direction, or else from the front, a little above."""
+    dimensions = max(points.shape[-1] for points in lines.values())
+    names = np.array(["x [m]", "y [m]", "z [m]"])
+    if dimensions == 2:
+        return View(np.eye(2), (names[0], names[1]))
+    cloud = np.concatenate([points.reshape(-1, points.shape[-1]) for points in lines.values() if points.shape[-1] == 3])
+    extent = np.ptp(cloud, axis=0)
+    flat = int(np.argmin(extent))
+    if extent[flat] <= 1e-6 * np.max(extent):
+        kept = [axis for axis in range(3) if axis != flat]
+        return View(np.eye(3)[kept], (names[kept[0]], names[kept[1]]))
+    (ca, sa), (ce, se) = ((np.cos(angle), np.sin(angle)) for angle in (AZIMUTH, ELEVATION))
+    return View(np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce]]), None)
+
+
+def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
+    """The mechanism at several instants, from light to dark, and the curves of its ends."""
+    t, lines = frames(trajectory)
+    seen = view(lines)
+    paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+    instants = np.unique(np.searchsorted(t, np.linspace(t[0], t[-1], INSTANTS)).clip(0, len(t) - 1))
+    shades = colours(paper)
+    for name, points in paper.items():
+        end = points[:, :-1].mean(axis=1) if _closed(points) else points[:, -1]
+        if np.max(np.ptp(end, axis=0)) > 0:
+            axes.plot(*end.T, color=shades[name], linewidth=0.9, alpha=0.55, zorder=2.0, gid=f"{name} trace")
+    for place, instant in enumerate(instants):
+        age = (place + 1) / len(instants)
+        last = place == len(instants) - 1
+        for name, points in paper.items():
+            axes.plot(
+                *points[instant].T, "o-" if points.shape[1] > 1 else "o", gid=name if last else f"{name} {place}",
+                color=blend(shades[name], 0.14 + 0.86 * age**1.6), linewidth=2.2 if last else 1.3,
+                markersize=4.5 if last else 2.2, markerfacecolor="white" if last else None,
+                markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
+            )  # fmt: skip
+    _draw_ground(axes, list(paper.values()))
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.08)
+    if seen.labels is None:
+        _draw_directions(axes, seen.matrix, paper)
+    else:
+        axes.set_xlabel(seen.labels[0])
+        axes.set_ylabel(seen.labels[1])
+    axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s)")
+    name_beside(axes, shades)
+
+
+def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: dict[str, str]) -> None:
+    """Velocities over coordinates; a ring where the run starts, a dot where it ends."""
+    stride = -(-len(trajectory) // POINTS)
+    for name in names:
+        index = np.append(np.arange(0, len(trajectory) - 1, stride), len(trajectory) - 1)
+        q, v = drawable(trajectory[f"q.{name}"])[index], drawable(trajectory[f"v.{name}"])[index]
+        axes.plot(q, v, color=shades[name], linewidth=1.2, gid=name)
+        axes.plot(q[:1], v[:1], "o", color=shades[name], markersize=4.5, markerfacecolor="white")
+        axes.plot(q[-1:], v[-1:], "o", color=shades[name], markersize=4.5)
+    symbols = (names[0], f"der({names[0]})") if len(names) == 1 else ("q", "v")
+    axes.set_xlabel(axis_label(symbols[0], trajectory.units.get(f"q.{names[0]}", "")))
+    axes.set_ylabel(axis_label(symbols[1], trajectory.units.get(f"v.{names[0]}", "")))
+    axes.margins(0.08)
+
+
+def name_beside(axes: "Axes", shades: dict[str, str]) -> None:
+    """Names the colours in a column at the right of the panel."""
+    names = chosen(shades)
+    for place, name in enumerate(names):
+        _beside(axes, place, name, shades[name])
+    if len(names) < len(shades):
+        _beside(axes, len(names), f"and {len(shades) - len(names)} more", QUIET)
+
+
+def _beside(axes: "Axes", place: int, text: str, colour: str) -> None:
+    axes.annotate(
+        text, (1.0, 1.0), (6, -6 - 12 * place), xycoords="axes fraction", textcoords="offset points", color=colour,
+        fontsize=8, va="center", annotation_clip=False, parse_math=False,
+    )  # fmt: skip
+
+
+def _closed(points: Array) -> bool:
+    return points.shape[1] > 2 and bool(np.allclose(points[:, 0], points[:, -1]))
+
+
+def _draw_ground(axes: "Axes", lines: list[Array]) -> None:
+    """A small stand under every point that never moves."""
+    reach = max(float(np.max(np.abs(points))) for points in lines)
+    for points in lines:
+        still = np.max(np.ptp(points, axis=0), axis=-1) <= 1e-9 * reach
+        axes.plot(*points[0, still].T, marker=6, linestyle="", color=INK, markersize=9, zorder=2.5)
+
+
+def _draw_directions(axes: "Axes", matrix: Array, paper: dict[str, Array]) -> None:
+    """The directions of space with a length to compare with, instead of axes that paper does not have."""
+    cloud = np.concatenate([points.reshape(-1, 2) for points in paper.values()])
+    low = np.min(cloud, axis=0)
+    wanted = 0.2 * float(np.max(np.ptp(cloud, axis=0))) or 1.0
+    power = 10.0 ** np.floor(np.log10(wanted))
+    length = power * max(step for step in (1.0, 2.0, 5.0) if step * power <= wanted)
+    corner = low - 0.3 * length
+    for name, direction in zip("xyz", matrix.T, strict=True):
+        tip = corner + length * direction
+        axes.plot(*np.transpose([corner, tip]), color=QUIET, linewidth=1.0, zorder=1.0)
+        axes.annotate(name, tip, 6 * direction, textcoords="offset points", color=QUIET, ha="center", va="center")
+    axes.annotate(
+        f"each {length:g} m",
+        corner,
+        (0, -10),
+        textcoords="offset points",
+        color=QUIET,
+        fontsize=8,
+        ha="center",
+        va="top",
+    )
+    axes.tick_params(length=0, labelbottom=False, labelleft=False)
+    axes.spines[:].set_visible(False)
+    axes.grid(False)

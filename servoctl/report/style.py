@@ -1,0 +1,193 @@
+"""How pictures look: palette, labels beside the lines, and few enough points for any length of run.
+
+Design: figures are made with the object interface inside `drawing_style`, so that the user's matplotlib settings
+neither change nor matter. Lines are named at their right end, in their own colour: no legend to look up.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
+"""Told apart by colour-blind people; the first six are Okabe and Ito's, the last two Paul Tol's."""
+
+INK, QUIET, GRID = "#222222", "#6B6B6B", "#E7E7E7"
+NAMED = 8
+"""Most lines of a panel that are all named; of more, `NAMED - 2` from first to last are."""
+
+BUCKETS = 1500
+"""Slices of a long run, each drawn by its least and its greatest value: about two per pixel."""
+
+TO_BE_NAMED = "to be named"
+"""Mark of a panel whose lines `name_lines` is to name."""
+
+HUGE = 1e150
+"""Values beyond are not drawn: axis limits would overflow."""
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": "#A0A0A0",
+    "axes.linewidth": 0.6,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlepad": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "ytick.minor.size": 0,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.solid_capstyle": "round",
+    "lines.solid_joinstyle": "round",
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
+}
+
+
+@contextlib.contextmanager
+def drawing_style() -> Iterator[None]:
+    """Matplotlib's own defaults and `STYLE` within, the user's settings again after."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name: the palette while it lasts, else one run through dark to light."""
+    names = list(names)
+    if len(names) <= len(PALETTE):
+        return dict(zip(names, PALETTE, strict=False))
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    shades = colormaps["viridis"](np.linspace(0.0, 0.9, len(names)))
+    return {name: to_hex(shade) for name, shade in zip(names, shades, strict=True)}
+
+
+def blend(colour: str, weight: float) -> str:
+    """The colour on white: 1 leaves it, 0 is white."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    red, green, blue = (1.0 - weight * (1.0 - part) for part in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def axis_label(symbol: str, unit: str) -> str:
+    """As in `u [N m]`."""
+    unit = unit.replace("^2", "²").replace("^3", "³")
+    return f"{symbol} [{unit}]" if unit else symbol
+
+
+def drawable(x: Array) -> Array:
+    """The values as floats, with a gap where an axis could not hold them."""
+    x = np.asarray(x, dtype=float)
+    return np.where(np.abs(x) < HUGE, x, np.nan)
+
+
+def chosen(names: Iterable[str]) -> list[str]:
+    """The names that a panel has room for: all, or some from first to last."""
+    names = list(names)
+    if len(names) <= NAMED:
+        return names
+    return [names[i] for i in np.linspace(0, len(names) - 1, NAMED - 2).round().astype(int)]
+
+
+def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
+    """The points of a long line that its picture needs: first, last, least and greatest of every bucket of rows.
+
+    A line of up to four points per bucket is returned whole. A bucket of nothing but NaN stays a gap.
+
+    Args:
+        t: Times, shape (rows,).
+        x: Values, shape (rows,).
+        buckets: Number of equal slices of the rows.
+    """
+    rows = len(x)
+    if rows <= 4 * buckets:
+        return t, x
+    size = -(-rows // buckets)
+    blocks = np.pad(x, (0, -rows % size), mode="edge").reshape(-1, size)
+    start = np.arange(len(blocks)) * size
+    gap = np.isnan(blocks)
+    least = start + np.argmin(np.where(gap, np.inf, blocks), axis=1)
+    greatest = start + np.argmax(np.where(gap, -np.inf, blocks), axis=1)
+    index = np.unique(np.minimum(np.concatenate([[0], least, greatest, [rows - 1]]), rows - 1))
+    return t[index], x[index]
+
+
+def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str, str], linestyle: str = "-") -> None:
+    """Draws each line over time; its name goes with it as `gid`, for `name_lines`."""
+    axes.set_gid(TO_BE_NAMED)
+    width = 1.5 if len(lines) <= 3 else 1.2 if len(lines) <= NAMED else 0.7
+    for name, x in lines.items():
+        points = envelope(t, drawable(x))
+        marker = "o" if len(t) == 1 else ""
+        axes.plot(*points, linestyle, color=shades[name], linewidth=width, gid=name, marker=marker, markersize=4)
+
+
+def name_lines(axes: "Axes") -> None:
+    """Writes the lines' names beside their right ends, spread so that none covers another.
+
+    Needs a figure that has been laid out, since the spread depends on the height of the panel.
+    """
+    if axes.get_gid() != TO_BE_NAMED:
+        return
+    lines = {str(line.get_gid()): line for line in axes.get_lines()}
+    names = chosen(lines)
+    ends = []
+    for name in names:
+        y = np.asarray(lines[name].get_ydata(), dtype=float)
+        y = y[np.isfinite(y)]
+        if len(y):
+            end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])  # of rounding noise
+            place = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
+            ends.append((float(np.clip(place, 0.0, 1.0)), name, str(lines[name].get_color())))
+    ends.sort(key=lambda end: end[0])
+    if len(names) < len(lines):
+        ends.insert(0, (0.0, f"and {len(lines) - len(names)} more", QUIET))
+    gap = 11.0 * axes.figure.dpi / 72 / axes.bbox.height  # [panel heights] a line of text of 8 points
+    for (end, name, colour), place in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
+        if colour != QUIET:
+            axes.plot(
+                [1.0, 1.025], [end, place], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
+                scalex=False, scaley=False,
+            )  # fmt: skip
+        axes.text(1.035, place, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False)
+
+
+def spread(wanted: list[float], gap: float) -> list[float]:
+    """Places nearest to the wanted ones (ascending, in 0 .. 1) that keep the gap; closer where 0 .. 1 has no room."""
+    count = len(wanted)
+    gap = min(gap, 1.0 / max(count - 1, 1))
+    pools: list[tuple[float, int]] = []  # mean and size; least squares under order, by pooling neighbours
+    for i, place in enumerate(wanted):
+        mean, size = place - i * gap, 1
+        while pools and pools[-1][0] > mean:
+            other, others = pools.pop()
+            mean, size = (mean * size + other * others) / (size + others), size + others
+        pools.append((mean, size))
+    means = [mean for mean, size in pools for _ in range(size)]
+    return [min(max(mean, 0.0), 1.0 - (count - 1) * gap) + i * gap for i, mean in enumerate(means)]

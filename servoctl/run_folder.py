@@ -1,0 +1,426 @@
+"""A run folder: what a run writes while it lives, and how it is read again.
+
+Design: rows go to an Arrow stream, which stays readable up to its last complete batch whatever happens to the process,
+and become Parquet at the end. Batches are made as bytes and written in one piece; a piece that an exception interrupts
+is cut off again. Files that must never be half-written are written beside their place, synchronised and renamed.
+Nothing that was written is lost: an earlier run is moved aside.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from servoctl.errors import RunFolderError
+from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory, plain
+from servoctl.types import Array, Status
+
+CONFIG, SUMMARY, DRAWING = "config.yaml", "summary.json", "drawing.npz"
+STREAM, TABLE = "trajectory.arrows", "trajectory.parquet"
+FILES = (SUMMARY, CONFIG, STREAM, TABLE, DRAWING, "can.blf", "events.jsonl")
+
+FLUSH_INTERVAL = 0.5
+"""Longest time that rows wait in memory [s]."""
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+CONTINUATION = b"\xff\xff\xff\xff"
+
+
+class RunFolder:
+    """Writes a run as it goes; use it as a context manager.
+
+    Leaving the context by an exception closes the folder with the status `failed`, or `interrupted` for Ctrl-C.
+
+    Attributes:
+        path: The folder.
+        moved_to: Where an earlier run at this place is now; None where there was none.
+    """
+
+    def __init__(self, path: Path, metadata: dict[str, Any], units: dict[str, str], clock: Callable[[], float]) -> None:
+        """Takes over an existing folder; `create` makes one."""
+        self.path = path
+        self.moved_to: Path | None = None
+        self._metadata = metadata | {"status": "running"}
+        self._units = dict(units)
+        self._clock = clock
+        self._flushed = clock()
+        self._inode = path.stat().st_ino
+        self._columns: dict[str, np.dtype[Any]] = {}
+        self._pending: list[dict[str, Array]] = []
+        self._stream: BinaryIO | None = None
+        self._size = 0  # bytes of the stream up to its last complete batch
+        self._timer: threading.Timer | None = None
+        self._error: RunFolderError | None = None
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @classmethod
+    def create(
+        cls,
+        path: str | PathLike[str],
+        config_text: str,
+        metadata: dict[str, Any],
+        units: dict[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Self:
+        """Makes the folder, with `summary.json` (`status: running`) and `config.yaml` in it.
+
+        An earlier run at this place is moved to the first free of `<path>.1`, `<path>.2`, ...
+
+        Args:
+            path: The folder; parents are made too.
+            config_text: The config as it runs, defaults filled in.
+            metadata: What is known of the run beforehand: see `Trajectory.metadata`.
+            units: Column -> unit.
+            clock: Monotonic time [s].
+
+        Raises:
+            RunFolderError: The path is a file, or cannot be written.
+        """
+        path = Path(os.path.abspath(path))
+        with _writing(path):
+            if path.exists() and not path.is_dir():
+                raise RunFolderError(f"{path}: is a file (give the name of a folder)")
+            moved_to = _move_aside(path)
+            path.mkdir(parents=True, exist_ok=True)
+            folder = cls(path, metadata, units, clock)
+            folder.moved_to = moved_to
+            _write_summary(path, Trajectory({}, folder._units, folder._metadata))
+            _replace(path / CONFIG, lambda file: file.write(config_text.encode()))
+        return folder
+
+    def append(self, columns: dict[str, Array]) -> None:
+        """Takes rows over; they are on disk at the latest `FLUSH_INTERVAL` after the previous flush.
+
+        Args:
+            columns: Name -> values, shape (rows,) or scalar. The first call decides names and types.
+
+        Raises:
+            RunFolderError: The columns are not those of the first call or differ in length, the folder is closed, or
+                rows could not be written.
+        """
+        with self._lock:
+            if self._closed:
+                raise RunFolderError(f"{self.path}: append: the folder is closed")
+            if self._error is not None:
+                raise self._error
+            self._pending.append(self._checked(columns))
+            due = self._flushed + FLUSH_INTERVAL - self._clock()
+            if due <= 0:
+                self._flush()
+            elif self._timer is None:  # in case that no further row comes
+                self._timer = threading.Timer(due, self._flush_late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def close(
+        self, trajectory_metadata: dict[str, Any] | None = None, drawing: dict[str, Array] | None = None
+    ) -> Trajectory:
+        """Turns the stream into Parquet, and writes the drawing, if there is one, and the final summary.
+
+        Args:
+            trajectory_metadata: What the run says of itself at the end, on top of what was known at its start;
+                `status` is `completed` where it does not say.
+            drawing: As in `Trajectory.drawing`.
+
+        Raises:
+            RunFolderError: A file cannot be written; the rows are then still in the stream.
+        """
+        with self._lock, _writing(self.path):
+            if self._closed:
+                raise RunFolderError(f"{self.path}: close: the folder is closed")
+            self._flush()
+            self._follow()
+            metadata = self._metadata | {"status": "completed"} | (trajectory_metadata or {})
+            columns: dict[str, Array] = {}
+            if self._stream is not None:
+                if not self._stream.closed:
+                    self._stream.write(END_OF_STREAM)
+                    self._stream.close()
+                columns = _write_table(self.path, _schema_metadata(metadata, self._units))
+            trajectory = Trajectory(columns, self._units, metadata, drawing or {})
+            if drawing:
+                _replace(self.path / DRAWING, lambda file: _write_arrays(file, drawing))
+            _write_summary(self.path, trajectory)
+            (self.path / STREAM).unlink(missing_ok=True)
+            self._closed = True
+            return trajectory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        if error is None:
+            self.close()
+            return
+        end = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            end = {"status": "interrupted"}
+        try:
+            self.close(end)
+        except RunFolderError as second:  # must not hide the first
+            error.add_note(f"the run folder could not be closed: {second}")
+
+    def _checked(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Copies of the columns, since the caller may use its arrays again."""
+        rows = {name: np.array(x, ndmin=1) for name, x in columns.items()}
+        types = self._columns or {name: x.dtype for name, x in rows.items()}
+        if rows.keys() != types.keys():
+            wrong = ", ".join(sorted(rows.keys() ^ types.keys()))
+            raise RunFolderError(f"{self.path}: append: columns differ from those of the first call in: {wrong}")
+        shape = next((x.shape for x in rows.values()), (0,))
+        for name, x in rows.items():
+            if x.ndim != 1 or x.shape != shape:
+                raise RunFolderError(f"{self.path}: append: {name}: expected shape {shape[:1]}, got {x.shape}")
+            if not np.can_cast(x.dtype, types[name], "same_kind") or x.dtype.kind not in "biuf":
+                raise RunFolderError(f"{self.path}: append: {name}: expected {types[name]} numbers, got {x.dtype}")
+        self._columns = types
+        return {name: rows[name].astype(dtype, copy=False) for name, dtype in types.items()}
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._flushed = self._clock()
+        chunks, size = self._pending, self._size
+        if not chunks:
+            return
+        with _writing(self.path):
+            try:
+                self._pending = []
+                self._write(chunks)
+            except BaseException:  # Ctrl-C too: cut the torn batch off, and keep its rows for the next flush
+                self._pending, self._size = chunks, size
+                if self._stream is not None:
+                    self._stream.truncate(size)
+                    self._stream.seek(size)
+                raise
+
+    def _flush_late(self) -> None:
+        with self._lock:
+            try:
+                if not self._closed:
+                    self._flush()
+            except RunFolderError as error:
+                self._error = error  # the next append raises it: a thread has nobody to tell
+
+    def _write(self, chunks: list[dict[str, Array]]) -> None:
+        import pyarrow as pa
+
+        arrays = [pa.array(np.concatenate([chunk[name] for chunk in chunks])) for name in self._columns]
+        batch = pa.record_batch(arrays, names=list(self._columns))
+        data = memoryview(batch.serialize())
+        if self._stream is None:
+            self._follow()
+            self._stream = open(self.path / STREAM, "xb", buffering=0)  # noqa: SIM115 (open for the length of the run)
+        if self._size == 0:
+            schema = batch.schema.with_metadata(_schema_metadata(self._metadata, self._units))
+            data = memoryview(schema.serialize().to_pybytes() + data)
+        size = self._size + len(data)
+        while data:
+            data = data[self._stream.write(data) :]
+        self._size = size
+
+    def _follow(self) -> None:
+        """A later run at the same place moves this one aside while it is going on: stay with our own folder."""
+        home = self.path.parent
+        for path in itertools.chain([self.path], home.glob(f"{self.path.name}.*")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == self._inode:
+                    self.path = path
+                    return
+        raise RunFolderError(f"{self.path}: the folder was moved or deleted during the run")
+
+
+def load(folder: str | PathLike[str]) -> Trajectory:
+    """`Trajectory.load`."""
+    folder = Path(folder)
+    try:
+        if not folder.is_dir():
+            what = "is a file (give the run folder)" if folder.exists() else "no such folder (check the path)"
+            raise RunFolderError(f"{folder}: {what}")
+        present = {name for name in FILES if (folder / name).is_file()}
+        if not present & {SUMMARY, TABLE, STREAM}:
+            raise RunFolderError(
+                f"{folder}: not a run folder (which has {SUMMARY} and {TABLE}, or {STREAM} while the run goes on)"
+            )
+        summary = _decoded((folder / SUMMARY).read_bytes()) if SUMMARY in present else {}
+        keys = [key for key in (*SAID, *SAID_SOMETIMES, "events") if summary.get(key) is not None]
+        said = {key: summary[key] for key in keys}
+        if TABLE in present:
+            columns, own, units = _read(folder / TABLE, _read_parquet)
+            said |= own
+        elif STREAM in present:
+            columns, own, units = _read(folder / STREAM, _read_stream)
+            said = own | said  # the stream's own were written at the start of the run
+        else:
+            columns, units = {}, {}
+        drawing = _read_drawing(folder / DRAWING) if DRAWING in present else {}
+    except RunFolderError:
+        raise
+    except OSError as error:
+        raise RunFolderError(f"{folder}: cannot be read: {error.strerror or error} (check its permissions)") from error
+    return Trajectory(columns, units, said, drawing)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turns what the system and Arrow say on a failed write into a RunFolderError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        place = getattr(error, "filename", None) or path
+        reason = getattr(error, "strerror", None) or error
+        raise RunFolderError(f"{place}: cannot be written: {reason} (free the place, or choose another)") from error
+
+
+def _move_aside(path: Path) -> Path | None:
+    if not any((path / name).exists() for name in FILES):
+        return None
+    if Path.cwd().is_relative_to(path):
+        raise RunFolderError(f"{path}: holds a run, and is or holds the working folder (choose another place)")
+    for number in itertools.count(1):
+        aside = path.with_name(f"{path.name}.{number}")
+        if not os.path.lexists(aside):
+            break
+    return path.rename(aside)
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file so that it is there in full or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_summary(path: Path, trajectory: Trajectory) -> None:
+    text = json.dumps(trajectory.summary(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    _replace(path / SUMMARY, lambda file: file.write(text.encode()))
+
+
+def _write_arrays(file: BinaryIO, arrays: dict[str, Array]) -> None:
+    """What `numpy.savez_compressed` writes, under any names: its own reserves some."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def _write_table(folder: Path, metadata: dict[bytes, bytes]) -> dict[str, Array]:
+    """The stream as Parquet; returns its columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pa.memory_map(str(folder / STREAM)) as file, pa.ipc.open_stream(file) as stream:
+        table = stream.read_all().replace_schema_metadata(metadata)
+        _replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
+        return _arrays(table)
+
+
+def _schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[bytes, bytes]:
+    """Units, statuses and what the run says of itself, as they travel with the columns."""
+    statuses = {str(status.code): [status.name, status.value] for status in Status}
+    parts = {"run": plain(metadata), "units": plain(units), "status": statuses}
+    return {
+        f"servoctl.{key}".encode(): json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
+        for key, part in parts.items()
+    }
+
+
+def _read(path: Path, read: Callable[[Path], Any]) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
+    """Columns, what the run says of itself, and units."""
+    import pyarrow as pa
+
+    try:
+        table = read(path)
+        columns = _arrays(table)
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        other = path.name == TABLE and path.with_name(STREAM).exists()
+        remedy = f"delete it to load {STREAM} beside it" if other else "restore it from a copy, or run again"
+        raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
+    metadata = table.schema.metadata or {}
+    said, units, statuses = (
+        _decoded(metadata.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
+    )
+    if "status" in columns and statuses:
+        columns["status"] = _our_codes(path, columns["status"], statuses)
+    return columns, said, units
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        return file.read()
+
+
+def _read_stream(path: Path) -> Any:
+    """All complete batches; a killed process may have left the last one, or the header, cut off."""
+    import pyarrow as pa
+
+    with open(path, "rb") as raw:
+        start = raw.read(8)
+    length = int.from_bytes(start[4:], "little")
+    if CONTINUATION.startswith(start[:4]) and (len(start) < 8 or path.stat().st_size < 8 + length):
+        return pa.table({})
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        batches: list[Any] = []
+        with contextlib.suppress(pa.ArrowException, OSError, EOFError):
+            batches.extend(stream)
+        return pa.Table.from_batches(batches, stream.schema)
+
+
+def _arrays(table: Any) -> dict[str, Array]:
+    return {name: np.array(column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _our_codes(path: Path, codes: Array, statuses: dict[str, Any]) -> Array:
+    """The codes in today's order of severity; the file's own dictionary says what they were when it was written."""
+    out = codes.copy()
+    for code, (name, _) in statuses.items():
+        if name in Status.__members__:
+            out[codes == int(code)] = Status[name].code
+        elif np.any(codes == int(code)):
+            raise RunFolderError(f"{path}: status: {name} is unknown to this version (update servoctl)")
+    return out
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    """A JSON object; empty where it is damaged, since nothing in it is needed to load the rows."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _read_drawing(path: Path) -> dict[str, Array]:
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise RunFolderError(f"{path}: is damaged: {error} (delete it to load the run without it)") from error

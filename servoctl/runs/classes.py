@@ -1,0 +1,72 @@
+"""Class paths of a config: installed packages, or a file beside the config."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from servoctl.errors import ConfigError
+from servoctl.expression.suggest import remedy
+
+
+def load_class(path: str, folder: Path, base: type) -> type[Any]:
+    """The class that a config names.
+
+    Args:
+        path: `package.module:Name`, or `file.py:Name` relative to the folder.
+        folder: The config's folder.
+        base: What the class must derive from.
+
+    Raises:
+        ConfigError: The module or the class is not there, cannot be imported, or is of another kind.
+    """
+    place, _, name = path.partition(":")
+    module = _from_file(folder / place) if place.endswith(".py") else _from_package(place)
+    found = getattr(module, name, None)
+    if found is None:
+        names = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
+        raise ConfigError(f"{path}: there is no class '{name}' in {place} ({remedy(name, names)})")
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise ConfigError(f"{path}: {name} is not a {base.__name__} (derive it from servoctl.{base.__name__})")
+    return found
+
+
+def _from_package(place: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and place.startswith(error.name):
+            raise ConfigError(
+                f"{place}: there is no such module (install its package, or name a file: {place.split('.')[-1]}.py:Name)"
+            ) from error
+        raise ConfigError(f"{place}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise ConfigError(f"{place}: cannot be imported: {_last_line(error)}") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
+    resolved = path.resolve()
+    name = f"servoctl_user_{resolved.stem}_{abs(hash(resolved)):x}"
+    specification = importlib.util.spec_from_file_location(name, resolved)
+    if specification is None or specification.loader is None:
+        raise ConfigError(f"{path}: is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(f"{path}: cannot be imported: {_last_line(error)}") from error
+    return module
+
+
+def _last_line(error: BaseException) -> str:
+    """The error in one line, with the line of code where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -1,0 +1,279 @@
+"""`Run`: everything that a config says, checked and ready."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import Loop, PassiveStabilisation, System, make_loop
+from servoctl.config import dump, load_config
+from servoctl.config.load import LoadedConfig
+from servoctl.config.schema import Fixed
+from servoctl.errors import ConfigError, ServoctlError
+from servoctl.expression import Expression, parse
+from servoctl.integrate import Integrator
+from servoctl.laws.corrections import Baumgarte, Correction, resolve
+from servoctl.laws.law import Law
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.initial import nearest
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.reach import Reach
+from servoctl.runs import start as starts
+from servoctl.runs.build import (
+    Problems,
+    build_correction,
+    build_equations,
+    build_law,
+    build_plant,
+    build_task,
+    build_vector,
+)
+from servoctl.simulate import Settings, simulate_loop
+from servoctl.trajectory import Trajectory
+from servoctl.types import State
+
+
+@dataclass(frozen=True)
+class Run:
+    """A closed loop, a start and how to run.
+
+    Attributes:
+        name: For titles and folders.
+        loop: The closed loop, on its engine.
+        start: Initial state, projected where that was asked for.
+        settings: How to run.
+        reach: What the actuators can do for the task; None for an open loop.
+        loaded: The config it came from; None for a run made in Python.
+    """
+
+    name: str
+    loop: Loop
+    start: State
+    settings: Settings
+    reach: Reach | None = None
+    loaded: LoadedConfig | None = None
+
+    @property
+    def system(self) -> System:
+        """Plant, law and constraints."""
+        return self.loop.system
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a person should know before running, one sentence each."""
+        engine = [] if self.loop.note is None or self.system.model.opaque is None else [self.loop.note]
+        return starts.warnings(self.loop, self.start, self.reach) + engine
+
+    def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
+        """Runs.
+
+        Args:
+            out: Run folder to write; None: in memory only.
+            progress: Called now and then with the fraction that is done, 0 to 1.
+
+        Raises:
+            KeyboardInterrupt: After the files are written.
+            RunFolderError: The folder cannot be written.
+        """
+        import servoctl
+
+        text = dump(self.loaded.config) if self.loaded is not None else ""
+        said = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
+
+
+def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto") -> Run:
+    """Reads a config and makes it ready.
+
+    Args:
+        config: A path, or the bare name of a shipped config.
+        overrides: `PATH=VALUE`, as after `--set`.
+        engine: `auto`, `vm` or `numpy`.
+
+    Raises:
+        ConfigError: The config is wrong; every problem at once.
+    """
+    loaded = load_config(config, overrides)
+    if engine not in ("auto", "vm", "numpy"):
+        raise ConfigError(f"--engine {engine}: not available in this version (auto, vm or numpy)")
+    problems = Problems(loaded)
+    plant = build_plant(loaded, problems)
+    problems.check()
+    assert plant is not None
+    values = loaded.config
+    q = build_vector(values.initial.q, plant, problems, "q")
+    v = build_vector(values.initial.v, plant, problems, "v")
+    task = build_task(loaded, plant, problems)
+    law = build_law(loaded, plant, problems)
+    inputs = build_equations(values.inputs, plant, problems, "inputs")
+    problems.check()
+    passive = values.plant.passive
+    found = _bind(plant, task, law, inputs, State(0.0, q, v), build_correction(passive.correction), passive.rank_tolerance, problems)
+    problems.check()
+    assert found is not None
+    start = _project(found.model, State(0.0, q, v), values.initial.project, problems)
+    loop = _loop(found, engine, problems)
+    problems.check()
+    assert loop is not None
+    run = values.run
+    integrator = Integrator(
+        run.integrator.method, run.integrator.step or 0.001, run.integrator.rtol or 1e-10, run.integrator.atol or 1e-12
+    )
+    settings = Settings(run.duration, integrator, run.period, run.output_step)
+    reach = None if found.law is None else starts.look_at_reach(found, start)
+    for sentence in starts.check_start(found.model, start, values.initial.max_violation, loop):
+        problems.add(sentence, "initial")
+    for sentence in starts.unreachable(reach) if reach is not None else []:
+        problems.add(sentence, "law")
+    problems.check()
+    return Run(loaded.name, loop, start, settings, reach, loaded)
+
+
+def _bind(
+    plant: Plant,
+    task: Mapping[str, Constraint],
+    law: Law | None,
+    inputs: Mapping[str, Expression],
+    start: State,
+    passive: Correction | None,
+    passive_rank_tolerance: float,
+    problems: Problems,
+) -> System | None:
+    try:
+        return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance)
+    except ServoctlError as error:
+        place = "plant" if type(error).__name__ == "PlantError" else "task"
+        for line in str(error).splitlines():
+            problems.add(line, *(() if line.startswith("law.") else (place,)))
+        return None
+
+
+def make_system(
+    plant: Plant,
+    task: Mapping[str, Constraint],
+    law: Law | None,
+    inputs: Mapping[str, Expression],
+    start: State,
+    passive: Correction | None,
+    passive_rank_tolerance: float,
+) -> System:
+    """Binds a plant, a task and a law.
+
+    Raises:
+        PlantError, TaskError, TraceError: They do not fit.
+    """
+    model = Model(plant, task, start)
+    damping, stiffness = resolve(model.passive_rows, _fitting(passive, model), None)
+    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance)
+    return System(model, None if law is None else law.bind(model), inputs, stabilisation)
+
+
+def _fitting(correction: Correction | None, model: Model) -> Correction | None:
+    """The passive correction; nonholonomic rows take only its velocity part."""
+    if isinstance(correction, Baumgarte) and any(not row.has_rate for row in model.passive_rows):
+        return _Mixed(correction)
+    return correction
+
+
+class _Mixed(Correction):
+    """Baumgarte's terms on holonomic rows; on nonholonomic ones `psi' = -2 alpha psi`, the same decay."""
+
+    label = "baumgarte"
+
+    def __init__(self, inner: Baumgarte) -> None:
+        self._inner = inner
+
+    def gains(self, rows: Sequence[Any]) -> list[tuple[float, float]]:
+        with_rate = [row for row in rows if row.has_rate]
+        own = dict(zip((row.name for row in with_rate), self._inner.gains(with_rate), strict=True))
+        alpha = self._inner.alpha
+        scalar = float(alpha) if isinstance(alpha, (int, float)) else 5.0
+        return [own.get(row.name, (0.0, 2.0 * scalar)) for row in rows]
+
+
+def _project(model: Model, start: State, wanted: bool | Fixed, problems: Problems) -> State:
+    if wanted is False:
+        return start
+    try:
+        return starts.project(model, start, wanted.fix if isinstance(wanted, Fixed) else ())
+    except ServoctlError as error:
+        problems.add(error, "initial", "project")
+        return start
+
+
+def _loop(system: System, engine: str, problems: Problems) -> Loop | None:
+    try:
+        return make_loop(system, engine)
+    except ServoctlError as error:
+        problems.add(error)
+        return None
+
+
+def simulate(
+    plant: Plant,
+    task: Mapping[str, Constraint],
+    law: Law | None,
+    *,
+    q: Any,
+    v: Any = 0.0,
+    duration: float,
+    t: float = 0.0,
+    inputs: Mapping[str, str] | None = None,
+    method: str = "rk4",
+    step: float = 0.001,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    period: float | None = None,
+    output_step: float | None = None,
+    passive_correction: Correction | None = Baumgarte(5.0, 5.0),
+    passive_rank_tolerance: float = 1e-6,
+    project: bool = False,
+    engine: str = "auto",
+    out: Path | None = None,
+    name: str = "simulation",
+) -> Trajectory:
+    """Simulates a plant under a law, without any config.
+
+    Args:
+        plant: The plant.
+        task: Name -> constraint.
+        law: The law; None: an open loop.
+        q: Initial coordinates, shape (n,) or one number for all.
+        v: Initial velocities, likewise.
+        duration: [s].
+        t: Time at the start [s].
+        inputs: For an open loop: actuator -> equation; zero where left out.
+        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        step: Of rk4 [s].
+        rtol: Of the adaptive methods.
+        atol: Of the adaptive methods.
+        period: Of a sampled law [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        passive_correction: Stabilises the plant's own constraints.
+        passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        project: Whether to start from the nearest state that satisfies all constraints.
+        engine: `auto`, `vm` or `numpy`.
+        out: Run folder to write; None: in memory only.
+        name: For titles.
+
+    Raises:
+        PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
+    """
+    n = len(plant.coordinates)
+    start = State(t, np.broadcast_to(np.asarray(q, dtype=float), n).copy(), np.broadcast_to(np.asarray(v, dtype=float), n).copy())
+    equations = {actuator: parse(text) for actuator, text in (inputs or {}).items()}
+    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance)
+    if project:
+        start, _ = nearest(system.model, start)
+    loop = make_loop(system, engine)
+    reach = None if law is None else starts.look_at_reach(system, start)
+    problems = starts.check_start(system.model, start, np.inf, loop)
+    problems += starts.unreachable(reach) if reach is not None else []
+    if problems:
+        raise starts.TaskError("\n".join(problems))
+    settings = Settings(duration, Integrator(method, step, rtol, atol), period, output_step)
+    return Run(name, loop, start, settings, reach).simulate(out)

@@ -1,0 +1,198 @@
+"""Where a run starts: projected on request, refused where it makes no sense, warned about where nothing will move."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from servoctl.closed_loop import Loop, System
+from servoctl.engine.linalg import decompose
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.initial import Consistency, consistency, nearest
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.reach import Reach, reach
+from servoctl.types import State, Status
+
+ASSEMBLED = 1e-3
+"""A start that violates a passive constraint by more is not an assembled mechanism [m or rad, and per s]."""
+
+CLOSED = 1e-6
+"""Rows that still differ by more at the nearest state contradict each other [units of the row]."""
+
+STATES = 6
+"""States at which the reach of the actuators is looked at, the start among them."""
+
+
+def project(model: Model, start: State, fix: Sequence[str]) -> State:
+    """The nearest state that satisfies passive constraints and task.
+
+    Raises:
+        TaskError: There is none near.
+    """
+    for wrong in [name for name in fix if name not in model.plant.coordinates]:
+        raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
+    found, left = nearest(model, start, fix)
+    open_rows = _open(left)
+    if open_rows:
+        held = f" while {', '.join(fix)} stay" if fix else ""
+        raise TaskError(f"no state near the start satisfies {_listed(open_rows)}{held} (move the start, or free more)")
+    return found
+
+
+def _open(at: Consistency) -> list[tuple[str, float]]:
+    """Rows that are not satisfied: name and how far."""
+    values = [(row.name, float(np.nanmax(np.abs([x, y])))) for row, x, y in zip(
+        at.rows, at.violation, at.violation_rate, strict=True) if not (math.isnan(x) and math.isnan(y))]  # fmt: skip
+    return [(name, value) for name, value in values if not value <= CLOSED]
+
+
+def _listed(rows: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} (off by {value:.3g})" for name, value in rows)
+
+
+def check_start(model: Model, start: State, max_violation: float, loop: Loop | None) -> list[str]:
+    """What makes a start impossible, one sentence each.
+
+    Args:
+        model: Plant and constraints.
+        start: The start.
+        max_violation: Largest violation of a holonomic task row that is let through.
+        loop: For the first command; None: not said.
+    """
+    at = consistency(model, start)
+    problems = _not_assembled(model, at)
+    if not problems:
+        problems += _contradictions(model, start, at)
+    worst = at.worst(model.task_rows, "holonomic")
+    if worst is not None and abs(worst[1]) > max_violation:
+        row, value = worst
+        problems.append(
+            f"the start violates task.{row.name} by {value:.4g} ({math.degrees(value):.4g} deg, if it is an angle); "
+            f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
+            "(move the start, set initial.project: true, or raise initial.max_violation)"
+        )
+    return problems
+
+
+def _first_command(loop: Loop | None, start: State) -> str:
+    if loop is None or loop.system.law is None:
+        return ""
+    command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+    u = command[loop.layout.slices["u"]]
+    actuators = loop.system.model.plant.actuators.items()
+    values = ", ".join(f"{name} = {value:.4g} {unit}" for (name, unit), value in zip(actuators, u, strict=True))
+    return f"; the first command would be {values}"
+
+
+def _not_assembled(model: Model, at: Consistency) -> list[str]:
+    problems = []
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        if row not in model.passive_rows:
+            continue
+        for what, value in (("violates", violation), ("violates the rate of", rate)):
+            if abs(value) > ASSEMBLED:
+                problems.append(
+                    f"the start {what} the plant's own constraint {row.name} by {value:.3g} "
+                    "(correct it, or set initial.project: true)"
+                )
+    return problems
+
+
+def _contradictions(model: Model, start: State, at: Consistency) -> list[str]:
+    """Rows that no state near the start satisfies together, or no acceleration."""
+    found = start
+    if _open(at):
+        found, left = nearest(model, start)
+        open_rows = _open(left)
+        if open_rows:
+            return [
+                f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
+                "or lie out of reach (correct the equations, or the start)"
+            ]
+    matrices = model.matrices(found)
+    rows = Rows.stack([matrices.passive, matrices.task], model.n)
+    if not len(rows.b) or not (np.isfinite(rows.A).all() and np.isfinite(rows.b).all()):
+        return []
+    left_over = decompose(rows.A, 1e-9).residual(rows.b)
+    size = 1.0 + float(np.abs(rows.b).max())
+    names = (*model.passive_rows, *model.task_rows)
+    wrong = [row.name for row, value in zip(names, left_over, strict=True) if abs(value) > CLOSED * size]
+    if wrong:
+        return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]
+    return []
+
+
+def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
+    """What the actuators can do for the task, at the start and at states near it."""
+    law = system.law
+    rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
+    states = [start, *system.model.samples(start, count - 1)]
+    return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
+
+
+def unreachable(found: Reach) -> list[str]:
+    """Rows that constraint following cannot serve, one sentence each."""
+    problems = []
+    for row in found.unreachable:
+        problems.append(
+            f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "
+            f"vanishes at {STATES} states), so constraint_following cannot follow it (needs law input_output, which "
+            "this version has not; or an actuator on the row's coordinates, or another task)"
+        )
+    return problems
+
+
+def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
+    """What a person should know before a run that can go on."""
+    system = loop.system
+    at = consistency(system.model, start)
+    said = _small_passive(system.model, at)
+    law = system.law
+    if not isinstance(law, BoundConstraintFollowing):
+        return said
+    if found is not None and found.generic_rank < len(found.rows) and found.generic_rank:
+        names = ", ".join(row.name for row in found.dependent)
+        said.append(
+            f"task: rank {found.generic_rank} of {len(found.rows)} rows: the inputs reach {names} only together with "
+            "the rows above (least squares where they disagree; see law.on_infeasible)"
+        )
+    elif found is not None and found.rank < found.generic_rank:
+        said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
+    return said + _without_feedback(law, at) + _standstill(loop, start, at)
+
+
+def _small_passive(model: Model, at: Consistency) -> list[str]:
+    rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
+    return [
+        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true closes it)"
+        for row, x in rows if abs(x) > CLOSED
+    ]  # fmt: skip
+
+
+def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[str]:
+    said = []
+    passive = len(at.rows) - len(law.rows)
+    values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
+    for row, violation, rate, damping, stiffness in values:
+        if abs(violation) > CLOSED and not stiffness:
+            said.append(f"task.{row.name}: starts {_off(violation, row)} and no correction reduces it (law.correction)")
+        elif row.has_rate and abs(rate) > CLOSED and not damping:
+            said.append(f"task.{row.name}: starts with rate {rate:.4g} and no correction reduces it (law.correction)")
+    return said
+
+
+def _off(violation: float, row: Row) -> str:
+    return f"{violation:.4g} off" + (" in velocity" if row.kind == "nonholonomic" else "")
+
+
+def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
+    """A start from which nothing ever moves, though the task is not met."""
+    x = np.concatenate([start.q, start.v, loop.memory_start])
+    rates, row = loop.rates(start.t, x)
+    violated = np.nanmax(np.abs(at.violation), initial=0.0) > CLOSED
+    ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
+    if violated and ok and not np.abs(rates).max() > 1e-12:
+        return ["nothing moves from this start: velocities and accelerations are zero, though the task is not met"]
+    return []

@@ -1,0 +1,231 @@
+"""A simulated run: from a closed loop and a start to a trajectory, recorded as it goes.
+
+Design: rows come in chunks; each is laid out as named columns and handed to the run folder at once, so that whatever
+ends the run, what was computed is kept. A run that meets a number that is not finite stops and says where and when.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import Loop
+from servoctl.errors import ServoctlError
+from servoctl.integrate import Chunk, Integrator, integrate
+from servoctl.mechanics.model import Model
+from servoctl.run_folder import RunFolder
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array, State, Status
+
+FRAMES = 200
+"""Instants at which the plant is drawn."""
+
+EVENTS = 1000
+"""Events kept of one run; what comes after is counted only."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run.
+
+    Attributes:
+        duration: [s].
+        integrator: How to step.
+        period: Of a sampled law [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+    """
+
+    duration: float
+    integrator: Integrator = Integrator()
+    period: float | None = None
+    output_step: float | None = None
+
+
+class Columns:
+    """Names and units of what a run writes, and the columns of a chunk."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        model = loop.system.model
+        self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
+        self._has_law = loop.system.law is not None
+
+    def units(self) -> dict[str, str]:
+        """Column -> unit, where the plant says."""
+        units = {"t": "s"}
+        for name, unit in self._coordinates.items():
+            units |= {f"q.{name}": unit, f"v.{name}": f"{unit}/s" if unit else "1/s"}
+            force = {"m": "N", "rad": "N m"}.get(unit, f"J/({unit})" if unit else "")
+            units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
+        return units | {f"u.{name}": unit for name, unit in self._actuators.items()}
+
+    def of(self, chunk: Chunk) -> dict[str, Array]:
+        """The columns of a chunk, in the order of the run folder."""
+        model, slices = self._loop.system.model, self._loop.layout.slices
+        n, x = model.n, chunk.x
+        names = {
+            "u": list(self._actuators),
+            "violation": [row.name for row in model.task_rows],
+            "violation_rate": [row.name for row in model.task_rows],
+            "passive": [row.name for row in model.passive_rows],
+            "passive_force": list(self._coordinates) if model.passive_rows else [],
+            "servo_force": list(self._coordinates) if self._actuators else [],
+        }
+        columns = {"t": chunk.t}
+        columns |= {f"q.{name}": x[:, i] for i, name in enumerate(self._coordinates)}
+        columns |= {f"v.{name}": x[:, n + i] for i, name in enumerate(self._coordinates)}
+        for group, members in names.items():
+            block = chunk.rows[:, slices[group]]
+            columns |= {f"{group}.{name}": block[:, i] for i, name in enumerate(members)}
+        columns |= {f"memory.{name}": x[:, 2 * n + i] for i, name in enumerate(self._loop.memory_names)}
+        single = {name: chunk.rows[:, slices[name].start] for name in ("rank", "residual", "pivot_min", "status")}
+        single["status"] = single["status"].astype(np.int64)
+        if not self._has_law:
+            return columns | {"status": single["status"]}
+        single["rank"] = single["rank"].astype(np.int64)
+        return columns | single
+
+
+def simulate_loop(
+    loop: Loop,
+    start: State,
+    settings: Settings,
+    said: dict[str, Any] | None = None,
+    out: Path | None = None,
+    config_text: str = "",
+    progress: Callable[[float], None] | None = None,
+) -> Trajectory:
+    """Runs a closed loop and records it.
+
+    Args:
+        loop: The closed loop.
+        start: Initial state.
+        settings: How to run.
+        said: What the run says of itself beside what is found here.
+        out: Run folder to write; None: in memory only.
+        config_text: For `config.yaml` in the run folder.
+        progress: Called now and then with the fraction that is done, 0 to 1.
+
+    Returns:
+        The trajectory, with `metadata["status"]`: `done`, or `stopped` with the reason in `metadata["error"]`.
+
+    Raises:
+        KeyboardInterrupt: After the files are written.
+        RunFolderError: The folder cannot be written.
+    """
+    columns = Columns(loop)
+    model = loop.system.model
+    tasks: dict[str, list[str]] = {}
+    for row in model.task_rows:
+        tasks.setdefault(row.group, []).append(row.name)
+    said = {**(said or {}), "engine": loop.engine, "tasks": tasks}
+    if out is None:
+        recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
+        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        return Trajectory(recorded, columns.units(), said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+    with RunFolder.create(out, config_text, said, columns.units()) as folder:
+        recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
+        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        return folder.close(said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+
+
+def _run(
+    loop: Loop,
+    start: State,
+    settings: Settings,
+    columns: Columns,
+    progress: Callable[[float], None] | None,
+    record: Callable[[dict[str, Array]], None],
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The columns of the whole run, and what became of it."""
+    chunks: list[dict[str, Array]] = []
+    began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
+    x = np.concatenate([start.q, start.v, loop.memory_start])
+    try:
+        for chunk in integrate(
+            loop, x, start.t, settings.duration, settings.integrator, settings.period, settings.output_step
+        ):
+            chunks.append(columns.of(chunk))
+            record(chunks[-1])
+            reached, stopped = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped
+            if progress is not None:
+                progress((reached - start.t) / settings.duration)
+    except ServoctlError as error:
+        stopped = str(error)
+    joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
+    wall = time.perf_counter() - began
+    facts: dict[str, Any] = {
+        "status": "done" if stopped is None else "stopped",
+        "duration": reached - start.t,
+        "steps": max(0, len(joined.get("t", ())) - 1),
+        "evaluations": loop.evaluations - evaluations,
+        "wall_time": wall,
+        "realtime_factor": (reached - start.t) / wall,
+    }
+    if stopped is not None:
+        facts["error"] = f"{stopped}{_blame(loop, joined)}"
+    return joined, facts
+
+
+def _blame(loop: Loop, columns: dict[str, Array]) -> str:
+    """Which term is not finite in the last row, and where the plant was."""
+    if not columns or Status.from_code(columns["status"][-1]) is not Status.NON_FINITE:
+        return ""
+    trajectory = Trajectory(columns)
+    state = State(float(trajectory.t[-1]), trajectory.q[-1], trajectory.v[-1])
+    with np.errstate(all="ignore"):
+        m = loop.system.model.matrices(state)
+    terms = {
+        "mass_matrix": m.M, "force": m.Q, "actuation": m.B, "nonideal_force": m.c,
+        "passive constraints": np.append(m.passive.A.ravel(), m.passive.b),
+        "task": np.append(m.task.A.ravel(), m.task.b),
+    }  # fmt: skip
+    bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
+    place = ", ".join(f"{name}={value:.6g}" for name, value in zip(trajectory.coordinates, state.q, strict=True))
+    return f": {', '.join(bad) or 'a state'} at {place}"
+
+
+def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
+    """Events, and the drift of the energy where nothing from outside acts."""
+    facts: dict[str, Any] = {"events": _events(trajectory)}
+    system = loop.system
+    if system.law is None and not system.inputs and len(trajectory):
+        energies = [system.model.plant.energy(q, v, t) for t, q, v in zip(trajectory.t, trajectory.q, trajectory.v, strict=True)]
+        if energies[0] is not None:
+            facts["energy_drift"] = float(np.max(np.abs(np.array(energies, dtype=float) - float(energies[0]))))
+    return facts
+
+
+def _events(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Changes of rank and of status, each with its time."""
+    events: list[dict[str, Any]] = []
+    for column in ("rank", "status"):
+        values = trajectory.columns.get(column)
+        if values is None:
+            continue
+        for i in np.flatnonzero(np.diff(values)):
+            before, after = values[i], values[i + 1]
+            pair: list[Any] = [int(before), int(after)]
+            if column == "status":
+                pair = [Status.from_code(before).name, Status.from_code(after).name]
+            events.append({"t": float(trajectory.t[i + 1]), "event": column, "from": pair[0], "to": pair[1]})
+    events.sort(key=lambda event: float(event["t"]))
+    if len(events) > EVENTS:
+        more = len(events) - EVENTS
+        events = [*events[:EVENTS], {"t": events[EVENTS]["t"], "event": "more", "count": more}]
+    return events
+
+
+def _drawing(model: Model, trajectory: Trajectory) -> dict[str, Array]:
+    """The plant's polylines at some instants; nothing where the plant draws nothing."""
+    if not len(trajectory):
+        return {}
+    chosen = np.unique(np.linspace(0, len(trajectory) - 1, FRAMES).round().astype(int))
+    frames = [model.plant.links(trajectory.q[i]) for i in chosen]
+    if not frames[0]:
+        return {}
+    drawing = {name: np.array([np.asarray(frame[name], dtype=float) for frame in frames]) for name in frames[0]}
+    return {**drawing, "t": trajectory.t[chosen]}

@@ -1,0 +1,325 @@
+"""A run's arrays, its metrics, save and load.
+
+Design: a trajectory is flat, one named column per quantity as in the run folder, so that memory, Arrow, Parquet and
+pandas hold the same table. It knows no plant and no law; what the run says of itself is in `metadata`. A number that
+does not exist (the violation of a row that has none) is NaN in a column and None, JSON's null, in a summary.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.errors import ServoctlError
+from servoctl.types import Array, Status
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    from matplotlib.figure import Figure
+
+SCHEMA = 1
+"""Version of the shape of `summary.json`."""
+
+SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
+"""What a run says of itself in every summary; null where it did not."""
+
+SAID_SOMETIMES = ("energy_drift", "error", "timing", "bus", "drives", "faults")
+"""What a run says of itself only where it applies."""
+
+
+class ColumnError(ServoctlError, KeyError):
+    """A trajectory has no column, task or row of this name."""
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        names = list(names)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+        super().__init__(f"trajectory: {name}: no such name ({hint})")
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the repr
+
+
+class MissingPackageError(ServoctlError, ImportError):
+    """An optional package is not installed."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory:
+    """What became of a run.
+
+    Attributes:
+        columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
+            `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
+            `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
+            `pivot_min`, `status` (`Status.code`). What a run has not, is left out.
+        units: Column -> unit, such as `rad/s`.
+        metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
+            list), and `tasks` (task -> names of its rows).
+        drawing: Polyline -> points [m], shape (frames, points, 2 or 3), and `t` -> times of the frames [s]; empty
+            when the plant draws nothing.
+    """
+
+    columns: dict[str, Array]
+    units: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    drawing: dict[str, Array] = field(default_factory=dict)
+
+    def __getitem__(self, column: str) -> Array:
+        """The values of a column, shape (rows,).
+
+        Raises:
+            ColumnError: There is no such column.
+        """
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise ColumnError(column, self.columns) from None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __repr__(self) -> str:
+        span = f", t = {self.t[0]:.6g} .. {self.t[-1]:.6g} s" if len(self.t) else ""
+        name, status = self.metadata.get("config", "unnamed"), self.metadata.get("status", "status unknown")
+        return f"<Trajectory of {name}: {len(self)} rows, {len(self.columns)} columns{span}, {status}>"
+
+    def group(self, prefix: str) -> dict[str, Array]:
+        """The columns `<prefix>.<name>` as name -> values, in order; empty when there are none."""
+        start = prefix + "."
+        return {column.removeprefix(start): x for column, x in self.columns.items() if column.startswith(start)}
+
+    @property
+    def t(self) -> Array:
+        """Time [s], shape (rows,)."""
+        return self.columns.get("t", np.empty(0))
+
+    @cached_property
+    def q(self) -> Array:
+        """Generalized coordinates, shape (rows, n); read-only."""
+        return self._matrix("q")
+
+    @cached_property
+    def v(self) -> Array:
+        """Their time derivatives, shape (rows, n); read-only."""
+        return self._matrix("v")
+
+    @cached_property
+    def u(self) -> Array:
+        """Control inputs in actuator units, shape (rows, m); read-only."""
+        return self._matrix("u")
+
+    def _matrix(self, prefix: str) -> Array:
+        group = self.group(prefix)
+        matrix = np.column_stack(list(group.values())) if group else np.empty((len(self), 0))
+        matrix.flags.writeable = False
+        return matrix
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the generalized coordinates."""
+        return list(self.group("q"))
+
+    @property
+    def actuators(self) -> list[str]:
+        """Names of the control inputs."""
+        return list(self.group("u"))
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the task rows."""
+        return list(self.group("violation"))
+
+    @property
+    def passive_rows(self) -> list[str]:
+        """Names of the passive constraint rows."""
+        return list(self.group("passive"))
+
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """Task -> names of its rows; where the run does not say, `mine.0` and `mine.1` are the rows of `mine`."""
+        if "tasks" in self.metadata:
+            return {name: list(rows) for name, rows in self.metadata["tasks"].items()}
+        tasks: dict[str, list[str]] = {}
+        for row in self.rows:
+            tasks.setdefault(row.split(".")[0], []).append(row)
+        return tasks
+
+    def violation(self, name: str) -> Array:
+        """Size of the violation of a task, a task row or a passive row, shape (rows,).
+
+        A task of several rows gives the Euclidean norm over those that have a violation; NaN where none has.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
+        rows, passive = self.group("violation"), self.group("passive")
+        members = [rows[row] for row in self.tasks.get(name, [name]) if row in rows]
+        if not members and name in passive:
+            members = [passive[name]]
+        if not members:
+            raise ColumnError(name, dict.fromkeys([*self.tasks, *rows, *passive]))
+        size = np.abs(members[0])
+        for other in members[1:]:  # hypot neither overflows nor underflows
+            size = np.where(np.isnan(size), np.abs(other), np.hypot(size, np.where(np.isnan(other), 0.0, other)))
+        return size
+
+    def drift(self, name: str) -> float:
+        """Growth of the violation over the run: its size in the last row less that in the first.
+
+        Negative where a correction brought the system nearer to the constraint; NaN without rows or violation.
+
+        Args:
+            name: A task, a task row or a passive row.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
+        size = self.violation(name)
+        return float(size[-1] - size[0]) if len(size) else math.nan
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`: metrics of the run, all finite numbers, None where there is none."""
+        out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in SAID}
+        rows = set(self.rows)
+        out["tasks"] = {
+            name: self._violation_metrics(name) for name, own in self.tasks.items() if own and rows.issuperset(own)
+        }
+        out["passive"] = {name: self._violation_metrics(name) for name in self.passive_rows}
+        out["inputs"] = {
+            name: {"min": _least(u), "max": _greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
+        }
+        evidence = (
+            ("rank_min", "rank", _least),
+            ("rank_max", "rank", _greatest),
+            ("residual_max", "residual", _greatest),
+            ("pivot_min", "pivot_min", _least),
+        )
+        out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+        out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
+        if len(self.t):
+            final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
+            out["final"] = {"t": self.t[-1]} | final
+        if "status" in self.columns:
+            codes, counts = np.unique(self["status"], return_counts=True)
+            out["status_counts"] = {status_name(code): count for code, count in zip(codes, counts, strict=True)}
+        out["events"] = self.metadata.get("events", [])
+        return dict(plain(out))
+
+    def _violation_metrics(self, name: str) -> dict[str, Any]:
+        size = self.violation(name)
+        return {
+            "max_violation": _greatest(size),
+            "rms_violation": rms(self.t, size),
+            "final_violation": size[-1] if len(size) else None,
+            "drift": self.drift(name),
+        }
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The columns as a data frame, with the units in `attrs["units"]`.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            message = "Trajectory.to_pandas: pandas is not installed (pip install pandas)"
+            raise MissingPackageError(message) from error
+        frame = pd.DataFrame(self.columns)
+        frame.attrs["units"] = dict(self.units)
+        return frame
+
+    def plot(self, path: str | PathLike[str] | None = None) -> "Figure":
+        """The run at a glance: path, inputs, coordinates and violations in one figure.
+
+        Args:
+            path: File to write it to, of any kind that matplotlib knows; None writes nothing.
+
+        Raises:
+            RunFolderError: The file cannot be written.
+        """
+        from servoctl import report
+
+        return report.plot(self, path)
+
+    def save(self, folder: str | PathLike[str], config_text: str = "") -> Path:
+        """Writes a run folder; one that is already there is moved aside.
+
+        Args:
+            folder: Where to.
+            config_text: The config as it ran, for `config.yaml`.
+
+        Raises:
+            RunFolderError: The folder cannot be written.
+        """
+        from servoctl.run_folder import RunFolder
+
+        with RunFolder.create(folder, config_text, self.metadata, self.units) as run:
+            run.append(self.columns)
+            run.close(self.metadata, self.drawing)
+        return run.path
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> "Trajectory":
+        """Reads a run folder, also one whose run is still going on or was killed: all rows that reached the disk.
+
+        Raises:
+            RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.
+        """
+        from servoctl.run_folder import load
+
+        return load(folder)
+
+
+def rms(t: Array, x: Array) -> float:
+    """Root mean square over time, by trapezoids, since rows need not be equidistant; intervals at a NaN are left out.
+
+    Over no time at all, the plain root mean square of the samples.
+
+    Args:
+        t: Times [s], shape (rows,).
+        x: Values, shape (rows,).
+    """
+    scale = np.max(np.abs(x), initial=0.0, where=~np.isnan(x))  # scaled, so that squares neither overflow nor vanish
+    if not np.isfinite(scale) or np.all(np.isnan(x)):
+        return math.nan
+    if scale == 0.0:
+        return 0.0
+    square = np.square(x / scale)
+    area = np.diff(t) * (square[1:] + square[:-1]) / 2
+    span = np.sum(np.diff(t), where=~np.isnan(area))
+    mean = np.nansum(area) / span if span > 0 else np.nanmean(square)
+    return float(scale * np.sqrt(mean))
+
+
+def _least(x: Array) -> Any:
+    return np.nanmin(x) if not np.all(np.isnan(x)) else None
+
+
+def _greatest(x: Array) -> Any:
+    return np.nanmax(x) if not np.all(np.isnan(x)) else None
+
+
+def status_name(code: float) -> str:
+    """Name of the status with this code, or the code itself where there is none."""
+    return Status.from_code(code).name if 0 <= code < len(Status) else str(code)
+
+
+def plain(value: Any) -> Any:
+    """The value as strict JSON knows it: built-in types only, None for NaN and infinity."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,73 @@
+"""Values that every room shares: arrays, a state, a command and what became of it."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+"""A NumPy array: of floats, or of symbols while a function is traced."""
+
+
+class State(NamedTuple):
+    """Where a plant is.
+
+    Attributes:
+        t: Time [s].
+        q: Generalized coordinates, shape (n,), in the units of `Plant.coordinates`.
+        v: Their time derivatives, shape (n,).
+    """
+
+    t: Any
+    q: Array
+    v: Array
+
+
+class Status(Enum):
+    """What became of a command; the value is the sentence that a person reads.
+
+    Members stand in order of severity; `code` is the number stored in a trajectory.
+    """
+
+    OK = "the task is met"
+    RANK_DEFICIENT = "task rows are dependent or out of reach, yet all of them are met"
+    SATURATED = "an input is at its limit and the task is not met"
+    INFEASIBLE = "the actuators cannot meet the task: the command is its least-squares answer"
+    UNREACHABLE = "no actuator reaches the task (rank 0): the command moves nothing towards it"
+    DAMPED = "the actuators cannot meet the task: the command damps the motion instead"
+    NOT_POSITIVE = "the mass matrix is not positive definite: there is no command"
+    NON_FINITE = "a term of the equations of motion is not finite: there is no command"
+
+    @property
+    def code(self) -> int:
+        """Place of the member in order of severity, from 0."""
+        return list(Status).index(self)
+
+    @classmethod
+    def from_code(cls, code: float) -> "Status":
+        """The member with this code.
+
+        Raises:
+            IndexError: There is none.
+        """
+        return list(cls)[int(code)]
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a law asks of the actuators, with its evidence.
+
+    Attributes:
+        u: Control inputs, shape (m,), in actuator units; NaN where there is no command.
+        rank: Number of independent directions of `A Phi B` that were used.
+        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach.
+        pivot_min: Smallest pivot counted into the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
+        status: `Status.code` of the outcome.
+    """
+
+    u: Array
+    rank: Any
+    residual: Array
+    pivot_min: Any
+    status: Any

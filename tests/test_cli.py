@@ -1,0 +1,287 @@
+"""The command line as a person meets it: exit codes, what is said, and on which stream."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import servoctl
+from servoctl.cli import main
+from servoctl.cli.outcome import Outcome, outcome_of, outcome_of_run
+from servoctl.errors import ConfigError, PlantError, RunFolderError
+
+Servoctl = Callable[..., subprocess.CompletedProcess[str]]
+
+CART = '''
+"""A driven cart carries a sprung mass."""
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m1: float = 1.0
+    m2: float = 2.0
+    k: float = 5.0
+    coordinates = {"x": "m", "s": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])
+
+    def force(self, q, v, t):
+        return np.array([0.0, -self.k * q[1]])
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+'''
+
+CONFIG = """
+plant: {class: "cart.py:Cart"}
+initial: {q: 0, v: 0}
+task: [{name: follow, holonomic: "x - (1 - cos(t))"}]
+law: {kind: constraint_following, correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.5, integrator: {method: rk4, step: 0.001}, output_step: 0.1}
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Servoctl:
+    """Runs `servoctl WORDS...` in a folder that holds `cart.py` and `cart.yaml`."""
+    (tmp_path / "cart.py").write_text(CART)
+    (tmp_path / "cart.yaml").write_text(CONFIG)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "servoctl", *words], cwd=tmp_path, capture_output=True, text=True)
+
+    return run
+
+
+def test_run_prints_tables_with_units_and_what_to_do_next(command: Servoctl, tmp_path: Path) -> None:
+    done = command("run", "cart.yaml", "--out", "first")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("cart: done; 0.5 s simulated in ")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["violation", "unit", "max", "rms", "final"] in lines
+    assert ["input", "unit", "min", "max", "rms"] in lines
+    assert next(line for line in lines if line[:1] == ["F"])[1] == "N"
+    assert next(line for line in lines if line[:1] == ["rank"])[:2] == ["rank", "1,"]
+    assert done.stdout.endswith("written to first; next: servoctl report first\n")
+    assert {"config.yaml", "summary.json", "trajectory.parquet"} <= {
+        path.name for path in (tmp_path / "first").iterdir()
+    }
+
+
+def test_run_writes_below_runs_by_default(command: Servoctl, tmp_path: Path) -> None:
+    assert command("run", "cart.yaml").returncode == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("cart-2")
+    assert (folder / "summary.json").exists()
+
+
+def test_run_json_is_the_summary_alone(command: Servoctl, tmp_path: Path) -> None:
+    done = command("run", "cart.yaml", "--out", "first", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads(done.stdout)
+    assert summary == json.loads((tmp_path / "first/summary.json").read_text())
+    assert summary["status"] == "done"
+    assert summary["final"]["t"] == 0.5
+
+
+def test_set_changes_one_value_and_engine_is_obeyed(command: Servoctl) -> None:
+    done = command("run", "cart.yaml", "--set", "run.duration=0.2", "--engine", "vm", "--json", "--out", "first")
+    summary = json.loads(done.stdout)
+    assert (summary["duration"], summary["engine"]) == (0.2, "vm")
+
+
+def test_a_shipped_config_runs_by_its_bare_name(command: Servoctl) -> None:
+    done = command("run", "two_mass_spring", "--set", "run.duration=0.1", "--json", "--out", "first")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["config"] == "two_mass_spring"
+
+
+def test_a_task_out_of_reach_ends_with_4_and_its_files(command: Servoctl, tmp_path: Path) -> None:
+    both = CONFIG.replace("}]", '}, {name: rest, holonomic: "s"}]').replace("{kind:", "{on_infeasible: fault, kind:")
+    (tmp_path / "cart.yaml").write_text(both)
+    done = command("run", "cart.yaml", "--out", "first")
+    assert done.returncode == 4, done.stderr
+    assert "the actuators cannot meet the task" in done.stdout
+    assert json.loads((tmp_path / "first/summary.json").read_text())["status"] not in ("done", "running")
+
+
+def test_every_mistake_of_a_config_is_said_at_once_without_traceback(command: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "cart.yaml").write_text(CONFIG.replace("duration: 0.5", "duration: -1").replace("kind:", "knd:"))
+    done = command("run", "cart.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "run.duration" in done.stderr
+    assert "law.knd" in done.stderr
+    assert "did you mean 'kind'?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("words", [["--debug", "run", "no_such"], ["run", "no_such", "--debug"]])
+def test_debug_shows_the_traceback_wherever_it_stands(command: Servoctl, words: list[str]) -> None:
+    done = command(*words)
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert "no_such" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run"], "Missing argument 'CONFIG'"),
+        (["run", "cart.yaml", "--engine", "gpu"], "'gpu' is not one of 'auto', 'c', 'vm', 'numpy'"),
+        (["tune", "cart.yaml"], "No such command 'tune'"),
+        (["report", "no_such"], "'no_such' does not exist"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(command: Servoctl, words: list[str], said: str) -> None:
+    done = command(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tmp_path: Path) -> None:
+    words = ["run", "cart.yaml", "--out", "first", "--engine", "numpy", "--set", "run.duration=10000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "servoctl", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "first/trajectory.arrows").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert (stdout, stderr) == ("", "interrupted; what there is: first\n")
+    trajectory = servoctl.Trajectory.load(tmp_path / "first")
+    assert trajectory.metadata["status"] == "interrupted"
+    assert len(trajectory) > 1
+
+
+def test_report_prints_the_files_that_it_writes(command: Servoctl, tmp_path: Path) -> None:
+    command("run", "cart.yaml", "--out", "first")
+    done = command("report", "first")
+    assert done.returncode == 0, done.stderr
+    written = [tmp_path / line for line in done.stdout.splitlines()]
+    assert written and all(path.stat().st_size > 0 for path in written)
+
+
+def test_report_of_a_folder_without_a_run_ends_with_3(command: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = command("report", "empty")
+    assert done.returncode == 3
+    assert "empty" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_says_what_it_imports_before_it_does(command: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text("import sys\nprint('imported', flush=True)\n" + CART)
+    done = command("check", "cart.yaml")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said.index("imports cart.py:Cart") < said.index("imported")
+
+
+def test_check_without_import_checks_the_grammar_alone(command: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text("raise RuntimeError('imported')")
+    assert command("check", "cart.yaml", "--no-import").returncode == 0
+    (tmp_path / "cart.yaml").write_text(CONFIG.replace("x - (1", "x - 1)"))
+    done = command("check", "cart.yaml", "--no-import")
+    assert done.returncode == 2
+    assert "follow" in done.stderr
+
+
+def test_check_json_is_one_document(command: Servoctl) -> None:
+    done = command("check", "cart.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_check_of_a_wrong_config_ends_with_2(command: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "cart.yaml").write_text(CONFIG.replace("x - (1", "y - (1"))
+    done = command("check", "cart.yaml")
+    assert done.returncode == 2
+    assert "y" in done.stderr
+
+
+def test_list_names_what_a_config_can_use(command: Servoctl) -> None:
+    there_is = json.loads(command("list", "--json").stdout)
+    assert list(there_is) == ["plants", "laws", "drives", "configs"]
+    assert "plants.coordinated_robots:CoordinatedRobots" in there_is["plants"]
+    assert "constraint_following" in there_is["laws"]
+    assert there_is["drives"] == {}
+    assert "lift one object" in there_is["configs"]["coordinated_robots"]
+    assert "coordinated_robots" in command("list").stdout
+
+
+def test_schema_is_a_json_schema(command: Servoctl) -> None:
+    schema = json.loads(command("schema").stdout)
+    assert {"plant", "law", "run"} <= set(schema["properties"])
+
+
+def test_doctor_says_what_the_machine_grants(command: Servoctl) -> None:
+    findings = json.loads(command("doctor", "--json").stdout)
+    assert findings["servoctl"] == servoctl.__version__
+    assert findings["packages"]["numpy"].startswith("2.")
+    assert findings["cpus"] >= 1
+    text = command("doctor").stdout
+    assert all(lack in text for lack in findings["lacks"])
+
+
+def test_doctor_offers_a_cost_for_a_missing_compiler() -> None:
+    from servoctl.cli.doctor import examine, lacks
+
+    assert any("the virtual machine, which needs none" in lack for lack in lacks(examine() | {"compiler": None}))
+    assert not any("compiler" in lack for lack in lacks(examine() | {"compiler": "cc"}))
+
+
+def test_only_commands_that_are_built_are_offered(command: Servoctl) -> None:
+    text = command("--help").stdout.split("Commands:")[1]
+    assert [line.split()[0] for line in text.strip().splitlines()] == [
+        "run", "check", "report", "new", "list", "schema", "doctor",
+    ]  # fmt: skip
+
+
+def test_version_is_the_packages(command: Servoctl) -> None:
+    assert command("--version").stdout == f"{servoctl.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ConfigError("x"), Outcome.WRONG_INPUT),
+        (PlantError("x"), Outcome.WRONG_INPUT),
+        (RunFolderError("x"), Outcome.RIG_FAILED),
+        (RuntimeError("x"), Outcome.CRASHED),
+    ],
+)
+def test_every_error_has_its_exit_code(error: Exception, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+def test_every_end_of_a_run_has_its_exit_code() -> None:
+    ends = [outcome_of_run(status) for status in ("done", "interrupted", "fault", "failed", "non_finite")]
+    assert [int(end) for end in ends] == [0, 130, 4, 4, 4]
+
+
+def test_a_bug_is_one_line_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise RuntimeError("the roof leaks")
+
+    monkeypatch.setattr("servoctl.config.json_schema", fail)
+    assert main(["schema"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "servoctl: RuntimeError: the roof leaks (this is a bug; --debug shows where)\n")

@@ -1,0 +1,85 @@
+"""What `servoctl new` writes runs at once, wherever it stands."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from servoctl.cli.new import write_starter
+from servoctl.errors import ConfigError
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True)
+
+
+def test_new_writes_a_plant_a_config_and_a_test_and_says_what_is_next(tmp_path: Path) -> None:
+    done = command("servoctl", "new", "crane", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "crane.py",
+        "crane.yaml",
+        "test_crane.py",
+        "next: servoctl run crane.yaml; pytest test_crane.py",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["crane.py", "crane.yaml", "test_crane.py"]
+
+
+def test_its_config_runs_outside_the_repository(tmp_path: Path) -> None:
+    write_starter("crane", tmp_path / "work")
+    done = command("servoctl", "run", "work/crane.yaml", "--out", "first", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["status"] == "done"
+    assert set(summary["tasks"]) == {"circle_x", "circle_y"}
+    # RK4 at 1 ms leaves about 1e-12 m
+    assert max(task["max_violation"] for task in summary["tasks"].values()) < 1e-9
+    assert summary["status_counts"] == {"OK": 629}  # 2 pi at 10 ms and the last row at 2 pi itself
+
+
+def test_its_test_passes_outside_the_repository(tmp_path: Path) -> None:
+    write_starter("crane", tmp_path)
+    done = command("pytest", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "class_name"), [("crane", "Crane"), ("two_armCrane", "TwoArmCrane"), ("a1", "A1")])
+def test_the_class_is_named_after_the_file(tmp_path: Path, name: str, class_name: str) -> None:
+    plant, config, _ = write_starter(name, tmp_path)
+    assert f"class {class_name}(sc.Plant):" in plant.read_text()
+    assert f"class: {name}.py:{class_name}\n" in config.read_text()
+
+
+def test_the_plant_is_about_as_short_as_its_equations(tmp_path: Path) -> None:
+    plant, config, _ = write_starter("crane", tmp_path)
+    body = plant.read_text().split("class Crane")[1].split('"""\n', 1)[1]
+    assert sum(bool(line.strip()) for line in body.splitlines()) <= 16
+    assert config.read_text().count("holonomic:") == 2
+
+
+def test_nothing_is_overwritten_and_every_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "crane.py").write_text("mine")
+    (tmp_path / "test_crane.py").write_text("mine")
+    with pytest.raises(ConfigError) as caught:
+        write_starter("crane", tmp_path)
+    assert caught.value.problems == [
+        f"{tmp_path / name}: is there already (choose another name or --dir)" for name in ("crane.py", "test_crane.py")
+    ]
+    assert (tmp_path / "crane.py").read_text() == "mine"
+    assert not (tmp_path / "crane.yaml").exists()
+
+
+@pytest.mark.parametrize("name", ["2dof", "two-arm", "class", "a b", "", "../x", "_", "naïve"])
+def test_a_name_that_python_cannot_import_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="NAME: expected an identifier that begins with a letter, got"):
+        write_starter(name, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["numpy", "math", "servoctl", "plants"])
+def test_a_name_that_would_hide_a_module_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name!r} would hide the installed module"):
+        write_starter(name, tmp_path)

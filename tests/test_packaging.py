@@ -1,0 +1,241 @@
+"""The house: rooms and their walls, what an import costs, what the wheel holds, and that nothing named is dead."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import servoctl
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# The rooms of DESIGN: a room imports only from lower levels and from itself.
+LEVELS = {
+    "servoctl": 0,
+    "servoctl.types": 1,
+    "servoctl.engine": 2,
+    "servoctl.expression": 2,
+    "servoctl.trajectory": 2,
+    "servoctl.mechanics": 3,
+    "servoctl.config": 3,
+    "servoctl.report": 3,
+    "servoctl.laws": 4,
+    "plants": 4,
+    "servoctl.closed_loop": 5,
+    "servoctl.simulate": 6,
+    "servoctl.runs": 7,
+    "servoctl.check": 8,
+    "hil": 8,
+    "servoctl.cli": 9,
+}
+SAME_ROOM = {
+    "servoctl.errors": "servoctl.types",
+    "servoctl.run_folder": "servoctl.trajectory",
+    "servoctl.integrate": "servoctl.simulate",
+    "servoctl.__main__": "servoctl.cli",
+}
+
+# A run's arrays draw themselves on request, though pictures are a room above: part of the public face.
+UPWARD = {("servoctl.trajectory", "servoctl.report")}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name -> file of every module of the distribution."""
+    found = {}
+    for package in ("servoctl", "plants", "hil"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def imports(module: str) -> set[str]:
+    """Dotted names that a module imports, at its top or inside a function; what only type checkers see is left out."""
+    path, found = MODULES[module], set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and is_type_checking(node.test):
+            for other in node.orelse:
+                visit(other)
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+            # `from package import name`: the name may be a module itself
+            found.update(f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def room(module: str) -> str:
+    """The room of a module: its longest prefix that DESIGN names."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        name = SAME_ROOM.get(name, name)
+        if name in LEVELS and (name != "servoctl" or length == len(parts)):
+            return name
+    raise AssertionError(f"{module} stands in no room: give it one in LEVELS")
+
+
+def ours(names: set[str]) -> set[str]:
+    return {name for name in names if name.split(".")[0] in ("servoctl", "plants", "hil")}
+
+
+def test_every_room_is_there() -> None:
+    assert {*LEVELS, *SAME_ROOM} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_arrow_runs_upward(module: str) -> None:
+    own = room(module)
+    if own == "servoctl":
+        return  # the lazy names of the package itself stand outside the rooms
+    reached = {room(name) for name in ours(imports(module))} - {own, "servoctl"}
+    upward = {other for other in reached if LEVELS[other] >= LEVELS[own] and (own, other) not in UPWARD}
+    assert not upward, f"{module} (level {LEVELS[own]}) imports {sorted(upward)}"
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if not name.startswith("servoctl.cli")])
+def test_servoctl_knows_neither_plants_nor_hil(module: str) -> None:
+    if module.startswith("servoctl"):
+        assert not {name for name in imports(module) if name.split(".")[0] in ("plants", "hil")}
+
+
+ALLOWED_ROOMS = {
+    "servoctl.engine": {"servoctl.types"},
+    "servoctl.report": {"servoctl.types", "servoctl.trajectory"},
+    "plants": {"servoctl", "servoctl.types", "servoctl.mechanics"},
+}
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if room(name) in ALLOWED_ROOMS])
+def test_engine_report_and_plants_know_only_what_they_must(module: str) -> None:
+    own = room(module)
+    reached = {room(name) for name in ours(imports(module))} - {own}
+    assert reached <= ALLOWED_ROOMS[own], f"{module} reaches {sorted(reached - ALLOWED_ROOMS[own])}"
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if room(name) != "servoctl.cli"])
+def test_only_the_command_line_prints(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text())
+    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not calls & {"print", "input", "breakpoint"}
+    assert not {name.split(".")[0] for name in imports(module)} & {"rich", "typer"}
+
+
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("servoctl/**/")), ROOT / "plants", ROOT / "hil"], ids=str)
+def test_every_package_is_a_package(path: Path) -> None:
+    if any(path.glob("*.py")):
+        assert (path / "__init__.py").exists()
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Modules that a fresh interpreter holds after a statement."""
+    code = f"import sys\n{statement}\nsys.stdout.write('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+HEAVY = {"numpy", "casadi", "scipy", "pydantic", "yaml", "matplotlib", "pyarrow", "control", "can", "cffi"}
+
+
+def test_import_servoctl_imports_next_to_nothing() -> None:
+    loaded = loaded_after("import servoctl")
+    assert not loaded & (HEAVY | {"typer", "rich"})
+    assert {name for name in loaded if name.startswith("servoctl")} == {"servoctl"}
+
+
+def test_help_imports_neither_arrays_nor_symbols() -> None:
+    help_text = "import io, contextlib, servoctl.cli\nwith contextlib.redirect_stdout(io.StringIO()):\n"
+    loaded = loaded_after(f"{help_text} try: servoctl.cli.main(['--help'])\n except SystemExit: pass")
+    assert "servoctl.cli.run" in loaded
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("name", servoctl.__all__)
+def test_every_public_name_resolves_to_what_it_names(name: str) -> None:
+    found = getattr(servoctl, name)
+    assert name in dir(servoctl)
+    assert not isinstance(found, ModuleType), f"servoctl.{name} is hidden by a module of that name"
+    assert found == version("servoctl") if name == "__version__" else found.__name__ == name
+
+
+def test_no_module_can_hide_a_public_name() -> None:
+    # importing servoctl.<name> would set the attribute servoctl.<name> to the module
+    assert not {f"servoctl.{name}" for name in servoctl.__all__} & set(MODULES)
+
+
+def test_type_checkers_see_the_names_that_there_are() -> None:
+    tree = ast.parse(MODULES["servoctl"].read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If) and is_type_checking(node.test))
+    seen = {
+        alias.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == servoctl._HOME
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'servoctl' has no attribute 'plnt'"):
+        servoctl.__getattr__("plnt")
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("servoctl-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = {path.relative_to(ROOT).as_posix() for path in MODULES.values()}
+    typed = {f"{package}/py.typed" for package in ("servoctl", "plants", "hil")}
+    configs = {f"servoctl/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "servoctl/cli/templates").iterdir()}
+    assert configs and templates
+    assert sources | typed | configs | templates <= names
+    assert {name.split("/")[0] for name in names} == {
+        "servoctl",
+        "plants",
+        "hil",
+        f"servoctl-{servoctl.__version__}.dist-info",
+    }
+
+
+# What no file imports, because a tool or `python -m` uses it.
+TOOLS = {"hatchling", "mypy", "pyarrow-stubs", "pytest-xdist", "ruff", "scipy-stubs", "types-PyYAML"}
+
+
+def test_every_package_of_an_extra_is_used() -> None:
+    extras: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+    named = {re.split(r"[^\w-]", line)[0] for lines in extras.values() for line in lines} - {"servoctl"}
+    sources = "\n".join(path.read_text() for path in [*MODULES.values(), *(ROOT / "tests").rglob("*.py")])
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", sources, re.MULTILINE))
+    assert named - imported == TOOLS
+
+
+def test_every_tool_of_pyproject_runs_in_ci() -> None:
+    ci = (ROOT / ".ci/run").read_text() + (ROOT / "README.md").read_text()
+    tools = set(PROJECT["tool"]) - {"hatch"}
+    assert tools == {"pytest", "ruff", "mypy"}
+    assert {tool for tool in tools if f".venv/bin/{tool}" not in ci} == set()

@@ -1,0 +1,393 @@
+import itertools
+
+import matplotlib
+import numpy as np
+import pytest
+
+from servoctl.errors import RunFolderError
+from servoctl.report import DPI, figure, report
+from servoctl.report.panels import FLOOR, status_runs
+from servoctl.report.path import frames, view
+from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
+from servoctl.trajectory import Trajectory
+from servoctl.types import Status
+
+
+def two_arms(rows=200, **more):
+    """Two arms of five links lift an object: made up, but shaped like a run."""
+    t = np.linspace(0.0, 2 * np.pi, rows)
+    columns, units = {"t": t}, {"t": "s", "residual": "m/s^2"}
+    unit = {"theta1": "rad", "theta2": "rad", "lift": "m"}
+    for prefix, wave, per in (("q", np.sin, ""), ("v", np.cos, "/s")):
+        for k, name in enumerate(unit):
+            columns[f"{prefix}.{name}"] = k + wave(t + k)
+            units[f"{prefix}.{name}"] = unit[name] + per
+    for k in range(6):
+        columns[f"u.u{k + 1}"] = k * np.cos(t)
+        units[f"u.u{k + 1}"] = "N m"
+    for k, name in enumerate(("object_x", "object_y", "level")):
+        columns[f"violation.{name}"] = 0.1 * np.exp(-(k + 5) * t)
+        units[f"violation.{name}"] = "rad" if name == "level" else "m"
+    for name in ("loop_x", "loop_y"):
+        columns[f"passive.{name}"] = np.where(t < 1.0, 0.0, -1e-12 * t)
+        units[f"passive.{name}"] = "m"
+    columns |= {"rank": np.full(rows, 3), "residual": np.full(rows, 1e-15), "pivot_min": np.full(rows, 0.1)}
+    columns |= {"status": np.zeros(rows, int)} | more
+    height = 0.5 * (1 - np.cos(t))
+    link = np.linspace(0.0, 1.0, 6)
+    arm = np.stack([np.broadcast_to(link, (rows, 6)), height[:, None] * link + np.sin(np.pi * link)], axis=-1)
+    corners = np.array([[1.0, 0.0], [2.0, 0.0], [2.0, 0.3], [1.0, 0.3], [1.0, 0.0]])
+    box = corners + np.stack([0 * t, height], axis=-1)[:, None, :]
+    drawing = {"left": arm, "right": [3.0, 0.0] + [-1.0, 1.0] * arm, "object": box, "t": t}
+    metadata = {"config": "coordinated_robots", "engine": "c", "status": "completed"}
+    return Trajectory(columns, units, metadata, drawing)
+
+
+def without_drawing(run):
+    return Trajectory(run.columns, run.units, run.metadata)
+
+
+def only(run, *prefixes):
+    columns = {name: x for name, x in run.columns.items() if name.split(".")[0] in ("t", *prefixes)}
+    return Trajectory(columns, run.units, run.metadata)
+
+
+def lines(drawn):
+    """Name -> (x, y) of every named line; an axes label first where a name occurs in several panels."""
+    return {
+        (axes.get_ylabel(), line.get_gid()): line.get_xydata().T
+        for axes in drawn.axes
+        for line in axes.get_lines()
+        if line.get_gid()
+    }
+
+
+def texts(drawn):
+    return [text.get_text() for axes in drawn.axes for text in axes.texts]
+
+
+def png_size(path):
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    return tuple(int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
+
+
+def test_a_run_gives_one_file_per_picture(tmp_path):
+    files = report(two_arms(), tmp_path / "new" / "folder")
+    assert [file.name for file in files] == [
+        f"{name}.png" for name in ("overview", "path", "coordinates", "inputs", "violations")
+    ]
+    width, height = png_size(files[0])
+    assert (width, height) == (11 * DPI, round(7.6 * DPI))
+    assert width >= 1200
+    assert all(png_size(file)[0] >= 1200 for file in files)
+
+
+def test_what_a_run_has_not_is_not_drawn(tmp_path):
+    files = report(only(two_arms(), "q", "v"), tmp_path)
+    assert [file.stem for file in files] == ["overview", "path", "coordinates"]
+    assert report(Trajectory({}), tmp_path) == []
+    assert report(Trajectory({"t": np.empty(0), "q.x": np.empty(0), "v.x": np.empty(0)}), tmp_path) == []
+
+
+def test_lines_carry_the_data_to_the_bit():
+    run = two_arms()
+    drawn = lines(figure(run, "inputs"))
+    for k in range(6):
+        t, u = drawn["u [N m]", f"u{k + 1}"]
+        assert np.array_equal(t, run.t)
+        assert np.array_equal(u, run[f"u.u{k + 1}"])
+
+
+def test_coordinates_are_grouped_by_unit():
+    run = two_arms()
+    drawn = lines(figure(run, "coordinates"))
+    assert list(drawn) == [
+        ("q [rad]", "theta1"),
+        ("q [rad]", "theta2"),
+        ("q [m]", "lift"),
+        ("v [rad/s]", "theta1"),
+        ("v [rad/s]", "theta2"),
+        ("v [m/s]", "lift"),
+    ]
+    assert np.array_equal(drawn["v [m/s]", "lift"][1], run["v.lift"])
+
+
+def test_time_is_named_once_per_stack_with_its_unit():
+    drawn = figure(two_arms(), "coordinates")
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["", "t [s]", "", "t [s]"]
+
+
+def test_violations_are_sizes_on_a_logarithmic_axis_that_zeros_do_not_break():
+    run = two_arms()
+    drawn = figure(run, "violations")
+    assert drawn.axes[0].get_yscale() == "log"
+    found = lines(drawn)
+    assert np.array_equal(found["|violation|", "object_x [m]"][1], run["violation.object_x"])
+    loop = found["|violation|", "loop_x [m]"][1]
+    assert np.array_equal(loop, np.maximum(np.abs(run["passive.loop_x"]), FLOOR))
+    assert loop.min() == FLOOR
+    assert drawn.axes[0].get_ylim()[0] >= FLOOR / 2
+
+
+def test_passive_rows_are_dashed_and_the_title_says_so():
+    axes = figure(two_arms(), "violations").axes[0]
+    styles = {line.get_gid(): line.get_linestyle() for line in axes.get_lines() if line.get_gid()}
+    assert styles["level [rad]"] == "-"
+    assert styles["loop_y [m]"] == "--"
+    assert axes.get_title(loc="left") == "Violations (dashed: passive constraints)"
+
+
+def test_a_common_unit_stands_at_the_axis():
+    run = two_arms()
+    run = Trajectory({name: x for name, x in run.columns.items() if name != "violation.level"}, run.units)
+    assert ("|violation| [m]", "object_x") in lines(figure(run, "violations"))
+
+
+def test_rows_without_violation_are_not_drawn():
+    run = two_arms(**{"violation.level": np.full(200, np.nan)})
+    assert not any("level" in name for _, name in lines(figure(run, "violations")))
+
+
+def test_a_violation_that_is_zero_throughout_is_drawn_at_the_floor(tmp_path):
+    zero = {f"violation.{name}": np.zeros(200) for name in ("object_x", "object_y", "level")}
+    files = report(only(two_arms(**zero), "q", "v", "violation"), tmp_path)
+    assert "violations.png" in [file.name for file in files]
+
+
+def test_the_mechanism_is_drawn_at_several_instants_from_light_to_dark():
+    run = two_arms()
+    axes = figure(run, "path").axes[0]
+    arms = [
+        line for line in axes.get_lines() if str(line.get_gid()).startswith("left") and "trace" not in line.get_gid()
+    ]
+    assert len(arms) == 8
+    light = [sum(matplotlib.colors.to_rgb(line.get_color())) for line in arms]
+    assert light == sorted(light, reverse=True)
+    assert np.array_equal(arms[0].get_xydata(), run.drawing["left"][0])
+    assert np.array_equal(arms[-1].get_xydata(), run.drawing["left"][-1])
+
+
+def test_axes_of_a_mechanism_are_equal_and_in_metres():
+    axes = figure(two_arms(), "path").axes[0]
+    assert axes.get_aspect() == 1.0
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [m]", "y [m]")
+
+
+def test_the_ends_are_traced_and_a_closed_outline_by_its_middle():
+    run = two_arms()
+    drawn = lines(figure(run, "path"))
+    assert np.array_equal(drawn["y [m]", "left trace"].T, run.drawing["left"][:, -1])
+    middle = drawn["y [m]", "object trace"]
+    assert np.allclose(middle[0], 1.5, rtol=1e-15)
+    assert np.allclose(middle[1], 0.15 + 0.5 * (1 - np.cos(run.t)), atol=1e-15)
+
+
+def test_a_point_that_never_moves_stands_on_the_ground():
+    axes = figure(two_arms(), "path").axes[0]
+    stands = [tuple(point) for line in axes.get_lines() if line.get_marker() == 6 for point in line.get_xydata()]
+    assert stands == [(0.0, 0.0), (3.0, 0.0)]
+
+
+def test_a_drawing_that_is_flat_in_space_keeps_its_true_axes():
+    points = np.zeros((4, 3, 3))
+    points[..., 0] = np.arange(3)
+    points[..., 2] = np.arange(4)[:, None]
+    seen = view({"arm": points})
+    assert seen.labels == ("x [m]", "z [m]")
+    assert np.array_equal(seen.matrix, [[1, 0, 0], [0, 0, 1]])
+
+
+def test_a_drawing_in_space_is_seen_without_distortion():
+    seen = view({"arm": np.random.default_rng(0).normal(size=(5, 3, 3))})
+    assert np.allclose(seen.matrix @ seen.matrix.T, np.eye(2), atol=1e-15)  # orthographic
+    assert seen.matrix[1, 2] > 0  # z is up
+    assert seen.labels is None
+
+
+def test_directions_of_space_are_named_with_their_length(tmp_path):
+    rng = np.random.default_rng(0)
+    run = two_arms()
+    run = Trajectory(run.columns, run.units, run.metadata, {"arm": rng.uniform(size=(9, 4, 3)), "t": np.arange(9.0)})
+    drawn = figure(run, "path")
+    assert {"x", "y", "z", "each 0.2 m"} <= set(texts(drawn))
+
+
+def test_frames_that_are_not_finite_are_skipped(tmp_path):
+    run = two_arms()
+    run.drawing["left"][-50:] = np.nan
+    t, kept = frames(run)
+    assert len(t) == 150
+    assert np.isfinite(kept["right"]).all()
+    run.drawing["left"][:] = np.nan
+    assert len(report(run, tmp_path)) == 5  # phase pictures instead
+
+
+def test_without_a_drawing_the_path_is_velocity_over_coordinate():
+    run = without_drawing(two_arms())
+    drawn = figure(run, "path")
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["theta1 [rad]", "theta2 [rad]", "lift [m]"]
+    q, v = lines(drawn)["der(lift) [m/s]", "lift"]
+    assert np.array_equal(q, run["q.lift"])
+    assert np.array_equal(v, run["v.lift"])
+
+
+def test_the_overview_has_four_panels_and_the_name_of_the_run():
+    drawn = figure(two_arms(), "overview")
+    titles = [axes.get_title(loc="left") for axes in drawn.axes]
+    assert [title.split(" (")[0] for title in titles if title] == ["Path", "Coordinates", "Inputs", "Violations"]
+    assert drawn.get_suptitle() == "coordinated_robots"
+    assert drawn.texts[-1].get_text() == "6.283 s, 200 rows, engine c, completed"
+
+
+def test_panels_do_not_overlap():
+    drawn = figure(two_arms(), "overview")
+    drawn.draw_without_rendering()
+    boxes = [axes.get_tightbbox() for axes in drawn.axes]
+    for k, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:k])
+        assert box.x1 <= drawn.bbox.x1
+        assert box.y1 <= drawn.bbox.y1
+
+
+def test_lines_are_named_at_their_ends_without_covering_each_other():
+    drawn = figure(two_arms(), "inputs")
+    names = {text.get_text(): text.get_window_extent() for text in drawn.axes[0].texts}
+    assert list(names) == ["u1", "u2", "u3", "u4", "u5", "u6"]
+    boxes = sorted(names.values(), key=lambda box: box.y0)
+    assert all(low.y0 + 0.8 * low.height <= high.y0 for low, high in itertools.pairwise(boxes))
+
+
+def test_of_many_lines_some_are_named_and_the_others_counted():
+    run = two_arms()
+    crowd = {"t": run.t} | {f"{p}.x{k}": np.sin(run.t + k) for p in "qv" for k in range(50)}
+    drawn = figure(Trajectory(crowd), "coordinates")
+    assert texts(drawn).count("and 44 more") == 2
+    assert len(texts(drawn)) == 2 * (NAMED - 1)
+    assert len(lines(drawn)) == 100
+
+
+def test_names_that_matplotlib_would_hide_or_set_as_formulas_are_shown():
+    t = np.arange(3.0)
+    drawn = figure(Trajectory({"t": t, "q._hidden": t, "v._hidden": t, "u.a": t}), "coordinates")
+    assert texts(drawn) == ["_hidden", "_hidden"]
+
+
+def test_status_is_drawn_only_when_something_happened(tmp_path):
+    codes = np.zeros(200, int)
+    codes[50:100] = Status.INFEASIBLE.code
+    files = report(two_arms(status=codes), tmp_path)
+    assert files[-1].name == "status.png"
+    rank = np.where(np.arange(200) < 10, 2, 3)
+    assert report(two_arms(rank=rank), tmp_path)[-1].name == "status.png"
+
+
+def test_status_bands_say_their_sentence():
+    codes = np.zeros(200, int)
+    codes[50:100] = Status.INFEASIBLE.code
+    run = two_arms(status=codes)
+    drawn = figure(run, "status")
+    legend = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert legend == [f"INFEASIBLE: {Status.INFEASIBLE.value}"]
+    assert [axes.get_ylabel() for axes in drawn.axes] == ["rank", "smallest pivot,\nrelative", "residual [m/s²]"]
+    band = drawn.axes[0].patches[0]
+    assert (band.get_x(), band.get_x() + band.get_width()) == (run.t[50], pytest.approx(run.t[100], rel=1e-15))
+
+
+def test_the_worst_status_of_a_bucket_is_the_one_that_is_seen():
+    codes = np.zeros(100_000, int)
+    codes[51_234] = Status.NON_FINITE.code
+    begin, end, code = status_runs(np.arange(100_000.0), codes)[1]
+    assert begin <= 51_234 < end
+    assert code == Status.NON_FINITE.code
+
+
+def test_a_long_line_is_thinned_to_its_envelope():
+    t = np.arange(1e6)
+    x = np.random.default_rng(0).normal(size=1_000_000)
+    x[123_456], x[654_321] = 99.0, -99.0
+    thin_t, thin_x = envelope(t, x)
+    assert len(thin_t) < 4000
+    assert (thin_x.max(), thin_x.min()) == (99.0, -99.0)
+    assert (thin_t[0], thin_t[-1]) == (t[0], t[-1])
+    assert np.all(np.diff(thin_t) > 0)
+    assert np.array_equal(x[thin_t.astype(int)], thin_x)
+
+
+def test_a_gap_in_a_long_line_stays_a_gap():
+    x = np.ones(100_000)
+    x[40_000:60_000] = np.nan
+    t, thin = envelope(np.arange(100_000.0), x)
+    assert np.isnan(thin[(t > 41_000) & (t < 59_000)]).all()
+    assert np.isfinite(thin[(t < 39_000) | (t > 61_000)]).all()
+
+
+def test_a_short_line_is_drawn_whole():
+    t = np.arange(100.0)
+    assert envelope(t, t)[0] is t
+
+
+def test_numbers_that_no_axis_holds_break_no_picture(tmp_path):
+    wild = np.ones(200)
+    wild[10], wild[20], wild[30] = np.inf, np.nan, 1e308
+    run = two_arms(**{"u.u1": wild, "q.lift": wild, "violation.level": wild, "u.u2": wild * np.nan})
+    assert len(report(run, tmp_path)) == 5
+
+
+def test_a_run_of_one_row_is_drawn(tmp_path):
+    assert len(report(two_arms(rows=1), tmp_path)) == 5
+
+
+def test_the_users_settings_neither_change_nor_matter(tmp_path):
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
+        before = dict(matplotlib.rcParams)
+        drawn = figure(two_arms(), "inputs")
+        report(two_arms(), tmp_path)
+        assert dict(matplotlib.rcParams) == before
+    assert drawn.axes[0].get_facecolor() == (1.0, 1.0, 1.0, 1.0)
+    assert drawn.axes[0].yaxis.label.get_fontsize() == 9
+
+
+def test_names_keep_their_distance_and_stay_inside():
+    places = spread([0.0, 0.0, 0.5, 0.51, 1.0, 1.0], 0.1)
+    assert np.all(np.diff(places) >= 0.1 - 1e-12)
+    assert places[0] >= 0.0
+    assert places[-1] <= 1.0 + 1e-12
+    assert np.allclose(spread([0.1, 0.5, 0.9], 0.1), [0.1, 0.5, 0.9], atol=1e-15)  # nobody moves without need
+    assert np.allclose(spread([0.5, 0.5], 0.2), [0.4, 0.6], atol=1e-15)
+    assert np.allclose(np.diff(spread([0.5] * 30, 0.1)), 1 / 29, rtol=1e-12)  # no room: all move closer
+    assert spread([], 0.1) == []
+
+
+def test_colours_differ_for_any_number_of_lines():
+    for count in (1, 8, 9, 60):
+        names = [f"x{k}" for k in range(count)]
+        assert len(set(colours(names).values())) == count
+        assert chosen(names)[0] == "x0"
+        assert len(chosen(names)) <= NAMED
+
+
+def test_units_stand_in_brackets():
+    assert axis_label("u", "N m") == "u [N m]"
+    assert axis_label("residual", "rad/s^2") == "residual [rad/s²]"
+    assert axis_label("memory", "") == "memory"
+
+
+def test_plot_writes_the_overview_where_it_is_told_to(tmp_path):
+    drawn = two_arms().plot(tmp_path / "run.pdf")
+    assert drawn.get_suptitle() == "coordinated_robots"
+    assert (tmp_path / "run.pdf").read_bytes().startswith(b"%PDF")
+    assert two_arms().plot().axes
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match=r"overview\.png: cannot be written"):
+        report(two_arms(), tmp_path / "file")
+
+
+def test_the_style_ends_with_its_context():
+    size = matplotlib.rcParams["font.size"]
+    with drawing_style():
+        assert matplotlib.rcParams["axes.spines.top"] is False
+    assert matplotlib.rcParams["font.size"] == size

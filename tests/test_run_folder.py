@@ -1,0 +1,384 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl.trajectory
+from servoctl.errors import RunFolderError
+from servoctl.run_folder import FLUSH_INTERVAL, RunFolder
+from servoctl.trajectory import Trajectory
+from servoctl.types import Status
+
+METADATA = {"config": "demo", "engine": "c", "tasks": {"x": ["x"]}}
+UNITS = {"t": "s", "q.x": "m"}
+
+
+class FakeClock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def rows(start, stop):
+    t = np.arange(start, stop) * 0.1
+    return {"t": t, "q.x": np.sin(t), "rank": np.ones(len(t), int), "status": np.zeros(len(t), np.int64)}
+
+
+def bits(x):
+    return x.dtype, x.tobytes()
+
+
+def write(path, *batches, **end):
+    clock = FakeClock()
+    with RunFolder.create(path, "plant: x\n", METADATA, UNITS, clock) as folder:
+        for batch in batches:
+            clock.now += 1.0  # every append is due
+            folder.append(batch)
+        return folder.close(end)
+
+
+def stream_of(path, *batches):
+    """A folder as a killed process leaves it."""
+    clock = FakeClock()
+    folder = RunFolder.create(path, "", METADATA, UNITS, clock)
+    for batch in batches:
+        clock.now += 1.0
+        folder.append(batch)
+    folder._stream.close()
+    return path / "trajectory.arrows"
+
+
+def test_a_new_folder_says_that_the_run_is_going_on(tmp_path):
+    folder = RunFolder.create(tmp_path / "a" / "b", "plant: x\n", METADATA, UNITS)
+    summary = json.loads((folder.path / "summary.json").read_text())
+    assert summary["status"] == "running"
+    assert summary["config"] == "demo"
+    assert (folder.path / "config.yaml").read_text() == "plant: x\n"
+    run = Trajectory.load(folder.path)
+    assert len(run) == 0
+    assert run.metadata["status"] == "running"
+
+
+def test_a_closed_run_comes_back_to_the_bit(tmp_path):
+    odd = np.array([0.0, -0.0, 5e-324, np.nan, np.inf, 0.1])
+    batch = {"t": np.arange(6.0), "q.x": odd, "age.d1": odd.astype(np.float32), "rank": np.arange(6, dtype=np.int32)}
+    drawing = {"arm": np.random.default_rng(0).normal(size=(6, 3, 2)), "t": np.arange(6.0), "file": np.zeros((6, 1, 3))}
+    with RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+        folder.append(batch)
+        closed = folder.close({"steps": 5, "events": [{"t": 1.0}]}, drawing)
+    loaded = Trajectory.load(tmp_path / "run")
+    for run in (closed, loaded):
+        assert list(run.columns) == list(batch)
+        assert all(bits(run[name]) == bits(batch[name]) for name in batch)
+        assert run.units == UNITS
+        assert run.metadata == METADATA | {"status": "completed", "steps": 5, "events": [{"t": 1.0}]}
+        assert {name: bits(x) for name, x in run.drawing.items()} == {name: bits(x) for name, x in drawing.items()}
+    assert sorted(os.listdir(folder.path)) == ["config.yaml", "drawing.npz", "summary.json", "trajectory.parquet"]
+    assert json.loads((folder.path / "summary.json").read_text()) == loaded.summary()
+
+
+def test_batches_join_in_the_order_of_their_coming(tmp_path):
+    run = write(tmp_path / "run", rows(0, 3), rows(3, 3), rows(3, 10))
+    assert bits(run["q.x"]) == bits(rows(0, 10)["q.x"])
+
+
+def test_a_run_of_no_rows_keeps_its_columns(tmp_path):
+    write(tmp_path / "run", rows(0, 0))
+    run = Trajectory.load(tmp_path / "run")
+    assert len(run) == 0
+    assert run["rank"].dtype == np.int64
+
+
+def test_a_run_that_never_wrote_a_row_loads(tmp_path):
+    write(tmp_path / "run", status="failed")
+    assert Trajectory.load(tmp_path / "run").metadata["status"] == "failed"
+
+
+def test_scalars_are_rows_and_arrays_may_be_used_again(tmp_path):
+    q = np.zeros(1)
+    with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
+        for k in range(3):
+            q[0] = k
+            folder.append({"t": 0.1 * k, "q.x": q})
+        run = folder.close()
+    assert run["q.x"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_rows_reach_the_disk_once_they_are_due(tmp_path):
+    clock = FakeClock()
+    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
+    clock.now += FLUSH_INTERVAL
+    folder.append(rows(0, 2))
+    assert len(Trajectory.load(folder.path)) == 2
+    clock.now += FLUSH_INTERVAL
+    folder.append(rows(2, 5))
+    run = Trajectory.load(folder.path)
+    assert len(run) == 5
+    assert run.units == UNITS
+    assert run.metadata == METADATA | {"status": "running", "events": []}
+    folder.close()
+
+
+def test_rows_reach_the_disk_within_a_second_though_none_follow(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
+    folder.append(rows(0, 2))
+    deadline = time.monotonic() + 10 * FLUSH_INTERVAL  # wide, for a loaded machine
+    while len(Trajectory.load(folder.path)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    folder.append(rows(2, 3))
+    assert folder.close()["t"].tolist() == rows(0, 3)["t"].tolist()
+
+
+def test_the_statuses_travel_with_their_sentences(tmp_path):
+    import pyarrow.parquet as pq
+
+    write(tmp_path / "run", rows(0, 1))
+    metadata = pq.read_schema(tmp_path / "run" / "trajectory.parquet").metadata
+    statuses = json.loads(metadata[b"servoctl.status"])
+    assert statuses["3"] == ["INFEASIBLE", Status.INFEASIBLE.value]
+    assert json.loads(metadata[b"servoctl.units"]) == UNITS
+
+
+def _with_statuses(path, statuses):
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    metadata = table.schema.metadata | {b"servoctl.status": json.dumps(statuses).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def test_status_codes_of_another_version_are_translated_by_name(tmp_path):
+    write(tmp_path / "run", rows(0, 3) | {"status": np.array([0, 1, 0])})
+    _with_statuses(tmp_path / "run" / "trajectory.parquet", {"0": ["DAMPED", ""], "1": ["OK", ""]})
+    damped = Status.DAMPED.code
+    assert Trajectory.load(tmp_path / "run")["status"].tolist() == [damped, 0, damped]
+
+
+def test_an_unknown_status_asks_for_an_update(tmp_path):
+    write(tmp_path / "run", rows(0, 3))
+    _with_statuses(tmp_path / "run" / "trajectory.parquet", {"0": ["MELTED", ""]})
+    with pytest.raises(RunFolderError, match="MELTED is unknown to this version \\(update servoctl\\)"):
+        Trajectory.load(tmp_path / "run")
+
+
+def test_earlier_runs_are_moved_aside(tmp_path):
+    for k in range(3):
+        write(tmp_path / "run", rows(k, k + 1))
+    assert [Trajectory.load(tmp_path / name)["t"][0] for name in ("run.1", "run.2", "run")] == [0.0, 0.1, 0.2]
+    folder = RunFolder.create(tmp_path / "run", "", {}, {})
+    assert folder.moved_to == tmp_path / "run.3"
+
+
+def test_a_folder_with_other_things_in_it_stays_where_it_is(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    folder = RunFolder.create(tmp_path, "", {}, {})
+    assert folder.moved_to is None
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text("plant: x\n")
+    with pytest.raises(RunFolderError, match="holds a run, and is or holds the working folder"):
+        RunFolder.create(".", "", {}, {})
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, written):
+    clock = FakeClock()
+    first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
+    clock.now += 1.0 if written else 0.0
+    first.append(rows(0, 2))
+    write(tmp_path / "run", rows(5, 6))
+    first.append(rows(2, 4))
+    first.close()
+    assert first.path == tmp_path / "run.1"
+    assert len(Trajectory.load(tmp_path / "run.1")) == 4
+    assert len(Trajectory.load(tmp_path / "run")) == 1
+
+
+def test_a_file_in_the_way_is_an_error(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(RunFolderError, match="run: is a file \\(give the name of a folder\\)"):
+        RunFolder.create(tmp_path / "run", "", {}, {})
+    with pytest.raises(RunFolderError, match="cannot be written: Not a directory"):
+        RunFolder.create(tmp_path / "run" / "deeper", "", {}, {})
+
+
+def test_a_folder_deleted_during_the_run_is_an_error(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "", {}, {}, FakeClock())
+    folder.append(rows(0, 1))
+    for file in folder.path.iterdir():
+        file.unlink()
+    folder.path.rmdir()
+    with pytest.raises(RunFolderError, match="was moved or deleted during the run"):
+        folder.close()
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"t": [0.0]}, "differ from those of the first call in: q.x, rank, status"),
+        (rows(0, 2) | {"q.x": [0.0]}, "q.x: expected shape \\(2,\\), got \\(1,\\)"),
+        (rows(0, 2) | {"rank": [0.5, np.nan]}, "rank: expected int64 numbers, got float64"),
+        (rows(0, 2) | {"q.x": ["a", "b"]}, "q.x: expected float64 numbers, got <U1"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_the_rest_is_kept(tmp_path, second, message):
+    with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
+        folder.append(rows(0, 2))
+        with pytest.raises(RunFolderError, match=message):
+            folder.append(second)
+        assert len(folder.close()) == 2
+    with pytest.raises(RunFolderError, match="the folder is closed"):
+        folder.append(rows(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt(), "interrupted"), (ZeroDivisionError("by hand"), "failed")]
+)
+def test_leaving_by_an_exception_leaves_a_readable_folder(tmp_path, error, status):
+    with pytest.raises(type(error)), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+        folder.append(rows(0, 3))
+        raise error
+    run = Trajectory.load(tmp_path / "run")
+    assert len(run) == 3
+    assert run.metadata["status"] == status
+    assert run.summary().get("error") == (None if status == "interrupted" else "ZeroDivisionError: by hand")
+
+
+class TornFile:
+    """A file whose next write breaks off in the middle, as on Ctrl-C or a full disk."""
+
+    def __init__(self, file, error):
+        self.file, self.error = file, error
+
+    def write(self, data):
+        if self.error is None:
+            return self.file.write(data)
+        self.file.write(data[: len(data) // 2])
+        error, self.error = self.error, None
+        raise error
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left"), RunFolderError)]
+)
+def test_a_batch_that_breaks_off_is_cut_off_and_written_again(tmp_path, error, raised):
+    clock = FakeClock()
+    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
+    clock.now += 1.0
+    folder.append(rows(0, 2))
+    folder._stream = TornFile(folder._stream, error)
+    clock.now += 1.0
+    with pytest.raises(raised):
+        folder.append(rows(2, 4))
+    assert len(Trajectory.load(folder.path)) == 2
+    assert bits(folder.close()["t"]) == bits(rows(0, 4)["t"])
+
+
+KILLED = """
+import itertools, sys, time
+import numpy as np
+from servoctl.run_folder import RunFolder
+folder = RunFolder.create(sys.argv[1], "plant: x", {"config": "killed"}, {"t": "s"})
+for k in itertools.count():
+    folder.append({"t": np.array([time.monotonic()]), "q.k": np.array([float(k)])})
+    time.sleep(0.001)
+"""
+
+
+def test_a_killed_process_leaves_a_folder_short_of_at_most_the_last_second(tmp_path):
+    path = tmp_path / "run"
+    environment = os.environ | {"PYTHONPATH": str(Path(servoctl.trajectory.__file__).parents[1])}
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], env=environment)
+    try:
+        deadline = time.monotonic() + 60
+        while not (path / "trajectory.arrows").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(1.3 * FLUSH_INTERVAL)
+    finally:
+        killed = time.monotonic()  # the same clock in both processes
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    run = Trajectory.load(path)
+    assert run["q.k"].tolist() == list(range(len(run)))
+    assert killed - run.t[-1] < 1.0
+    assert run.metadata == {"config": "killed", "status": "running", "events": []}
+    assert (path / "config.yaml").read_text() == "plant: x"
+
+
+def test_a_stream_cut_off_at_any_byte_gives_its_complete_batches(tmp_path):
+    stream = stream_of(tmp_path / "run", rows(0, 2), rows(2, 3), rows(3, 7))
+    content, t, counts = stream.read_bytes(), rows(0, 7)["t"], []
+    for size in range(len(content) + 1):
+        stream.write_bytes(content[:size])
+        run = Trajectory.load(stream.parent)
+        counts.append(len(run))
+        assert bits(run.t) == bits(t[: len(run)])
+    assert sorted(set(counts)) == [0, 2, 3, 7]
+    assert counts == sorted(counts)
+
+
+def test_a_stream_of_noise_is_damaged(tmp_path):
+    stream = stream_of(tmp_path / "run", rows(0, 2))
+    noise = np.random.default_rng(0)
+    for size in (1, 8, 100, 10_000):
+        stream.write_bytes(noise.bytes(size))
+        with pytest.raises(RunFolderError, match=r"trajectory\.arrows: is damaged"):
+            Trajectory.load(stream.parent)
+
+
+def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path):
+    write(tmp_path / "run", rows(0, 2))
+    table = tmp_path / "run" / "trajectory.parquet"
+    content = table.read_bytes()
+    for size in range(0, len(content), 7):
+        table.write_bytes(content[:size])
+        with pytest.raises(RunFolderError, match=r"parquet: is damaged: .*\(restore it from a copy, or run again\)"):
+            Trajectory.load(tmp_path / "run")
+
+
+def test_a_damaged_parquet_file_beside_a_stream_says_that_the_stream_will_do(tmp_path):
+    stream = stream_of(tmp_path / "run", rows(0, 2))
+    (stream.parent / "trajectory.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows beside it"):
+        Trajectory.load(stream.parent)
+
+
+@pytest.mark.parametrize("summary", [b"", b"{", b"\xff\xfe", b"[]", None])
+def test_no_summary_is_needed_to_load(tmp_path, summary):
+    write(tmp_path / "run", rows(0, 2))
+    file = tmp_path / "run" / "summary.json"
+    file.unlink() if summary is None else file.write_bytes(summary)
+    run = Trajectory.load(tmp_path / "run")
+    assert len(run) == 2
+    assert run.metadata == METADATA | {"status": "completed"}
+
+
+def test_a_damaged_drawing_says_what_to_do(tmp_path):
+    write(tmp_path / "run", rows(0, 2))
+    (tmp_path / "run" / "drawing.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(RunFolderError, match=r"drawing\.npz: is damaged: .*\(delete it to load the run without it\)"):
+        Trajectory.load(tmp_path / "run")
+
+
+def test_what_is_no_run_folder_says_what_one_has(tmp_path):
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(RunFolderError, match=r"not a run folder \(which has summary\.json and trajectory\.parquet"):
+        Trajectory.load(tmp_path)
+    with pytest.raises(RunFolderError, match="is a file \\(give the run folder\\)"):
+        Trajectory.load(tmp_path / "config.yaml")
