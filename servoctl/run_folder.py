@@ -7,6 +7,7 @@ Nothing that was written is lost: an earlier run is moved aside.
 """
 
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -114,6 +115,8 @@ class RunFolder:
                 raise RunFolderError(f"{self.path}: append: the folder is closed")
             if self._error is not None:
                 raise self._error
+            if not columns:
+                return
             self._pending.append(self._checked(columns))
             due = self._flushed + FLUSH_INTERVAL - self._clock()
             if due <= 0:
@@ -186,7 +189,8 @@ class RunFolder:
         for name, x in rows.items():
             if x.ndim != 1 or x.shape != shape:
                 raise RunFolderError(f"{self.path}: append: {name}: expected shape {shape[:1]}, got {x.shape}")
-            if not np.can_cast(x.dtype, types[name], "same_kind") or x.dtype.kind not in "biuf":
+            fits = x.dtype == types[name] or np.can_cast(x.dtype, types[name], "same_kind")
+            if not fits or x.dtype.kind not in "biuf":
                 raise RunFolderError(f"{self.path}: append: {name}: expected {types[name]} numbers, got {x.dtype}")
         self._columns = types
         return {name: rows[name].astype(dtype, copy=False) for name, dtype in types.items()}
@@ -238,7 +242,7 @@ class RunFolder:
     def _follow(self) -> None:
         """A later run at the same place moves this one aside while it is going on: stay with our own folder."""
         home = self.path.parent
-        for path in itertools.chain([self.path], home.glob(f"{self.path.name}.*")):
+        for path in itertools.chain([self.path], home.glob(f"{glob.escape(self.path.name)}.*")):
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == self._inode:
                     self.path = path

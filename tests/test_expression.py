@@ -1,6 +1,7 @@
 """Equations as text: what is read, what is refused with which sentence, and what comes out."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,8 @@ def test_a_smooth_expression_without_time_says_so() -> None:
     expression = parse("sin(x)")
     assert not expression.uses_time
     assert expression.kinked == ()
-    assert expression.rates == expression.indexed == frozenset()
+    assert not expression.rates
+    assert not expression.indexed
 
 
 def test_expressions_of_the_same_text_are_equal_and_hashable() -> None:
@@ -200,7 +202,7 @@ def test_the_error_points_at_the_first_wrong_character() -> None:
 
 @pytest.mark.parametrize("opening", ["(", "-", "2**", "sin(", "2**-("])
 def test_nesting_has_a_limit_and_never_exhausts_the_stack(opening: str) -> None:
-    assert f"nested deeper than {MAX_DEPTH} levels (split the equation)" in message(opening * 2000 + "x")
+    assert f"nested deeper than {MAX_DEPTH} levels (split the equation)" in message(opening * 1500 + "x")
 
 
 def test_a_long_sum_is_read_and_evaluated_without_recursion() -> None:
@@ -281,7 +283,13 @@ def test_what_is_no_constant_is_refused(value: Any, expected: str) -> None:
     assert str(caught.value).startswith(expected)
 
 
-PYTHON_FUNCTIONS = {"atan2": math.atan2, "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "abs": abs}
+PYTHON_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "atan2": math.atan2,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tanh": math.tanh,
+    "abs": abs,
+}
 PYTHON_FUNCTIONS |= {"min": min, "max": max, "atan": math.atan}
 LEAVES = st.one_of(
     st.floats(0, 10, allow_nan=False).map(repr), st.sampled_from(["x", "y_1", "2", "3.", ".5", "1e-1", "pi"])
@@ -323,7 +331,7 @@ def test_random_trees_have_the_value_that_python_gives_the_same_text(text: str, 
     assert value == expected or (math.isnan(value) and math.isnan(expected))
 
 
-SYMBOLS = [*"+-*/()[]., ^=<'\"", *"der der( x t sin( atan2( 2 ** 1e400 m[0] deg é".split()]
+SYMBOLS = [*"+-*/()[]., ^=<'\"", "**", "der", "der(", "x", "t", "sin(", "atan2(", "2", "1e400", "m[0]", "deg", "é"]
 
 
 @settings(max_examples=1000, deadline=None)

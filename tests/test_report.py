@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from servoctl.errors import RunFolderError
-from servoctl.report import DPI, figure, report
+from servoctl.report import DPI, figure, gives, report
 from servoctl.report.panels import FLOOR, status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
@@ -276,10 +276,9 @@ def test_names_that_matplotlib_would_hide_or_set_as_formulas_are_shown():
 def test_status_is_drawn_only_when_something_happened(tmp_path):
     codes = np.zeros(200, int)
     codes[50:100] = Status.INFEASIBLE.code
-    files = report(two_arms(status=codes), tmp_path)
-    assert files[-1].name == "status.png"
-    rank = np.where(np.arange(200) < 10, 2, 3)
-    assert report(two_arms(rank=rank), tmp_path)[-1].name == "status.png"
+    assert report(two_arms(status=codes), tmp_path)[-1].name == "status.png"
+    assert gives(two_arms(rank=np.where(np.arange(200) < 10, 2, 3)), "status") is True
+    assert gives(two_arms(), "status") is False
 
 
 def test_status_bands_say_their_sentence():

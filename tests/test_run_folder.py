@@ -102,6 +102,13 @@ def test_a_run_that_never_wrote_a_row_loads(tmp_path):
     assert Trajectory.load(tmp_path / "run").metadata["status"] == "failed"
 
 
+def test_a_trajectory_of_no_columns_saves_and_loads(tmp_path):
+    Trajectory({}, metadata={"config": "empty"}).save(tmp_path / "run")
+    run = Trajectory.load(tmp_path / "run")
+    assert run.columns == {}
+    assert run.metadata["config"] == "empty"
+
+
 def test_scalars_are_rows_and_arrays_may_be_used_again(tmp_path):
     q = np.zeros(1)
     with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
@@ -194,6 +201,7 @@ def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("written", [True, False])
 def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, written):
+    tmp_path = tmp_path / "a[b]*"  # no character of a path is special
     clock = FakeClock()
     first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
     clock.now += 1.0 if written else 0.0

@@ -38,12 +38,13 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
     """
     if not rows:
         return
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    texts = len(header) - numbers
-    for row in (header, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row[:texts], widths[:texts], strict=True)]
-        cells += [cell.rjust(width) for cell, width in zip(row[texts:], widths[texts:], strict=True)]
-        say("  ".join(cells).rstrip())
+    columns = []
+    for index, column in enumerate(zip(header, *rows, strict=True)):
+        width = max(map(len, column))
+        align = str.rjust if index >= len(header) - numbers else str.ljust
+        columns.append([align(cell, width) for cell in column])
+    for line in zip(*columns, strict=True):
+        say("  ".join(line).rstrip())
 
 
 class ProgressBar:

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def examine() -> dict[str, Any]:
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
         "sched_fifo": _may_run_in_real_time(),
         "memory_lock": _may_lock_memory(),
-        "memlock_limit": _memlock_limit(),
+        "memlock_bytes": _memlock_limit(),
         "packages": {name: _version(name) for name in _dependencies()},
     }
     return findings | {"lacks": lacks(findings)}
@@ -50,8 +51,7 @@ def examine() -> dict[str, Any]:
 
 def lacks(findings: dict[str, Any]) -> list[str]:
     costs = {
-        "compiler": "no C compiler: the virtual machine, which needs none, runs everything, six to ten times"
-        " slower (install gcc or clang)",
+        "compiler": "no C compiler: costs nothing now, since engine vm needs none",
         "can_interfaces": "no CAN interface: no real drive can be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: a loop in real time may be late by milliseconds under load;"
         " simulation does not care",
@@ -74,6 +74,11 @@ def _cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _compiler() -> str | None:
+    """The C compiler on the path."""
+    return next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 
 
 def _can_interfaces() -> list[str]:

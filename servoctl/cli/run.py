@@ -3,16 +3,13 @@
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config
 from servoctl.cli.outcome import Outcome, outcome_of_run
-
-if TYPE_CHECKING:
-    from servoctl.trajectory import Trajectory
 
 
 def run(
@@ -26,7 +23,7 @@ def run(
     ] = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
-        typer.Option(help="c needs a compiler; vm needs none; numpy is for comparison; auto takes the fastest."),
+        typer.Option(help="auto takes the fastest that serves; vm needs no compiler; numpy is for comparison."),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -34,9 +31,11 @@ def run(
     from servoctl.runs import load
 
     loaded = load(config, overrides or (), engine=engine)
-    folder = out or _fresh_folder(Path(config).stem)
+    for warning in loaded.warnings:
+        note(f"warning: {warning}")
+    folder = out or _fresh_folder(loaded.name)
     try:
-        with ProgressBar(Path(config).stem) as progress:
+        with ProgressBar(loaded.name) as progress:
             trajectory = loaded.simulate(out=folder, progress=progress)
     except KeyboardInterrupt:
         note(f"interrupted; what there is: {folder}")
@@ -45,7 +44,7 @@ def run(
     if as_json:
         say_json(summary)
     else:
-        _say_summary(trajectory, summary)
+        _say_summary(trajectory.units, summary)
         say(f"\nwritten to {folder}; next: servoctl report {folder}")
     raise typer.Exit(outcome_of_run(summary["status"]))
 
@@ -56,31 +55,26 @@ def _fresh_folder(name: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def _say_summary(trajectory: "Trajectory", summary: dict[str, Any]) -> None:
-    units = trajectory.units
-    say(_headline(summary) + "\n")
-    errors = ("max_violation", "rms_violation", "final_violation")
-    rows = [
-        [name, _common_unit([units.get(f"violation.{row}", "") for row in trajectory.tasks[name]])]
-        + [_number(metrics[key]) for key in errors]
-        for name, metrics in summary["tasks"].items()
-    ]
-    rows += [
-        [f"{name} (passive)", units.get(f"passive.{name}", "")] + [_number(metrics[key]) for key in errors]
-        for name, metrics in summary["passive"].items()
-    ]
-    say_table(["violation", "unit", "max", "rms", "final"], rows, numbers=3)
-    if rows and summary["inputs"]:
+def _say_summary(units: dict[str, str], summary: dict[str, Any]) -> None:
+    say(_headline(summary))
+    violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
+    keys = ("max_violation", "rms_violation", "final_violation")
+    rows = [[name, *(_number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
+    if rows:
         say()
-    say_table(
-        ["input", "unit", "min", "max", "rms"],
-        [
-            [name, units.get(f"u.{name}", "")] + [_number(metrics[key]) for key in ("min", "max", "rms")]
-            for name, metrics in summary["inputs"].items()
-        ],
-        numbers=3,
-    )
-    for line in _evidence(summary):
+        say_table(["violation", "max", "rms", "final"], rows, numbers=3)
+    keys = ("min", "max", "rms")
+    rows = [
+        [name, units.get(f"u.{name}", ""), *(_number(metrics[key]) for key in keys)]
+        for name, metrics in summary["inputs"].items()
+    ]
+    if rows:
+        say()
+        say_table(["input", "unit", *keys], rows, numbers=3)
+    evidence = _evidence(summary)
+    if evidence:
+        say()
+    for line in evidence:
         say(line)
 
 
@@ -100,9 +94,9 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     if summary.get("rank_min") is not None:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines.append(f"\nrank {rank}, residual at most {_number(summary['residual_max'])}")
+        lines.append(f"rank {rank}, residual at most {_number(summary['residual_max'])}")
     if summary.get("energy_drift") is not None:
-        lines.append(f"energy drift {_number(summary['energy_drift'])}")
+        lines.append(f"energy drift {_number(summary['energy_drift'])} J")
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
     return lines + [f"{n} of {total} rows: {_sentence(name)}" for name, n in counts.items() if name != "OK"]
@@ -112,10 +106,6 @@ def _sentence(status: str) -> str:
     from servoctl.types import Status
 
     return Status[status].value if status in Status.__members__ else f"status {status}"
-
-
-def _common_unit(units: list[str]) -> str:
-    return units[0] if len(set(units)) == 1 else ""
 
 
 def _number(value: float | None) -> str:

@@ -1,11 +1,12 @@
 """Config -> YAML that loads back to the same config."""
 
+import re
 from typing import Any
 
 import yaml
 
 from servoctl.config.schema import Config
-from servoctl.config.yaml_scalars import CORE
+from servoctl.config.yaml_scalars import CORE, PREFIX
 
 
 class _Dumper(yaml.SafeDumper):
@@ -14,7 +15,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = '"' if _LINE_BREAKS.search(data) else None
+        return self.represent_scalar(PREFIX + "str", data, style=style)
 
+
+_LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line breaks that PyYAML writes as they are and does not read back the same, unless in double quotes."""
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 for _kind in CORE[:-1]:
     _Dumper.add_implicit_resolver(_kind.tag, _kind.pattern, list(_kind.first))
 

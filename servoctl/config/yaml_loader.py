@@ -199,7 +199,8 @@ def read_value(text: str) -> Reading:
             loader.dispose()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise NotYamlError(line, f"character {error.character!a} is not printable (remove it)") from error
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        raise NotYamlError(line, f"character U+{code:04X} is not printable (remove it)") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise NotYamlError(mark.line + 1 if mark else 1, _what(error)) from error

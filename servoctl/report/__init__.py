@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-__all__ = ["FIGURES", "figure", "plot", "report"]
+__all__ = ["FIGURES", "figure", "gives", "plot", "report"]
 
 DPI = 160
 SMALL_MULTIPLES = 12
@@ -41,7 +41,7 @@ def report(trajectory: Trajectory, out: str | PathLike[str]) -> list[Path]:
     Raises:
         RunFolderError: A file cannot be written.
     """
-    names = [name for name in FIGURES if _has(trajectory, name)]
+    names = [name for name in FIGURES if gives(trajectory, name)]
     return [_save(figure(trajectory, name), Path(out) / f"{name}.png") for name in names]
 
 
@@ -68,7 +68,7 @@ def figure(trajectory: Trajectory, name: str) -> "Figure":
         FigureCanvasAgg(drawn)
         drawn.set_size_inches(10, 4.6)
         _write_title(drawn, trajectory)
-        if _has(trajectory, name):
+        if gives(trajectory, name):
             FIGURES[name](drawn, trajectory)
         drawn.draw_without_rendering()
         for axes in drawn.axes:
@@ -100,7 +100,8 @@ def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
     drawn.text(1, 1, ", ".join(facts), ha="right", va="top", fontsize=8.5, color=QUIET, transform=corner)
 
 
-def _has(trajectory: Trajectory, name: str) -> bool:
+def gives(trajectory: Trajectory, name: str) -> bool:
+    """Whether the run has anything to show in this picture, one of `FIGURES`."""
     if name == "inputs":
         return len(trajectory) > 0 and bool(trajectory.actuators)
     if name == "violations":
@@ -127,6 +128,11 @@ def _inputs(drawn: "Figure", trajectory: Trajectory) -> None:
 
 def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
     draw_violations(drawn, drawn.add_gridspec(1, 1)[0], trajectory)
+
+
+def _status(drawn: "Figure", trajectory: Trajectory) -> None:
+    drawn.set_size_inches(10, 5.8)
+    draw_status(drawn, trajectory)
 
 
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -163,9 +169,9 @@ def _overview(drawn: "Figure", trajectory: Trajectory) -> None:
         lambda cell: _path_panel(drawn, cell, trajectory),
         lambda cell: draw_group(drawn, cell, trajectory, "q", "Coordinates"),
     ]
-    if _has(trajectory, "inputs"):
+    if gives(trajectory, "inputs"):
         panels.append(lambda cell: draw_group(drawn, cell, trajectory, "u", "Inputs"))
-    if _has(trajectory, "violations"):
+    if gives(trajectory, "violations"):
         panels.append(lambda cell: draw_violations(drawn, cell, trajectory))
     drawn.set_size_inches(11, 7.6 if len(panels) > 2 else 4.2)
     grid = drawn.add_gridspec(2 if len(panels) > 2 else 1, 2)
@@ -180,6 +186,6 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "coordinates": _coordinates,
     "inputs": _inputs,
     "violations": _violations,
-    "status": draw_status,
+    "status": _status,
 }
 """Name -> how it is drawn."""

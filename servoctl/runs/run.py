@@ -15,7 +15,9 @@ from servoctl.config.schema import Fixed
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import Expression, parse
 from servoctl.integrate import Integrator
+from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, resolve
+from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
@@ -48,6 +50,7 @@ class Run:
         settings: How to run.
         reach: What the actuators can do for the task; None for an open loop.
         loaded: The config it came from; None for a run made in Python.
+        problems: Why it should not run; empty unless `load` was told to let them through.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Run:
     settings: Settings
     reach: Reach | None = None
     loaded: LoadedConfig | None = None
+    problems: tuple[str, ...] = ()
 
     @property
     def system(self) -> System:
@@ -66,7 +70,28 @@ class Run:
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
         engine = [] if self.loop.note is None or self.system.model.opaque is None else [self.loop.note]
-        return starts.warnings(self.loop, self.start, self.reach) + engine
+        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + engine
+
+    def _gains(self) -> list[str]:
+        """Corrections that are fast for the period or the step."""
+        system, settings = self.system, self.settings
+        said: list[str] = []
+        fixed = settings.integrator.step if settings.integrator.method == "rk4" else None
+        groups = [("passive", system.model.passive_rows, system.passive, fixed, False)]
+        if isinstance(system.law, BoundConstraintFollowing):
+            held = settings.period is not None
+            groups.append(("task", system.model.task_rows, system.law, settings.period or fixed, held))
+        for group, rows, gains, spacing, held in groups:
+            if spacing is None:
+                continue
+            for row, damping, stiffness in zip(rows, gains.damping, gains.stiffness, strict=True):
+                limit = longest_spacing(damping, stiffness, row.has_rate, held)
+                word = "period" if held else "step"
+                if spacing > limit:
+                    said.append(f"{group}.{row.name}: unstable: a {word} of {spacing:g} s, these gains bear {limit:.3g} s")
+                elif spacing > limit / 2:
+                    said.append(f"{group}.{row.name}: the {word} of {spacing:g} s is over half of what the gains bear ({limit:.3g} s)")
+        return said
 
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
         """Runs.
@@ -86,13 +111,14 @@ class Run:
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
 
-def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto") -> Run:
+def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto", strict: bool = True) -> Run:
     """Reads a config and makes it ready.
 
     Args:
         config: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`.
         engine: `auto`, `vm` or `numpy`.
+        strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
 
     Raises:
         ConfigError: The config is wrong; every problem at once.
@@ -129,8 +155,9 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
         problems.add(sentence, "initial")
     for sentence in starts.unreachable(reach) if reach is not None else []:
         problems.add(sentence, "law")
-    problems.check()
-    return Run(loaded.name, loop, start, settings, reach, loaded)
+    if strict:
+        problems.check()
+    return Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found))
 
 
 def _bind(

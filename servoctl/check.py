@@ -1,0 +1,206 @@
+"""What can be said of a run before it runs: the model, the constraints, what the actuators reach, gains, the start."""
+
+import timeit
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import NumpyLoop
+from servoctl.engine.linalg import decompose
+from servoctl.errors import ServoctlError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.gain_limits import longest_spacing
+from servoctl.mechanics.classification import classify
+from servoctl.mechanics.initial import consistency
+from servoctl.mechanics.model import Row
+from servoctl.mechanics.terms import assemble
+from servoctl.runs import Run
+from servoctl.trajectory import plain
+from servoctl.types import Status
+
+
+@dataclass
+class CheckReport:
+    """The findings, for a person and for a program.
+
+    Attributes:
+        sections: (title, lines).
+        values: The same as plain values.
+        warnings: What a person should know; the run can go on.
+        errors: Why it should not run.
+    """
+
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
+
+
+def check(run: Run) -> CheckReport:
+    """Looks at a run under the microscope; simulates nothing.
+
+    Args:
+        run: As `load(config, strict=False)` gives it.
+    """
+    report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
+    for part in (_plant, _passive, _task, _reach, _gains, _start, _engine):
+        part(run, report)
+    return report
+
+
+def _plant(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    plant = model.plant
+    M = model.matrices(run.start).M
+    eigenvalues = np.linalg.eigvalsh(M)
+    lines = [
+        f"{type(plant).__name__}: {model.n} coordinates ({_named(plant.coordinates)}), "
+        + (f"{model.m} inputs ({_named(plant.actuators)})" if model.m else "no inputs"),
+        f"mass matrix at the start: eigenvalues {eigenvalues[0]:.4g} to {eigenvalues[-1]:.4g}, "
+        f"condition {eigenvalues[-1] / eigenvalues[0]:.3g}",
+    ]
+    if model.opaque is None:
+        lines.append("compiled: equals its NumPy self at 20 random states and parameter sets")
+    else:
+        lines.append(f"opaque: {model.opaque}")
+    report.sections.append(("plant", lines))
+    report.values["plant"] = {
+        "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque,
+    }  # fmt: skip
+
+
+def _named(units: Any) -> str:
+    shown = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
+    return ", ".join(shown) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
+
+
+def _passive(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.passive_rows:
+        return
+    tolerance = run.system.passive.rank_tolerance
+    terms = assemble(run.start, model.matrices(run.start), tolerance)
+    rank, rows = terms.passive.rank, len(model.passive_rows)
+    lines = [f"{rows} rows of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"), *_violations(run, model.passive_rows)]
+    lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
+    report.sections.append(("passive constraints", lines))
+    report.values["passive"] = {
+        "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
+    }  # fmt: skip
+
+
+def _violations(run: Run, rows: list[Row]) -> list[str]:
+    at = consistency(run.system.model, run.start)
+    lines = []
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        if row in rows:
+            shown = "" if np.isnan(violation) else f": violation {violation:.3g}"
+            lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate:.3g}"))
+    return lines
+
+
+def _task(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.task:
+        return
+    lines, values = [], {}
+    shown = _violations(run, model.task_rows)
+    for name, constraint in model.task.items():
+        try:
+            kind = classify(constraint, model.plant, run.start)
+            lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
+            values[name] = {"kind": constraint.kind, "time": kind.time, "integrable": kind.integrable, "reason": kind.reason}
+        except ServoctlError as error:
+            lines.append(f"{name}: {constraint.kind}; not classified: {error}")
+        equation = getattr(constraint, "equation", None)
+        if equation is not None and equation.kinked and constraint.kind == "holonomic":
+            words = ", ".join(equation.kinked)
+            report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
+    report.sections.append(("task", lines + shown))
+    report.values["task"] = values
+
+
+def _reach(run: Run, report: CheckReport) -> None:
+    found = run.reach
+    if found is None:
+        return
+    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {len(found.rows)} rows"]
+    unreachable = found.unreachable
+    for row, gain in zip(found.rows, found.gain, strict=True):
+        remark = ""
+        if row in unreachable:
+            remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
+        elif row in found.dependent:
+            remark = ": no direction of its own: reached only together with the rows above"
+        lines.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
+    report.sections.append(("what the actuators reach", lines))
+    report.values["reach"] = {
+        "rank": found.rank, "generic_rank": found.generic_rank, "pivot": found.pivot,
+        "rows": {
+            row.name: {"degree": found.degree(row), "gain": gain, "reachable": row not in unreachable}
+            for row, gain in zip(found.rows, found.gain, strict=True)
+        },
+    }  # fmt: skip
+
+
+def _gains(run: Run, report: CheckReport) -> None:
+    law, settings = run.system.law, run.settings
+    if not isinstance(law, BoundConstraintFollowing):
+        return
+    held = settings.period is not None
+    spacing = settings.period or (settings.integrator.step if settings.integrator.method == "rk4" else None)
+    lines, values = [], {}
+    for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True):
+        limit = longest_spacing(damping, stiffness, row.has_rate, held)
+        poles = np.roots([1.0, damping, stiffness]) if row.has_rate else np.array([-stiffness])
+        shown = ", ".join(f"{pole:.4g}" for pole in poles) if damping or stiffness else "none: violations are not corrected"
+        against = f"; bears a {'period' if held else 'step'} of {limit:.3g} s" if spacing and np.isfinite(limit) else ""
+        lines.append(f"{row.name}: poles of the violation [1/s]: {shown}{against}")
+        values[row.name] = {"damping": damping, "stiffness": stiffness, "longest": limit}
+    if spacing:
+        lines.append(f"{'period' if held else 'step'}: {spacing:g} s")
+    report.sections.append(("corrections", lines))
+    report.values["gains"] = values
+
+
+def _start(run: Run, report: CheckReport) -> None:
+    loop, start = run.loop, run.start
+    plant = run.system.model.plant
+    lines = [
+        f"{name} = {q:.6g} {unit}, rate {v:.6g}" for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
+    ]
+    values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
+    if run.system.law is not None:
+        command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+        slices = loop.layout.slices
+        status = Status.from_code(command[slices["status"]][0])
+        shown = zip(plant.actuators.items(), command[slices["u"]], strict=True)
+        lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in shown))
+        lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
+        values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
+    report.sections.append(("start", lines))
+    report.values["start"] = values
+
+
+def _engine(run: Run, report: CheckReport) -> None:
+    loop, start = run.loop, run.start
+    x = np.concatenate([start.q, start.v, loop.memory_start])
+    cost = _cost(loop, start.t, x)
+    lines = [f"{loop.engine}: {cost:.3g} us an evaluation" + (f" ({loop.note})" if loop.note else "")]
+    if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
+        lines.append("a plant that can be traced costs some ten times less: see the plant's line above for what stands in the way")
+    report.sections.append(("engine", lines))
+    report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
+
+
+def _cost(loop: Any, t: float, x: Any) -> float:
+    """Median time of an evaluation [us]."""
+    loop.rates(t, x)
+    times = timeit.repeat(lambda: loop.rates(t, x), number=5, repeat=5)
+    return float(np.median(times)) / 5 * 1e6

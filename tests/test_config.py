@@ -1,0 +1,756 @@
+"""Configs: what YAML means, what every field takes, which sentence refuses it and where, and what a dump gives back."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from servoctl.config import (
+    Config,
+    LoadedConfig,
+    dump,
+    first_line,
+    json_schema,
+    load_config,
+    shipped_configs,
+    validate,
+)
+from servoctl.config.schema import Law
+from servoctl.errors import ConfigError
+
+PLANT = "plant: {class: plants.cart:Cart}\n"
+INITIAL = "initial: {q: 0}\n"
+TASK = "task:\n  - {name: a, holonomic: x}\n  - {name: b, nonholonomic: der(x)}\n"
+LAW = "law: {correction: {baumgarte: {alpha: 1, beta: 2}}}\n"
+RUN = "run: {duration: 1}\n"
+PARTS = {"plant": PLANT, "initial": INITIAL, "task": TASK, "law": LAW, "run": RUN}
+
+
+def text(**parts: str) -> str:
+    """A config in which some of the parts are replaced."""
+    return "".join({**PARTS, **parts}.values())
+
+
+@pytest.fixture
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A good config in the current folder, so that messages call it c.yaml."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "c.yaml"
+    file.write_text(text())
+    return file
+
+
+def load(file: Path, *overrides: str, **parts: str) -> LoadedConfig:
+    file.write_text(text(**parts), encoding="utf-8")
+    return load_config(file, overrides)
+
+
+def problems(file: Path, *overrides: str, **parts: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(file, *overrides, **parts)
+    return caught.value.problems
+
+
+def problems_of(file: Path, content: str | bytes) -> list[str]:
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    return caught.value.problems
+
+
+def test_the_smallest_config_has_every_default(config_file: Path) -> None:
+    config = load_config(config_file).config
+    assert isinstance(config.law, Law)
+    assert config.plant.passive.correction.baumgarte is not None
+    assert (config.plant.passive.correction.baumgarte.alpha, config.plant.passive.rank_tolerance) == (5.0, 1e-6)
+    assert (config.initial.q, config.initial.v, config.initial.project, config.initial.max_violation) == (
+        0,
+        0,
+        False,
+        1,
+    )
+    assert (config.law.kind, config.law.allocation, config.law.on_infeasible) == (
+        "constraint_following",
+        "minimum_norm",
+        "warn",
+    )
+    assert (config.law.rank_tolerance, config.law.residual_tolerance, config.law.damping) == (1e-10, 1e-8, 1.0)
+    assert (config.law.feedback_allocation, config.law.null_space, config.law.limits) == (None, None, None)
+    assert (config.run.integrator.method, config.run.integrator.step, config.run.seed) == ("rk4", 0.001, 0)
+
+
+# YAML
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("1E3", 1e3),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("-12", -12),
+        ("+3", 3),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("on", "on"),
+        ("off", "off"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("n", "n"),
+        ("10:30", "10:30"),
+        ("010", "010"),
+        ("-010", "-010"),
+        ("1_000", "1_000"),
+        ("2020-01-01", "2020-01-01"),
+        ("=", "="),
+        ("<<", "<<"),
+        ("true", True),
+        ("False", False),
+        ("!!str 5", "5"),
+        ("!!float 1e0", 1.0),
+        ("[1, a, null]", [1, "a", None]),
+        ("{1: {on: ~}}", {"1": {"on": None}}),
+    ],
+)
+def test_scalars_mean_what_yaml_1_2_says(config_file: Path, scalar: str, value: object) -> None:
+    loaded = load(config_file, run=RUN + f"tune: {{key: {scalar}}}\n")
+    assert loaded.config.tune == {"key": value}
+    assert type(loaded.config.tune["key"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "c.yaml: empty (a config has plant, initial, task, law and run)"),
+        ("# only a comment\n", "c.yaml: empty (a config has plant, initial, task, law and run)"),
+        ("- 1\n", "c.yaml: expected a mapping with plant, initial, task, law and run, got [1]"),
+        (b"plant: \0", "c.yaml: binary, byte 7 is zero (a config is UTF-8 text)"),
+        (b"plant: \xff", "c.yaml: not UTF-8 at byte 7 (save the file as UTF-8)"),
+        (b"a" * 1_000_001, "c.yaml: larger than 1000000 bytes (is this a config?)"),
+        ("a: 1\n---\nb: 1\n", "c.yaml:2: a second document starts (a config is one document: remove '---')"),
+        ("a: &x 1\n", "c.yaml:1: alias or anchor '&x' (write the value out; quote text that starts so)"),
+        ("a: 1\nb: *x\n", "c.yaml:2: alias or anchor '*x' (write the value out; quote text that starts so)"),
+        ("a:\n\tb: 1\n", "c.yaml:2: not YAML: a tab where a value starts (indent with spaces)"),
+        ("a: [1\nb: 2\n", "c.yaml:2: not YAML: "),
+        ("a: \x07\n", "c.yaml:1: character U+0007 is not printable (remove it)"),
+        ("a:\n" + "[" * 100, "c.yaml:2: nested deeper than 40 levels (no config needs that)"),
+        ('a: "\\UFFFFFFFF"\n', "c.yaml:1: not YAML: "),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_at_once(config_file: Path, content: str | bytes, expected: str) -> None:
+    (problem,) = problems_of(config_file, content)
+    assert problem.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("tune: {a: 1, b: 2,\n  a: 3}", "c.yaml:8: tune.a: duplicate key on lines 8 and 9 (keep one of them)"),
+        ("tune: {a: !mine 1}", "c.yaml:8: tune.a: tag '!mine' (a config has no tags: remove it)"),
+        ("tune: {a: !!python/name:os.system x}", "c.yaml:8: tune.a: tag '!!python/name:os.system' (a config has no"),
+        ("tune: {a: !!int x}", "c.yaml:8: tune.a: tag '!!int' (a config has no tags: remove it)"),
+        ("tune: !!set {a}", "c.yaml:8: tune: tag '!!set' (a config has no tags: remove it)"),
+        ("tune: {[a]: 1}", "c.yaml:8: tune: the key on line 8 is not text (a key is a word)"),
+        ('tune: {a: "\\ud800"}', "c.yaml:8: tune.a: half of a surrogate pair (write the character itself)"),
+    ],
+)
+def test_yaml_that_could_be_misread_is_an_error(config_file: Path, field: str, expected: str) -> None:
+    (problem,) = problems(config_file, run=RUN + field + "\n")
+    assert problem.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("entry", "equation"),
+    [
+        ("{name: a, holonomic: atan2(y, x) - 1}", "atan2(y, x) - 1"),
+        ("{name: a, holonomic: max(atan2(y, x), min(1, 2)) - 1, correction: null}", "max(atan2(y, x), min(1, 2)) - 1"),
+    ],
+)
+def test_an_equation_that_yaml_split_at_a_comma_is_to_be_quoted(config_file: Path, entry: str, equation: str) -> None:
+    (problem,) = problems(config_file, task=f"task:\n  - {entry}\n")
+    assert problem == f'c.yaml:4: task.a.holonomic: YAML has split this equation at a comma (quote it: "{equation}")'
+
+
+def test_a_split_number_in_a_list_is_to_be_quoted(config_file: Path) -> None:
+    (problem,) = problems(config_file, initial="initial: {q: [atan2(1, 2), 3]}\n")
+    assert problem == 'c.yaml:2: initial.q[0]: YAML has split this equation at a comma (quote it: "atan2(1, 2)")'
+
+
+def test_a_directory_a_missing_file_and_an_impossible_name_are_refused(config_file: Path) -> None:
+    for source, expected in [
+        (".", ".: is a directory (name the config file in it)"),
+        ("./cc.yaml", "./cc.yaml: no such file (did you mean 'c.yaml'?)"),
+        ("configs/scara.yaml", "configs/scara.yaml: no such file (did you mean 'scara'?)"),
+        ("no/such/folder/zzz.yaml", "no/such/folder/zzz.yaml: no such file (check the path)"),
+        ("a\0.yaml", "a\0.yaml: no such file"),
+        ("a" * 5000 + ".yaml", "aaa"),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            load_config(source)
+        assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission_is_refused(config_file: Path) -> None:
+    config_file.chmod(0)
+    with pytest.raises(ConfigError, match=r"c.yaml: cannot be read: permission denied \(check the path and its perm"):
+        load_config(config_file)
+
+
+# Fields
+
+LAW_FIELD = "law: {{correction: {{baumgarte: {{alpha: 1, beta: 2}}}}, {}}}\n"
+CORRECTION = "law: {{correction: {}}}\n"
+FIELDS = [
+    ("run", "run: {duration: -0.001}", "c.yaml:7: run.duration: expected a positive time [s], got -0.001"),
+    ("run", "run: {duration: 1/0}", "c.yaml:7: run.duration: expected a positive time [s], got '1/0': '1/0' is not"),
+    ("run", "run: {duration: -2*ms}", "c.yaml:7: run.duration: expected a positive time [s], got '-2*ms' = -0.002"),
+    ("run", "run: {duration: .inf}", "c.yaml:7: run.duration: expected a positive time [s], got inf"),
+    ("run", "run: {duration: .nan}", "c.yaml:7: run.duration: expected a positive time [s], got nan"),
+    ("run", "run: {duration: true}", "c.yaml:7: run.duration: expected a positive time [s], got true"),
+    ("run", "run: {duration: 010}", "c.yaml:7: run.duration: expected a positive time [s], got '010': '010' starts"),
+    (
+        "run",
+        "run: {duration: l}",
+        "c.yaml:7: run.duration: expected a positive time [s], got 'l': a number is expected",
+    ),
+    ("run", "run: {}", "c.yaml:7: run.duration: missing (time to simulate [s])"),
+    ("run", "run: 5", "c.yaml:7: run: expected a mapping, got 5"),
+    ("run", "", "c.yaml: run: missing (duration, sampling and integration)"),
+    ("run", "run: {duration: 1, perod: 1}", "c.yaml:7: run.perod: unknown key (did you mean 'period'?)"),
+    ("run", "run: {duration: 1, zzz: 1}", "c.yaml:7: run.zzz: unknown key (known: duration, period, integrator, outp"),
+    ("run", "run: {duration: 1, seed: 1.5}", "c.yaml:7: run.seed: expected an integer >= 0, got 1.5"),
+    ("run", "run: {duration: 1, seed: -1}", "c.yaml:7: run.seed: expected an integer >= 0, got -1"),
+    (
+        "run",
+        "run: {duration: 1, integrator: {method: rk5}}",
+        "c.yaml:7: run.integrator.method: expected one of rk4, dop853, radau, lsoda, cvodes, got 'rk5' (did you mean "
+        "'rk4'?)",
+    ),
+    (
+        "run",
+        "run: {duration: 1, integrator: {method: dop853, step: 0.1}}",
+        "c.yaml:7: run.integrator.step: given with dop853, which chooses its own step (give rtol and atol)",
+    ),
+    (
+        "run",
+        "run: {duration: 1, integrator: {rtol: 1e-3}}",
+        "c.yaml:7: run.integrator.rtol: given with rk4, whose step is fixed (give step, or another method)",
+    ),
+    (
+        "run",
+        "run: {duration: 1, period: 0.001, integrator: {step: 0.0003}}",
+        "c.yaml:7: run.integrator.step: 0.0003 does not divide run.period 0.001 (nearest step that does: 0.001/3)",
+    ),
+    (
+        "run",
+        "run: {duration: 1, period: 0.001, integrator: {step: 0.002}}",
+        "c.yaml:7: run.integrator.step: 0.002 does not divide run.period 0.001 (nearest step that does: 0.001)",
+    ),
+    ("run", RUN + "hil: []", "c.yaml:8: hil: expected a mapping, got []"),
+    ("run", RUN + "tune: 3", "c.yaml:8: tune: expected a mapping, got 3"),
+    ("run", RUN + "inputs: {F: 1}", "c.yaml:8: inputs: given beside a law (the law computes the inputs; an open-loop"),
+    ("plant", "plant: {class: Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:ClassName"),
+    ("plant", "plant: {class: a/b:Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:Class"),
+    ("plant", "plant: {parameters: {}}", "c.yaml:1: plant.class: missing (package.module:ClassName, or file.py:Class"),
+    (
+        "plant",
+        "plant: {class: a:B, parameters: {m: {x: 1}}}",
+        "c.yaml:1: plant.parameters.m: expected a number, text, true, false or a list of these, got a mapping (x)",
+    ),
+    ("plant", "plant: {class: a:B, parameters: {m: .nan}}", "c.yaml:1: plant.parameters.m: expected a number, text,"),
+    (
+        "plant",
+        "plant: {class: a:B, passive: {rank_tolerance: 1}}",
+        "c.yaml:1: plant.passive.rank_tolerance: expected a number between 0 and 1, got 1",
+    ),
+    (
+        "plant",
+        "plant: {class: a:B, passive: {correction: {baumgarte: {alpha: {a: 1}, beta: 1}}}}",
+        "c.yaml:1: plant.passive.correction.baumgarte.alpha: a mapping by task name (only law.correction has one; here",
+    ),
+    ("initial", "initial: {}", "c.yaml:2: initial.q: missing (coordinates [units of the plant]"),
+    ("initial", "initial: {q: {x: 60*dg}}", "c.yaml:2: initial.q.x: expected a number, got '60*dg': a number is expec"),
+    ("initial", "initial: {q: [1, x]}", "c.yaml:2: initial.q[1]: expected a number, got 'x'"),
+    ("initial", "initial: {q: null}", "c.yaml:2: initial.q: expected a number, got nothing"),
+    ("initial", "initial: {q: 0, project: yes}", "c.yaml:2: initial.project: expected true or false or a mapping, got"),
+    ("initial", "initial: {q: 0, project: {fix: x}}", "c.yaml:2: initial.project.fix: expected a list, got 'x'"),
+    (
+        "initial",
+        "initial: {q: 0, max_violation: 0}",
+        "c.yaml:2: initial.max_violation: expected a positive number, got",
+    ),
+    ("task", "task: {a: 1}", "c.yaml:3: task: expected a list, got a mapping (a)"),
+    ("task", "", "c.yaml: task: no entry (a law follows at least one task; 'law: none' is an open-loop run)"),
+    ("task", "task: []", "c.yaml:3: task: no entry (a law follows at least one task"),
+    ("task", "task:\n- 5", "c.yaml:4: task[0]: expected a mapping, got 5"),
+    ("task", "task:\n- {name: a}", "c.yaml:4: task.a: no equation (give exactly one of holonomic, nonholonomic, class"),
+    ("task", "task:\n- {name: a, holonomc: x}", "c.yaml:4: task.a.holonomc: unknown key (did you mean 'holonomic'?)"),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: x, class: a:B}",
+        "c.yaml:4: task.a.class: given beside holonomic (a task entry has exactly one of them)",
+    ),
+    ("task", "task:\n- {holonomic: x}", "c.yaml:4: task[0].name: missing (name of the entry"),
+    ("task", "task:\n- {name: a b, holonomic: x}", "c.yaml:4: task[0].name: expected a name of letters, digits and _"),
+    ("task", "task:\n- {name: 3, holonomic: x}", "c.yaml:4: task[0].name: expected text, got 3"),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: x}\n- {name: a, holonomic: y}",
+        "c.yaml:5: task.a.name: 'a' is the name of entry 1 already (rename entry 2)",
+    ),
+    ("task", "task:\n- {name: a, holonomic: x^2}", "c.yaml:4: task.a.holonomic: '^' is not an operator (use **"),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: true}",
+        "c.yaml:4: task.a.holonomic: expected an equation as text, got true",
+    ),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: der(x)}",
+        "c.yaml:4: task.a.holonomic: der(x) in a holonomic equation (write it under 'nonholonomic')",
+    ),
+    (
+        "task",
+        "task:\n- {name: a, nonholonomic: x}",
+        "c.yaml:4: task.a.nonholonomic: no der() in a nonholonomic equation (write it under 'holonomic')",
+    ),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: x, parameters: {}}",
+        "c.yaml:4: task.a.parameters: given without a class (an equation uses the plant's parameters)",
+    ),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: x, priority: 2}",
+        "c.yaml:4: task.a.priority: not available in this version (leave it out: every task counts equally)",
+    ),
+    (
+        "task",
+        "task:\n- {name: a, holonomic: x, correction: {p_feedback: {P: [1, 2]}}}",
+        "c.yaml:4: task.a.correction.p_feedback.P: 2 values for 1 row (give one per row)",
+    ),
+    ("law", "law: open", "c.yaml:6: law: expected none or a mapping, got 'open'"),
+    ("law", "law:", "c.yaml:6: law: expected none or a mapping, got nothing"),
+    ("law", "", "c.yaml: law: missing (the control law, or none for an open-loop run)"),
+    (
+        "law",
+        LAW_FIELD.format("kind: input_output"),
+        "c.yaml:6: law.kind: input_output is not available in this version (use constraint_following; rows of degree",
+    ),
+    ("law", LAW_FIELD.format("correcton: {}"), "c.yaml:6: law.correcton: unknown key (did you mean 'correction'?)"),
+    (
+        "law",
+        LAW_FIELD.format("allocation: norm"),
+        "c.yaml:6: law.allocation: expected one of minimum_norm, unprojected, constraint_force or a mapping, got",
+    ),
+    (
+        "law",
+        LAW_FIELD.format("allocation: {weighted: {u1: 0}}"),
+        "c.yaml:6: law.allocation.weighted.u1: expected a positive number, got 0",
+    ),
+    ("law", LAW_FIELD.format("limits: {u: 0}"), "c.yaml:6: law.limits.u: expected a positive number or [lower, upper]"),
+    (
+        "law",
+        LAW_FIELD.format("limits: {u: [2, 1]}"),
+        "c.yaml:6: law.limits.u: expected [lower, upper] with lower < upper, got [2.0, 1.0]",
+    ),
+    ("law", LAW_FIELD.format("limits: {u: [1]}"), "c.yaml:6: law.limits.u: expected [lower, upper] with lower < upper"),
+    ("law", LAW_FIELD.format("null_space: {u: x +}"), "c.yaml:6: law.null_space.u: the equation ends after '+'"),
+    ("law", LAW_FIELD.format("damping: -1"), "c.yaml:6: law.damping: expected a number >= 0, got -1"),
+    ("law", LAW_FIELD.format("on_infeasible: stop"), "c.yaml:6: law.on_infeasible: expected one of warn, damp, fault,"),
+    (
+        "law",
+        CORRECTION.format("{poles: [-1, -2]}"),
+        "c.yaml:6: law.correction.poles: not available in this version (use baumgarte, second_order or p_feedback)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{}"),
+        "c.yaml:6: law.correction: no kind (give exactly one of baumgarte, second_order, p_feedback)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{p_feedback: {P: 1}, baumgarte: {alpha: 1, beta: 1}}"),
+        "c.yaml:6: law.correction.p_feedback: given beside baumgarte (a correction has exactly one kind)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{baumgarte: {alpha: -1, beta: 1}}"),
+        "c.yaml:6: law.correction.baumgarte.alpha: expected a number >= 0 [1/s], got -1",
+    ),
+    (
+        "law",
+        CORRECTION.format("{baumgarte: {alpha: [1, 1, 1], beta: 1}}"),
+        "c.yaml:6: law.correction.baumgarte.alpha: 3 values for 2 rows (give one per row)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{baumgarte: {alpha: [], beta: 1}}"),
+        "c.yaml:6: law.correction.baumgarte.alpha: expected a list with at least one value, got []",
+    ),
+    (
+        "law",
+        CORRECTION.format("{second_order: {damping: 1, stiffness: {a: 1, b: -2}}}"),
+        "c.yaml:6: law.correction.second_order.stiffness.b: expected a number >= 0 [1/s^2], got -2",
+    ),
+    (
+        "law",
+        CORRECTION.format("{p_feedback: {P: {a: 1, b: 1, bb: 1}}}"),
+        "c.yaml:6: law.correction.p_feedback.P.bb: no task has this name (did you mean 'b'?)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{p_feedback: {P: {a: 1}}}"),
+        "c.yaml:6: law.correction.p_feedback.P: no value for task 'b' (name every task that has no own correction)",
+    ),
+    (
+        "law",
+        CORRECTION.format("{p_feedback: {P: 0}}"),
+        "c.yaml:6: law.correction.p_feedback.P: expected a positive time [s], got 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "content", "expected"), FIELDS, ids=range(len(FIELDS)))
+def test_a_wrong_field_is_refused_in_one_sentence_with_its_line(
+    config_file: Path, part: str, content: str, expected: str
+) -> None:
+    (problem,) = problems(config_file, **{part: f"{content}\n" if content else ""})
+    assert problem.startswith(expected)
+
+
+def test_every_problem_comes_out_at_once_in_the_order_of_lines(config_file: Path) -> None:
+    found = problems(
+        config_file,
+        "law.rank_tolerance=2",
+        "run.duration.x=1",
+        run="run: {duration: 1, perod: 1,\n  seed: -1}\n",
+        plant="plant: {class: a:B, passiv: 1, passiv: 2}\n",
+        task="task:\n- {name: a, holonomic: atan2(y, x)}\n- {name: a, holonomic: x^2}\n",
+    )
+    assert [problem.partition(": ")[0] for problem in found] == [
+        "c.yaml:1",
+        "c.yaml:1",
+        "c.yaml:4",
+        "c.yaml:5",
+        "c.yaml:5",
+        "c.yaml:7",
+        "c.yaml:8",
+        "--set law.rank_tolerance=2",
+        "--set run.duration.x=1",
+    ]
+
+
+def test_gains_are_a_number_a_list_or_a_mapping_by_task(config_file: Path) -> None:
+    law = "law: {correction: {second_order: {damping: [1, 2*pi], stiffness: {a: 3, b: 4}}}}\n"
+    config = load(config_file, law=law).config
+    assert isinstance(config.law, Law)
+    assert config.law.correction is not None
+    assert config.law.correction.second_order is not None
+    assert config.law.correction.second_order.damping == (1.0, 2 * math.pi)
+    assert config.law.correction.second_order.stiffness == {"a": 3.0, "b": 4.0}
+
+
+def test_a_mapping_of_gains_may_leave_out_tasks_that_have_their_own(config_file: Path) -> None:
+    task = "task:\n- {name: a, holonomic: x}\n- {name: b, holonomic: y, correction: {p_feedback: {P: 1, rate: [2]}}}\n"
+    config = load(config_file, task=task, law=CORRECTION.format("{baumgarte: {alpha: {a: 1}, beta: {a: 1}}}")).config
+    assert config.task[1].correction is not None
+    assert config.task[1].correction.p_feedback is not None
+    assert config.task[1].correction.p_feedback.rate == (2.0,)
+
+
+def test_a_law_without_correction_is_a_law_without_correction(config_file: Path) -> None:
+    config = load(config_file, law="law: {kind: constraint_following}\n").config
+    assert isinstance(config.law, Law)
+    assert config.law.correction is None
+
+
+def test_an_open_loop_run_needs_no_task_and_takes_inputs(config_file: Path) -> None:
+    config = load(config_file, task="", law='law: none\ninputs: {F: "sin(t)", G: 2, H: 1e-07}\n').config
+    assert (config.law, config.task) == ("none", ())
+    assert config.inputs == {"F": "sin(t)", "G": "2.0", "H": "1e-07"}
+
+
+def test_a_class_task_has_parameters_and_a_list_of_gains_of_any_length(config_file: Path) -> None:
+    entry = "{name: a, class: 'my_task.py:Mine', parameters: {radius: 0.1, name: on, sizes: [1, 2*mm]}, correction: "
+    entry += "{p_feedback: {P: [1, 2, 3]}}}"
+    config = load(config_file, task=f"task: [{entry}, {{name: b, class: package.module:Mine}}]\n").config
+    assert config.task[0].parameters == {"radius": 0.1, "name": "on", "sizes": [1, "2*mm"]}
+    assert config.task[1].parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("run", "step"),
+    [
+        ("{duration: 1}", 0.001),
+        ("{duration: 1, period: 0.001}", 0.001),
+        ("{duration: 1, period: 0.0005}", 0.0005),
+        ("{duration: 1, period: 0.0025}", 0.0025 / 3),
+        ("{duration: 1, period: 1/300}", 1 / 1200),
+        ("{duration: 1, period: 0.3, integrator: {step: 0.1}}", 0.1),
+        ("{duration: 1, period: 0.001, integrator: {step: 0.001/3}}", 0.001 / 3),
+        ("{duration: 1, integrator: {step: null}}", 0.001),
+    ],
+)
+def test_the_step_of_rk4_divides_the_period(config_file: Path, run: str, step: float) -> None:
+    assert load(config_file, run=f"run: {run}\n").config.run.integrator.step == pytest.approx(step, rel=1e-15)
+
+
+def test_adaptive_integrators_have_tolerances_and_no_step(config_file: Path) -> None:
+    integrator = load(config_file, run="run: {duration: 1, integrator: {method: radau, step: null, rtol: 1e-6}}\n")
+    found = integrator.config.run.integrator
+    assert (found.step, found.rtol, found.atol) == (None, 1e-6, 1e-12)
+
+
+def test_a_large_seed_keeps_every_digit(config_file: Path) -> None:
+    assert load(config_file, run=f"run: {{duration: 1, seed: {2**64 + 1}}}\n").config.run.seed == 2**64 + 1
+
+
+def test_a_config_does_not_change_after_reading(config_file: Path) -> None:
+    config = load_config(config_file).config
+    with pytest.raises(ValueError, match="frozen"):
+        config.run.seed = 1
+
+
+# --set
+
+
+def test_overrides_replace_values_and_make_mappings_on_the_way(config_file: Path) -> None:
+    loaded = load(
+        config_file,
+        "run.duration=2*pi",
+        "run.integrator.method=dop853",
+        "task.b.correction.p_feedback={P: 0.2}",
+        "task.0.holonomic=atan2(x, y) - 1",
+        "initial.q=[1, 2]",
+        "initial.q.1=3",
+        "law.correction.baumgarte.alpha=7",
+        "run.period=",
+        run="run: {duration: 1, period: 0.1}\n",
+    )
+    config = loaded.config
+    assert (config.run.duration, config.run.integrator.method, config.run.period) == (2 * math.pi, "dop853", None)
+    assert config.initial.q == (1.0, 3.0)
+    assert config.task[0].holonomic == "atan2(x, y) - 1"
+    assert config.task[1].correction is not None
+    assert isinstance(config.law, Law)
+    assert config.law.correction is not None
+    assert config.law.correction.baumgarte is not None
+    assert config.law.correction.baumgarte.alpha == 7.0
+    assert loaded.where("run", "duration") == "--set run.duration=2*pi: run.duration"
+    assert loaded.where("run", "seed") == "c.yaml:7: run.seed"
+    assert ("run", "duration") not in loaded.lines
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("run.perod=1", "run.perod: unknown key (did you mean 'period'?)"),
+        ("rnu.period=1", "rnu: unknown key (did you mean 'run'?)"),
+        ("run.duration=-1", "run.duration: expected a positive time [s], got -1"),
+        (
+            "run.integrator.method=x",
+            "run.integrator.method: expected one of rk4, dop853, radau, lsoda, cvodes, got 'x'",
+        ),
+        ("run.duration.x=1", "run.duration is 1 and has no key 'x' (set run.duration as a whole)"),
+        ("task.c.name=x", "task has no entry 'c' (known: a, b)"),
+        ("task.2.name=x", "task has no entry '2' (known: a, b)"),
+        ("task.aa.name=x", "task has no entry 'aa' (did you mean 'a'?)"),
+        ("task.a.correction.baumgarte.alpha=5", "task.a.correction.baumgarte.beta: missing (natural frequency"),
+        ("run", "expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)"),
+        ("=1", "expected PATH=VALUE"),
+        ("run..x=1", "expected PATH=VALUE"),
+        ("run.seed={", "not YAML: "),
+        ("run.seed=*a", "alias or anchor '*a'"),
+        ("tune={a: 1, a: 2}", "tune.a: duplicate key on lines 1 and 1 (keep one of them)"),
+        ("hil" + ".a" * 100 + "=1", "a path of 101 keys (no config is nested deeper than 40)"),
+    ],
+)
+def test_a_wrong_override_is_refused_under_its_own_name(config_file: Path, override: str, expected: str) -> None:
+    (problem,) = problems(config_file, override)
+    assert problem.startswith(f"--set {override}: {expected}")
+
+
+def test_an_override_mends_what_is_wrong_in_the_file(config_file: Path) -> None:
+    task = "task:\n- {name: a, holonomic: atan2(y, x)}\n"
+    loaded = load(config_file, "task.a.holonomic=y", "run.duration=3", task=task, run="run: {duration: -1}\n")
+    assert (loaded.config.task[0].holonomic, loaded.config.run.duration) == ("y", 3.0)
+
+
+# Places, dumps, shipped configs
+
+
+def test_a_loaded_config_knows_the_place_of_every_field(config_file: Path) -> None:
+    loaded = load_config(config_file)
+    assert (loaded.name, loaded.folder, loaded.path) == ("c", config_file.parent, config_file)
+    assert loaded.where("task", 1, "nonholonomic") == "c.yaml:5: task.b.nonholonomic"
+    assert loaded.where("task", "b", "nonholonomic") == "c.yaml:5: task.b.nonholonomic"
+    assert loaded.where("initial", "q", "x") == "c.yaml:2: initial.q.x"
+    assert loaded.where() == "c.yaml"
+    assert loaded.lines[("law", "correction")] == 6
+
+
+def test_a_dump_loads_back_to_the_same_config(config_file: Path) -> None:
+    config = load(
+        config_file,
+        plant="plant: {class: a:B, parameters: {a: 'on', b: '1e3', c: '010', d: '2020-01-01', e: 1e3, f: '',\n"
+        "  g: 'null', h: '0o17', i: \"a\\nb: é\\t\", j: '~', k: 1e-05, l: '- x', m: '.5',\n"
+        "  n: 'yes', o: [1, 'true', [2.5]]}}\n",
+        task="task:\n- {name: on, holonomic: 'atan2(y, x)\n    - 1'}\n- {name: n, class: a.py:B}\n",
+        law=LAW_FIELD.format("limits: {u: 2, w: [-1, 2]}, allocation: {weighted: {u: 2}}, null_space: {u: 0}"),
+        run="run: {duration: 2*pi, period: 0.0025}\nhil: {a: null, b: [1e3, '1e3', .nan], c: {}}\n",
+    ).config
+    config_file.write_text(dump(config), encoding="utf-8")
+    again = load_config(config_file).config
+    assert again.model_dump_json() == config.model_dump_json()
+    assert again.hil is not None
+    assert config.hil is not None
+    assert again.hil["b"][:2] == config.hil["b"][:2] == [1000.0, "1e3"]
+    assert dump(again) == dump(config)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+)
+def test_any_text_survives_a_dump(config_file: Path, parameters: dict[str, str]) -> None:
+    values = {"plant": {"class": "a:B", "parameters": parameters}, "initial": {"q": 0}, "law": "none"}
+    config, found = validate({**values, "run": {"duration": 1}})
+    assert config is not None
+    assert not found
+    config_file.write_text(dump(config), encoding="utf-8", newline="")
+    assert load_config(config_file).config == config
+
+
+def test_a_dump_says_every_default(config_file: Path) -> None:
+    lines = dump(load_config(config_file).config).splitlines()
+    for line in ["  max_violation: 1.0", "  residual_tolerance: 1.0e-08", "    step: 0.001", "  v: 0.0", "  seed: 0"]:
+        assert line in lines
+
+
+def test_every_shipped_config_loads_dumps_and_says_what_it_shows(tmp_path: Path) -> None:
+    shipped = shipped_configs()
+    assert "coordinated_robots" in shipped
+    for name, path in shipped.items():
+        loaded = load_config(name)
+        assert (loaded.name, loaded.path) == (name, path)
+        assert len(first_line(path)) > 20
+        copy = tmp_path / f"{name}.yaml"
+        copy.write_text(dump(loaded.config), encoding="utf-8")
+        assert load_config(copy).config == loaded.config
+
+
+def test_an_unknown_name_lists_the_shipped_configs() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'coordinated_robot': no config has this name \(did you mean 'coordinated_r"
+    ):
+        load_config("coordinated_robot")
+    with pytest.raises(ConfigError, match=r"'zzzzzz': no config has this name \(known: coordinated_robots, .*scara"):
+        load_config("zzzzzz")
+
+
+def test_the_first_line_is_a_comment_without_the_files_own_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for line, description in [
+        ("# configs/a.yaml: a thing: moves", "a thing: moves"),
+        ("# a thing: moves", "a thing: moves"),
+        ("plant: 1", ""),
+        ("", ""),
+    ]:
+        file.write_text(f"{line}\nlaw: none\n")
+        assert first_line(file) == description
+
+
+def every_property(node: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    sections = [node, *node["$defs"].values()]
+    return [pair for section in sections for pair in section.get("properties", {}).items()]
+
+
+def test_the_json_schema_describes_every_field() -> None:
+    schema = json_schema()
+    assert schema["title"] == "servoctl config"
+    assert set(schema["required"]) == {"plant", "initial", "law", "run"}
+    undescribed = [name for name, field in every_property(schema) if not field.get("description")]
+    assert undescribed == []
+    assert len(every_property(schema)) > 50
+
+
+def test_validate_checks_plain_values_without_a_file() -> None:
+    config, found = validate({"plant": {"class": "a:B"}, "initial": {"q": 0}, "law": "none", "run": {"duration": -1}})
+    assert config is None
+    assert found == [(("run", "duration"), "expected a positive time [s], got -1")]
+
+
+def test_the_expression_room_does_not_import_pydantic() -> None:
+    code = "import sys, servoctl.expression; print('pydantic' in sys.modules, 'yaml' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
+
+
+# Fuzz
+
+WORDS = [
+    *PARTS.values(), "plant", "task", "law", "run", "initial", ": ", "- ", "{", "}", "[", "]", ", ", "\n", "\n  ", "'",
+    '"', "none", "null", "&a", "*a", "!!int", "!x", "---", "...", "%YAML 9.9", "|", ">", "? ", "#", "\t", "(", ")",
+    "1e999", "0x1F", ".nan", "holonomic", "name", "correction", "baumgarte", "alpha", "integrator", "period", "\\",
+    "\u2028", "é",
+]  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(), st.lists(st.sampled_from(WORDS)).map(lambda words: "".join(words).encode())))
+def test_random_bytes_raise_nothing_but_config_errors(config_file: Path, content: bytes) -> None:
+    config_file.write_bytes(content)
+    try:
+        assert isinstance(load_config(config_file).config, Config)
+    except ConfigError as error:
+        assert error.problems
+        assert all(problem.startswith("c.yaml") for problem in error.problems)
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from(WORDS)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(st.text(max_size=3), st.sampled_from([word for word in WORDS if word.isalpha()])), inner
+        ),
+    ),
+    max_leaves=8,
+)
+PATHS = [
+    "plant", "plant.class", "plant.parameters", "plant.passive", "plant.passive.correction", "initial", "initial.q",
+    "initial.project", "task", "task.a", "task.a.name", "task.a.holonomic", "task.b.correction", "law",
+    "law.correction", "law.correction.baumgarte", "law.correction.baumgarte.alpha", "law.allocation", "law.limits",
+    "law.null_space", "run", "run.period", "run.seed", "run.integrator", "run.integrator.step", "inputs", "hil", "tune",
+]  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(PATHS), VALUES)
+def test_any_value_in_any_field_is_taken_or_refused_by_a_config_error(config_file: Path, path: str, value: Any) -> None:
+    values: dict[str, Any] = {
+        "plant": {"class": "a:B", "parameters": {}, "passive": {"correction": {"baumgarte": {"alpha": 1, "beta": 1}}}},
+        "initial": {"q": 0},
+        "task": [{"name": "a", "holonomic": "x"}, {"name": "b", "nonholonomic": "der(x)"}],
+        "law": {"correction": {"baumgarte": {"alpha": 1, "beta": 1}}},
+        "run": {"duration": 1, "integrator": {}},
+    }
+    *keys, last = path.split(".")
+    node: Any = values
+    for key in keys:
+        node = node[{"a": 0, "b": 1}.get(key, key)]
+    node[{"a": 0, "b": 1}.get(last, last)] = value
+    config, found = validate(values)
+    assert (config is None) <= bool(found)
+    assert all(problem.what and isinstance(problem.path, tuple) for problem in found)
