@@ -1,7 +1,7 @@
 """A run folder: what a run writes while it lives, and how it is read again.
 
 Design: rows go to an Arrow stream, which stays readable up to its last complete batch whatever happens to the process,
-and become Parquet at the end. Batches are made as bytes and written in one piece; a piece that an exception interrupts
+and become Parquet at the end. Batches are made as bytes before they are written; one that an exception interrupts
 is cut off again. Files that must never be half-written are written beside their place, synchronised and renamed.
 Nothing that was written is lost: an earlier run is moved aside.
 """
@@ -227,16 +227,17 @@ class RunFolder:
 
         arrays = [pa.array(np.concatenate([chunk[name] for chunk in chunks])) for name in self._columns]
         batch = pa.record_batch(arrays, names=list(self._columns))
-        data = memoryview(batch.serialize())
         if self._stream is None:
             self._follow()
             self._stream = open(self.path / STREAM, "xb", buffering=0)  # noqa: SIM115 (open for the length of the run)
+        parts = [memoryview(batch.serialize())]
         if self._size == 0:
             schema = batch.schema.with_metadata(_schema_metadata(self._metadata, self._units))
-            data = memoryview(schema.serialize().to_pybytes() + data)
-        size = self._size + len(data)
-        while data:
-            data = data[self._stream.write(data) :]
+            parts.insert(0, memoryview(schema.serialize()))
+        size = self._size + sum(len(part) for part in parts)
+        for part in parts:
+            while part:
+                part = part[self._stream.write(part) :]
         self._size = size
 
     def _follow(self) -> None:

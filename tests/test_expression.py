@@ -177,6 +177,7 @@ REFUSED = {
     "t[0]": "'[' does not belong here",
     "der": "'der' without parentheses (write der(x) for the rate of x)",
     "der(2*x)": "'der' takes the name of one coordinate (write der(x) for the rate of x)",
+    "der(__x)": "'der' takes the name of one coordinate",
     "der(t)": "'der' takes the name of one coordinate",
     "der(x": "')' is missing after 'x'",
     "x +": "the equation ends after '+' (a value is expected)",

@@ -201,17 +201,17 @@ def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("written", [True, False])
 def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, written):
-    tmp_path = tmp_path / "a[b]*"  # no character of a path is special
+    path = tmp_path / "run[1]"  # no character of a name is special
     clock = FakeClock()
-    first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
+    first = RunFolder.create(path, "", METADATA, UNITS, clock)
     clock.now += 1.0 if written else 0.0
     first.append(rows(0, 2))
-    write(tmp_path / "run", rows(5, 6))
+    write(path, rows(5, 6))
     first.append(rows(2, 4))
     first.close()
-    assert first.path == tmp_path / "run.1"
-    assert len(Trajectory.load(tmp_path / "run.1")) == 4
-    assert len(Trajectory.load(tmp_path / "run")) == 1
+    assert first.path == tmp_path / "run[1].1"
+    assert len(Trajectory.load(tmp_path / "run[1].1")) == 4
+    assert len(Trajectory.load(path)) == 1
 
 
 def test_a_file_in_the_way_is_an_error(tmp_path):

@@ -5,6 +5,7 @@ import re
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from string import Template
 from typing import Annotated
 
@@ -22,7 +23,7 @@ def new(
     written = write_starter(name, folder)
     for path in written:
         say(str(path))
-    config, test = written[1], written[2]
+    config, test = (quote(str(path)) for path in written[1:])
     say(f"next: servoctl run {config}; pytest {test}")
 
 

@@ -1,8 +1,10 @@
 """`servoctl run`: simulate a config and say how it went."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
@@ -10,6 +12,9 @@ import typer
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config
 from servoctl.cli.outcome import Outcome, outcome_of_run
+
+TABLE_LENGTH = 24
+"""Most rows of a table; `summary.json` has them all."""
 
 
 def run(
@@ -45,7 +50,7 @@ def run(
         say_json(summary)
     else:
         _say_summary(trajectory.units, summary)
-        say(f"\nwritten to {folder}; next: servoctl report {folder}")
+        say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
     raise typer.Exit(outcome_of_run(summary["status"]))
 
 
@@ -60,22 +65,26 @@ def _say_summary(units: dict[str, str], summary: dict[str, Any]) -> None:
     violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
     keys = ("max_violation", "rms_violation", "final_violation")
     rows = [[name, *(_number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
-    if rows:
-        say()
-        say_table(["violation", "max", "rms", "final"], rows, numbers=3)
+    _say_some(["violation", "max", "rms", "final"], rows)
     keys = ("min", "max", "rms")
     rows = [
         [name, units.get(f"u.{name}", ""), *(_number(metrics[key]) for key in keys)]
         for name, metrics in summary["inputs"].items()
     ]
-    if rows:
-        say()
-        say_table(["input", "unit", *keys], rows, numbers=3)
+    _say_some(["input", "unit", *keys], rows)
     evidence = _evidence(summary)
     if evidence:
         say()
     for line in evidence:
         say(line)
+
+
+def _say_some(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        say()
+        say_table(header, rows[:TABLE_LENGTH], numbers=3)
+    if len(rows) > TABLE_LENGTH:
+        say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has them all)")
 
 
 def _headline(summary: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Values -> config, and pydantic's errors -> the sentences of this project."""
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -23,9 +24,13 @@ _EXPECTED = {
 }
 
 
-@cache
 def json_schema() -> dict[str, Any]:
     """JSON Schema of a config, with a description and unit for every field."""
+    return copy.deepcopy(_schema())
+
+
+@cache
+def _schema() -> dict[str, Any]:
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema(by_alias=True)}
     return schema | {"title": "servoctl config"}
 
@@ -61,7 +66,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
 
 def _nodes(path: FieldPath) -> list[dict[str, Any]]:
     """The parts of the JSON Schema that describe a field, one per shape it can take."""
-    nodes = list(_shapes(json_schema()))
+    nodes = list(_shapes(_schema()))
     for part in path:
         children = [
             node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part) for node in nodes
@@ -73,6 +78,6 @@ def _nodes(path: FieldPath) -> list[dict[str, Any]]:
 def _shapes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     if "$ref" in node:
-        yield from _shapes(json_schema()["$defs"][node["$ref"].rpartition("/")[2]])
+        yield from _shapes(_schema()["$defs"][node["$ref"].rpartition("/")[2]])
     for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
         yield from _shapes(choice)

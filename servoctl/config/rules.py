@@ -58,8 +58,8 @@ def _tasks(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
-    law, task, inputs = values.get("law"), values.get("task"), values.get("inputs")
-    if isinstance(law, Mapping) and task in (None, []):
+    law, task, inputs = values.get("law"), values.get("task", []), values.get("inputs")
+    if isinstance(law, Mapping) and task == []:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
         yield Problem(("inputs",), "given beside a law (the law computes the inputs; an open-loop run has 'law: none')")

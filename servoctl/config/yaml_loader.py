@@ -94,29 +94,27 @@ class _Builder:
         self.problems.append(Problem(path, what))
 
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            self.check_tag(node, "map", path)
-            return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            self.check_tag(node, "seq", path)
-            return self.sequence(node, path)
-        return self.scalar(node, path)
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, path)
+        is_mapping = isinstance(node, yaml.MappingNode)
+        if node.tag != PREFIX + ("map" if is_mapping else "seq"):
+            self.refuse_tag(node, path)
+        return self.mapping(node, path) if is_mapping else self.sequence(node, path)
 
-    def check_tag(self, node: yaml.Node, word: str, path: FieldPath) -> None:
-        if node.tag != PREFIX + word:
-            self.report(path, f"tag '{node.tag.replace(PREFIX, '!!')}' (a config has no tags: remove it)")
+    def refuse_tag(self, node: yaml.Node, path: FieldPath) -> None:
+        self.report(path, f"tag '{node.tag.replace(PREFIX, '!!')}' (a config has no tags: remove it)")
 
     def scalar(self, node: yaml.Node, path: FieldPath) -> Any:
         kind = next((kind for kind in CORE if kind.tag == node.tag), None)
         if kind is None or not kind.pattern.match(node.value):
-            self.check_tag(node, "a plain value", path)
+            self.refuse_tag(node, path)
             return node.value
         if not _is_unicode(node.value):
             self.report(path, "half of a surrogate pair (write the character itself)")
             return ""
         return kind.read(node.value)
 
-    def sequence(self, node: yaml.SequenceNode, path: FieldPath) -> list[Any]:
+    def sequence(self, node: yaml.CollectionNode, path: FieldPath) -> list[Any]:
         values: list[Any] = []
         items = deque(node.value)
         while items:
@@ -129,7 +127,7 @@ class _Builder:
             values.append(self.joined(item, rest[-1], place) if rest else self.value(item, place))
         return values
 
-    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
+    def mapping(self, node: yaml.CollectionNode, path: FieldPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         pairs = deque(node.value)
         while pairs:

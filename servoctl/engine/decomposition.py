@@ -7,8 +7,8 @@ greater than `tolerance * scale`.
 
 Design: Gram-Schmidt on the rows, largest remainder first, orthogonalised twice; never a Gram matrix, which squares
 the condition number. On symbols every division is guarded inside, so that derivatives stay finite where rank is
-lost, and each size is one CasADi function that is called, never inlined. On numbers LAPACK's pivoted QR serves: the
-pivots are the same remainders, so both decide rank alike.
+lost, and each size is one CasADi function that is called, never inlined. On numbers the same steps run in NumPy, so
+both decide rank alike, with LAPACK's QR for C.
 """
 
 from dataclasses import dataclass
@@ -65,9 +65,7 @@ def _back_substitution(R: Array, y: Array) -> Array:
     if len(R) == 0:
         return y
     if not is_symbolic(R, y):
-        from scipy.linalg import solve_triangular
-
-        return np.asarray(solve_triangular(R, y, check_finite=False))
+        return np.linalg.solve(R, y)
     x = np.array(y, dtype=object)
     for i in reversed(range(len(R))):
         x[i] = (x[i] - R[i, i + 1 :] @ x[i + 1 :]) / R[i, i] if i < len(R) - 1 else x[i] / R[i, i]
@@ -118,17 +116,26 @@ def pinv(A: Any, rank_tolerance: float = 1e-10) -> Array:
 
 
 def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
-    from scipy.linalg import qr
-
-    if A.size == 0:
-        rows, n = A.shape
-        return Decomposition(np.zeros((0, n)), np.zeros((rows, 0)), np.zeros((0, 0)), 0, 0.0, scale)
-    basis, triangle, _ = qr(A.T, mode="economic", pivoting=True)
-    pivots = np.abs(np.diag(triangle))
-    rank = int(np.argmin(np.append(pivots > tolerance, False)))
-    row_basis = basis[:, :rank].T
-    column_basis, triangle = np.linalg.qr(A @ row_basis.T)
-    return Decomposition(row_basis, column_basis, triangle, rank, float(pivots[rank - 1]) if rank else 0.0, scale)
+    rows, n = A.shape
+    k = min(rows, n)
+    remainder, C, Z = A.copy(), np.zeros((rows, k)), np.zeros((k, n))
+    rank, smallest = 0, 0.0
+    for j in range(k):
+        i = int(np.argmax(np.einsum("ij,ij->i", remainder, remainder)))
+        again = Z[:j] @ remainder[i]
+        row = remainder[i] - again @ Z[:j]
+        pivot = float(np.sqrt(row @ row))
+        if not pivot > tolerance:
+            break
+        rank, smallest = j + 1, pivot
+        Z[j] = row / pivot
+        C[:, j] = remainder @ Z[j]
+        C[i, :j] += again
+        C[i, j] = pivot
+        remainder -= np.outer(C[:, j], Z[j])
+        remainder[i] = 0.0
+    U, R = np.linalg.qr(C[:, :rank])
+    return Decomposition(Z[:rank], U, R, rank, smallest, scale)
 
 
 def _symbolic(A: Array, tolerance: Any, scale: Any) -> Decomposition:

@@ -64,6 +64,10 @@ class _Token(NamedTuple):
     end: int
 
 
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not word.startswith("__")
+
+
 class _Parser:
     """Reads one text; `steps` grows in postfix order and `known` follows it with the value of each constant part."""
 
@@ -180,7 +184,7 @@ class _Parser:
         elif called and word not in RESERVED and word.isidentifier():
             hint = suggestion(word, ARITY) or f"known: {', '.join(ARITY)}; to multiply, write {word}*(...)"
             self.fail(f"unknown function {word!r} ({hint})", token)
-        elif word.startswith("__") or not word.isidentifier():
+        elif not _is_name(word):
             self.fail(f"{word!r} is not a name (letters, digits and _, as in theta_1; powers are written **)", token)
         elif self.token.text == "[" and word not in RESERVED:
             self.push(Index(word, self.index(token)))
@@ -207,7 +211,8 @@ class _Parser:
         if name.text == "der":
             hint = "second derivatives are not part of an equation: give the position- or velocity-level equation"
             self.fail(f"'der' inside 'der' ({hint})", name)
-        if name.kind != "word" or name.text in RESERVED or self.token.text not in {")", ""}:
+        is_name = name.kind == "word" and name.text not in RESERVED and _is_name(name.text)
+        if not is_name or self.token.text not in {")", ""}:
             self.fail("'der' takes the name of one coordinate (write der(x) for the rate of x)", token)
         self.expect(")", name.text)
         self.push(Rate(name.text))
