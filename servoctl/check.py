@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from servoctl.closed_loop import NumpyLoop
-from servoctl.engine.linalg import decompose
 from servoctl.errors import ServoctlError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import longest_spacing
@@ -87,7 +86,10 @@ def _passive(run: Run, report: CheckReport) -> None:
     tolerance = run.system.passive.rank_tolerance
     terms = assemble(run.start, model.matrices(run.start), tolerance)
     rank, rows = terms.passive.rank, len(model.passive_rows)
-    lines = [f"{rows} rows of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"), *_violations(run, model.passive_rows)]
+    lines = [
+        f"{rows} rows of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
+        *_violations(run, model.passive_rows),
+    ]
     lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
     report.sections.append(("passive constraints", lines))
     report.values["passive"] = {
@@ -115,7 +117,12 @@ def _task(run: Run, report: CheckReport) -> None:
         try:
             kind = classify(constraint, model.plant, run.start)
             lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
-            values[name] = {"kind": constraint.kind, "time": kind.time, "integrable": kind.integrable, "reason": kind.reason}
+            values[name] = {
+                "kind": constraint.kind,
+                "time": kind.time,
+                "integrable": kind.integrable,
+                "reason": kind.reason,
+            }
         except ServoctlError as error:
             lines.append(f"{name}: {constraint.kind}; not classified: {error}")
         equation = getattr(constraint, "equation", None)
@@ -159,7 +166,9 @@ def _gains(run: Run, report: CheckReport) -> None:
     for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True):
         limit = longest_spacing(damping, stiffness, row.has_rate, held)
         poles = np.roots([1.0, damping, stiffness]) if row.has_rate else np.array([-stiffness])
-        shown = ", ".join(f"{pole:.4g}" for pole in poles) if damping or stiffness else "none: violations are not corrected"
+        shown = (
+            ", ".join(f"{pole:.4g}" for pole in poles) if damping or stiffness else "none: violations are not corrected"
+        )
         against = f"; bears a {'period' if held else 'step'} of {limit:.3g} s" if spacing and np.isfinite(limit) else ""
         lines.append(f"{row.name}: poles of the violation [1/s]: {shown}{against}")
         values[row.name] = {"damping": damping, "stiffness": stiffness, "longest": limit}
@@ -173,7 +182,8 @@ def _start(run: Run, report: CheckReport) -> None:
     loop, start = run.loop, run.start
     plant = run.system.model.plant
     lines = [
-        f"{name} = {q:.6g} {unit}, rate {v:.6g}" for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
+        f"{name} = {q:.6g} {unit}, rate {v:.6g}"
+        for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
     ]
     values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
     if run.system.law is not None:
@@ -194,7 +204,9 @@ def _engine(run: Run, report: CheckReport) -> None:
     cost = _cost(loop, start.t, x)
     lines = [f"{loop.engine}: {cost:.3g} us an evaluation" + (f" ({loop.note})" if loop.note else "")]
     if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
-        lines.append("a plant that can be traced costs some ten times less: see the plant's line above for what stands in the way")
+        lines.append(
+            "a plant that can be compiled costs some ten times less"
+        )
     report.sections.append(("engine", lines))
     report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
 

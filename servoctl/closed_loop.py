@@ -5,8 +5,8 @@
     rates     (t, x)      -> both in one, for a law that acts continuously
 
 Design: the stages below are written once and run on numbers or on symbols. `CompiledLoop` traces them into CasADi
-functions; `NumpyLoop` is the oracle, and serves plants that cannot be traced and tasks too large to unroll. A row is
-one vector, laid out by `Layout`.
+functions; `OpaqueLoop` does so with a plant that stays in NumPy; `NumpyLoop` is the oracle, and serves tasks too large
+to unroll. A row is one vector, laid out by `Layout`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,10 +20,12 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.symbol import is_finite, largest, where
 from servoctl.engine.trace import trace
+from servoctl.errors import TraceError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.constraint import Rows, equation_value
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.types import Array, Command, State, Status
@@ -82,11 +84,14 @@ class System:
         if self.law is not None:
             return self.law.command(terms, memory)
         plant = terms.matrices.plant
-        values = [equation_value(self.inputs[a], plant, terms.state) if a in self.inputs else 0.0 for a in plant.actuators]
-        nothing: Array = np.zeros(0)
-        finite = terms.finite if terms.finite is False or terms.finite is True else 1.0
-        status = Status.OK.code if finite else Status.NON_FINITE.code
-        return Command(np.array(values), 0.0, nothing, 0.0, status)
+        values = [
+            equation_value(self.inputs[a], plant, terms.state) if a in self.inputs else 0.0 for a in plant.actuators
+        ]
+        u, nothing = np.array(values), np.zeros(0)
+        status = where(is_finite(u), Status.OK.code, Status.NON_FINITE.code)
+        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
+        status = where(terms.finite, status, Status.NON_FINITE.code)
+        return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)
 
     def motion(self, terms: Terms, u: Array) -> dict[str, Array]:
         """Acceleration under u, and what a run logs of it."""
@@ -95,7 +100,8 @@ class System:
             bad = np.full(self.model.n, np.nan)
             acceleration, passive_force = bad, bad
         else:
-            acceleration = terms.acceleration(u, self.passive.correction(m, self.model))
+            sound = where(terms.finite, terms.positive, 0.0)
+            acceleration = where(sound, terms.acceleration(u, self.passive.correction(m, self.model)), np.nan)
             passive_force = terms.passive_force(acceleration, u)
         return {
             "acceleration": acceleration,
@@ -165,7 +171,7 @@ class Loop(ABC):
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:
         command = system.command(terms, memory)
         rate = np.zeros(0) if system.law is None else system.law.memory_rate(terms, memory)
-        residual = [_largest(command.residual)]
+        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(command.residual))]
         parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], rate]
         return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
 
@@ -207,10 +213,13 @@ class NumpyLoop(Loop):
         return rates.astype(float), np.concatenate([command, log]).astype(float)
 
 
-class CompiledLoop(Loop):
-    """Evaluates CasADi functions traced from the same stages; the plant must not be opaque.
+class TracedLoop(Loop):
+    """Evaluates CasADi functions traced from the same stages.
 
     Parameters of plant, constraints, law and stabilisation are one vector, an input of every function.
+
+    Attributes:
+        parameters: That vector.
     """
 
     engine = "vm"
@@ -219,55 +228,92 @@ class CompiledLoop(Loop):
         super().__init__(system)
         model, law = system.model, system.law
         self.parameters = np.concatenate([model.parameters, parameter_values(law), parameter_values(system.passive)])
-        given = inputs({"t": (1,), "x": (self.size,), "p": (len(self.parameters),), "command": (self.layout.command_size,)})
-        n, count = model.n, len(model.parameters)
-        t, x, p = given["t"], given["x"], given["p"]
-        law_count = len(parameter_values(law))
-        symbolic = System(
+        sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
+        self._given = inputs({name: (size,) for name, size in sizes.items()})
+        n, count, law_count = model.n, len(model.parameters), len(parameter_values(law))
+        t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        self._symbolic = System(
             model,
             with_parameters(law, p[count : count + law_count]),
             system.inputs,
             with_parameters(system.passive, p[count + law_count :]),
         )
-        symbols = {"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]}
-        terms = trace(symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), model.symbolic_matrices(symbols))
-        self._given, self._terms, self._symbolic = given, terms, symbolic
-        self._command = trace(self._control, terms, x[2 * n :], symbolic)
+        matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
+        self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
 
-    def _compile(self, name: str, names: list[str], outputs: dict[str, Array]) -> Kernel:
-        return Kernel.compile(name, {key: self._given[key] for key in names}, outputs)
+    @abstractmethod
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        """The matrices of motion as expressions of the inputs."""
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        """What the functions take beside time, state and parameters."""
+        return []
+
+    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
+        return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)
 
     @cached_property
     def control_kernel(self) -> Kernel:
         """(t, x, p) -> command."""
-        return self._compile("control", ["t", "x", "p"], {"command": self._command})
+        return self._compile("control", ("command",), {"command": self._command})
 
     @cached_property
     def motion_kernel(self) -> Kernel:
-        """(t, x, command, p) -> rates, log."""
+        """(t, x, p, command) -> rates, log."""
         rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
-        return self._compile("motion", ["t", "x", "command", "p"], {"rates": rates, "log": log})
+        return self._compile("motion", (), {"rates": rates, "log": log})
 
     @cached_property
     def rates_kernel(self) -> Kernel:
         """(t, x, p) -> rates, row."""
         rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
         row = np.concatenate([self._command, log])
-        return self._compile("rates", ["t", "x", "p"], {"rates": rates, "row": row})
+        return self._compile("rates", ("command",), {"rates": rates, "row": row})
 
     def control(self, t: float, x: Array) -> Array:
         self.evaluations += 1
-        return self.control_kernel(t, x, self.parameters)[0]
+        return self.control_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
 
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         self.evaluations += 1
-        rates, log = self.motion_kernel(t, x, command, self.parameters)
+        rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
         return rates, log
 
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         self.evaluations += 1
-        rates, row = self.rates_kernel(t, x, self.parameters)
+        rates, row = self.rates_kernel(t, x, self.parameters, *self._numbers(t, x))
         return rates, row
+
+
+class OpaqueLoop(TracedLoop):
+    """The plant in NumPy, the law compiled: it takes the plant's matrices as numbers."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        model = self.system.model
+        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
+        n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
+        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        for group, count in (("passive", p), ("task", r)):
+            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        fresh = inputs(shapes)
+        self._given |= fresh
+        M, Q, B, c, *rows = fresh.values()
+        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        m = self.system.model.matrices(self.split(t, x)[0])
+        numbers = [m.M, m.Q, m.B, m.c]
+        for rows in (m.passive, m.task):
+            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
+        return numbers
+
+
+class CompiledLoop(TracedLoop):
+    """Plant and law compiled, so that whole steps are; the plant must not be opaque."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        return self.system.model.symbolic_matrices(symbols)
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
@@ -282,11 +328,11 @@ class CompiledLoop(Loop):
             following = rk4(lambda s, y: self.rates_kernel.function(s, y, p)[0], t, x, h, first=rates)
         else:
             command = self.control_kernel.function(t, x, p)
-            row = ca.vertcat(command, self.motion_kernel.function(t, x, command, p)[1])
+            row = ca.vertcat(command, self.motion_kernel.function(t, x, p, command)[1])
             following, part = x, h / substeps
             for i in range(substeps):
                 following = rk4(
-                    lambda s, y: self.motion_kernel.function(s, y, command, p)[0], t + i * part, following, part
+                    lambda s, y: self.motion_kernel.function(s, y, p, command)[0], t + i * part, following, part
                 )
         function = ca.Function("step", [x, t, h, p], [following, ca.densify(row)])
         shapes = {"x": (self.size,), "t": (1,), "h": (1,), "p": (len(self.parameters),)}
@@ -310,15 +356,6 @@ def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
     return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
 
 
-def _largest(values: Array) -> Any:
-    from servoctl.engine.symbol import maximum
-
-    result: Any = 0.0
-    for value in values:
-        result = maximum(result, abs(value))
-    return result
-
-
 def make_loop(system: System, engine: str = "auto") -> Loop:
     """The loop on the engine asked for, or on the fastest that serves.
 
@@ -327,29 +364,26 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         engine: `auto`, `vm` or `numpy`.
 
     Raises:
-        TraceError: `vm` is asked for and the plant, or the law, cannot be traced.
+        TraceError: `vm` is asked for and the law cannot be traced.
     """
-    from servoctl.errors import TraceError
-
     model = system.model
     if engine == "numpy":
         return NumpyLoop(system)
-    if model.opaque is not None:
-        if engine == "vm":
-            raise TraceError(f"--engine vm: the plant cannot be compiled: {model.opaque}")
-        loop = NumpyLoop(system)
-        loop.note = f"the plant runs in NumPy, tens of times slower than compiled: {model.opaque}"
-        return loop
-    largest = max(model.n, len(model.task_rows), len(model.passive_rows))
-    if engine == "auto" and largest > UNROLLED_ROWS:
-        loop = NumpyLoop(system, compiled_plant=True)
-        loop.note = f"{largest} rows or coordinates: plant compiled, linear algebra by LAPACK"
+    size = max(model.n, len(model.task_rows), len(model.passive_rows))
+    if engine == "auto" and size > UNROLLED_ROWS:
+        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"{size} rows or coordinates: linear algebra by LAPACK"
+        if model.opaque is not None:
+            loop.note += f", the plant in NumPy: {model.opaque}"
         return loop
     try:
-        return CompiledLoop(system)
+        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
     except TraceError as error:
         if engine == "vm":
             raise
-        loop = NumpyLoop(system, compiled_plant=True)
-        loop.note = f"the law runs in NumPy, tens of times slower than compiled: {error}"
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"the law runs in NumPy, it cannot be compiled: {error}"
         return loop
+    if model.opaque is not None:
+        loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
+    return loop

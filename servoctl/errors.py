@@ -1,15 +1,18 @@
 """The exception tree.
 
-    ServoctlError
-    +-- ConfigError        (ValueError)    a config, flag or file is wrong; carries every problem at once
-    +-- ExpressionError    (ValueError)    an equation or number cannot be read
-    +-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
-    +-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
-    +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
-    +-- RunFolderError     (OSError)       a run folder cannot be written or read
+ServoctlError
++-- ConfigError        (ValueError)    a config, flag or file is wrong; carries every problem at once
++-- ExpressionError    (ValueError)    an equation or number cannot be read
++-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
++-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
++-- TraceError         (TypeError)     NumPy code that symbols cannot follow
++-- RunFolderError     (OSError)       a run folder cannot be written or read
++-- ColumnError        (KeyError)      a trajectory has no such column, task or row
++-- MissingPackageError (ImportError)  an optional package is not installed
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class ServoctlError(Exception):
@@ -62,3 +65,20 @@ class TraceError(ServoctlError, TypeError):
 
 class RunFolderError(ServoctlError, OSError):
     """A run folder cannot be written or read."""
+
+
+class ColumnError(ServoctlError, KeyError):
+    """A trajectory has no column, task or row of this name."""
+
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        names = list(names)
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
+        super().__init__(f"trajectory: {name}: no such name ({hint})")
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the repr
+
+
+class MissingPackageError(ServoctlError, ImportError):
+    """An optional package is not installed."""

@@ -75,6 +75,10 @@ class _Collector:
     def add(self, t: float, x: Array, row: Array) -> str | None:
         """Takes a row; says why the run must stop, if it must."""
         self._rows.append((t, x, row))
+        return self.reason(t, row)
+
+    def reason(self, t: float, row: Array) -> str | None:
+        """Why the run must stop at a row, whether or not it is written; None where it may go on."""
         code = row[self._status]
         if code in self._stops:
             status = Status.from_code(code)
@@ -202,16 +206,22 @@ def _stepped(loop: Loop, x: Array, times: Array, advance: Advance, output_step: 
     for k in range(len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
         following, row = advance(t, x, h)
-        stopped = None
-        if wanted.at(k):
-            stopped = collector.add(t, x, row)
+        stopped = collector.reason(t, row)
+        if wanted.at(k) or stopped is not None:
+            collector.add(t, x, row)
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
         for s in wanted.between(k):
-            y = _hermite(loop, t, x, t + h, following, s)
-            stopped = stopped or collector.add(s, y, loop.rates(s, y)[1])
+            if stopped is None and np.isfinite(following).all():
+                y = _hermite(loop, t, x, t + h, following, s)
+                stopped = collector.add(s, y, loop.rates(s, y)[1])
         if stopped is None and not np.isfinite(following).all():
             if not wanted.at(k):
                 collector.add(t, x, row)
-            stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s (reduce it, or the gains)"
+            stopped = (
+                f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s (reduce it, or the gains)"
+            )
         if stopped is not None:
             yield collector.chunk(stopped)
             return

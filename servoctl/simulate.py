@@ -6,7 +6,7 @@ ends the run, what was computed is kept. A run that meets a number that is not f
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class Settings:
     """
 
     duration: float
-    integrator: Integrator = Integrator()
+    integrator: Integrator = field(default_factory=Integrator)
     period: float | None = None
     output_step: float | None = None
 
@@ -125,7 +125,9 @@ def simulate_loop(
     if out is None:
         recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        return Trajectory(recorded, columns.units(), said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+        return Trajectory(
+            recorded, columns.units(), said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory)
+        )
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
@@ -193,7 +195,9 @@ def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
     facts: dict[str, Any] = {"events": _events(trajectory)}
     system = loop.system
     if system.law is None and not system.inputs and len(trajectory):
-        energies = [system.model.plant.energy(q, v, t) for t, q, v in zip(trajectory.t, trajectory.q, trajectory.v, strict=True)]
+        energies = [
+            system.model.plant.energy(q, v, t) for t, q, v in zip(trajectory.t, trajectory.q, trajectory.v, strict=True)
+        ]
         if energies[0] is not None:
             facts["energy_drift"] = float(np.max(np.abs(np.array(energies, dtype=float) - float(energies[0]))))
     return facts

@@ -5,9 +5,8 @@ pandas hold the same table. It knows no plant and no law; what the run says of i
 does not exist (the violation of a row that has none) is NaN in a column and None, JSON's null, in a summary.
 """
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from servoctl.errors import ServoctlError
+from servoctl.errors import ColumnError as ColumnError
+from servoctl.errors import MissingPackageError as MissingPackageError
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:
@@ -31,23 +31,6 @@ SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluati
 
 SAID_SOMETIMES = ("energy_drift", "error", "timing", "bus", "drives", "faults")
 """What a run says of itself only where it applies."""
-
-
-class ColumnError(ServoctlError, KeyError):
-    """A trajectory has no column, task or row of this name."""
-
-    def __init__(self, name: str, names: Iterable[str]) -> None:
-        names = list(names)
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(names) or 'none'}"
-        super().__init__(f"trajectory: {name}: no such name ({hint})")
-
-    def __str__(self) -> str:
-        return str(self.args[0])  # KeyError would show the repr
-
-
-class MissingPackageError(ServoctlError, ImportError):
-    """An optional package is not installed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

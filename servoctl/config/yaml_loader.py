@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -96,10 +96,11 @@ class _Builder:
     def value(self, node: yaml.Node, path: FieldPath) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
+        collection = cast(yaml.CollectionNode, node)
         is_mapping = isinstance(node, yaml.MappingNode)
         if node.tag != PREFIX + ("map" if is_mapping else "seq"):
             self.refuse_tag(node, path)
-        return self.mapping(node, path) if is_mapping else self.sequence(node, path)
+        return self.mapping(collection, path) if is_mapping else self.sequence(collection, path)
 
     def refuse_tag(self, node: yaml.Node, path: FieldPath) -> None:
         self.report(path, f"tag '{node.tag.replace(PREFIX, '!!')}' (a config has no tags: remove it)")

@@ -12,13 +12,13 @@ both decide rank alike, with LAPACK's QR for C.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.symbol import Symbol, from_sx, is_symbolic, to_sx, where
+from servoctl.engine.symbol import Symbol, from_sx, is_finite, is_symbolic, maximum, to_sx, where
 from servoctl.types import Array
 
 
@@ -45,7 +45,8 @@ class Decomposition:
     def solve(self, b: Array) -> Array:
         """A^+ b: the shortest of the least-squares solutions of `A x = b`, shape (n,) or (n, columns)."""
         y = self.column_basis.T @ b
-        return self.row_basis.T @ _back_substitution(self.triangle, y) / self.scale
+        x: Array = self.row_basis.T @ _back_substitution(self.triangle, y) / self.scale
+        return x
 
     def pseudoinverse(self) -> Array:
         """A^+, shape (n, r)."""
@@ -57,7 +58,8 @@ class Decomposition:
 
     def residual(self, b: Array) -> Array:
         """(I - A A^+) b: the part of b that no x reaches."""
-        return b - self.column_basis @ (self.column_basis.T @ b)
+        rest: Array = b - self.column_basis @ (self.column_basis.T @ b)
+        return rest
 
 
 def _back_substitution(R: Array, y: Array) -> Array:
@@ -107,12 +109,23 @@ def pinv(A: Any, rank_tolerance: float = 1e-10) -> Array:
     """
     A = np.asarray(A)
     if is_symbolic(A):
-        return decompose(A, rank_tolerance).pseudoinverse()
+        return _pinv_symbolic(A, rank_tolerance)
     A = A.astype(float)
     largest = float(np.abs(A).max()) if A.size else 0.0
     if not largest or not np.isfinite(largest):
         return np.zeros(A.T.shape) if not largest else np.full(A.T.shape, np.nan)
     return decompose(A / largest, rank_tolerance).pseudoinverse() / largest
+
+
+def _pinv_symbolic(A: Array, rank_tolerance: float) -> Array:
+    """The same on symbols: scaled, since squares overflow, and NaN where an entry is not finite."""
+    largest: Any = 0.0
+    for entry in A.flat:
+        largest = maximum(largest, abs(entry))
+    size = where(largest > 0.0, largest, 1.0)
+    finite = is_finite(A / size)
+    inverse: Array = where(finite, decompose(A / size, rank_tolerance).pseudoinverse() / size, np.nan)
+    return inverse
 
 
 def _numeric(A: Array, tolerance: float, scale: float) -> Decomposition:
@@ -150,7 +163,7 @@ def _symbolic(A: Array, tolerance: Any, scale: Any) -> Decomposition:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def decomposition_function(rows: int, n: int) -> Any:
     """CasADi function (A, tolerance) -> (Z, U, R, rank, pivot_min) of matrices of this size, scale 1."""
     A, tolerance = ca.SX.sym("A", rows, n), ca.SX.sym("tolerance")
@@ -161,7 +174,9 @@ def decomposition_function(rows: int, n: int) -> Any:
         rank += counted
         pivot_min = ca.if_else(counted, pivot, pivot_min)
     outputs = [Z, U, R, rank, pivot_min]
-    return ca.Function(f"decompose_{rows}x{n}", [A, tolerance], [ca.densify(x) for x in outputs], {"never_inline": True})
+    return ca.Function(
+        f"decompose_{rows}x{n}", [A, tolerance], [ca.densify(x) for x in outputs], {"never_inline": True}
+    )
 
 
 def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:

@@ -62,10 +62,10 @@ class Kernel:
         self._results = [np.zeros(shape, order="F") for shape in self.outputs.values()]
         for index, array in enumerate(self._arguments):
             if array.size:
-                self._buffer.set_arg(index, memoryview(array.reshape(-1, order="F")))
+                self._buffer.set_arg(index, _view(array))
         for index, array in enumerate(self._results):
             if array.size:
-                self._buffer.set_res(index, memoryview(array.reshape(-1, order="F")))
+                self._buffer.set_res(index, _view(array))
 
     def __call__(self, *values: Any) -> list[Array]:
         """Evaluates on numbers (copies of the results) or on symbols (inlined into their expressions)."""
@@ -77,6 +77,12 @@ class Kernel:
             array[...] = value
         self._evaluate()
         return [array.copy() for array in self._results]
+
+
+def _view(array: Array) -> Any:
+    """The memory of an array in column order."""
+    flat: Any = array.reshape(-1, order="F")
+    return memoryview(flat)
 
 
 def inputs(shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:

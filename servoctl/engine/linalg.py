@@ -5,27 +5,10 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.decomposition import Decomposition, decompose, frobenius, pinv
-from servoctl.engine.symbol import is_symbolic, where
+from servoctl.engine.symbol import is_finite, is_symbolic, where
 from servoctl.types import Array
 
 __all__ = ["Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "pinv", "solve_lower", "solve_upper"]
-
-_LARGEST = 1.7976931348623157e308
-
-
-def is_finite(*arrays: Array) -> Any:
-    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1.
-
-    A sum with an infinity or a NaN in it is not finite either. The comparison is written so that no simplification can
-    remove it: `x - x == 0` would become true.
-    """
-    if not is_symbolic(*arrays):
-        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
-    total: Any = 0.0
-    for array in arrays:
-        for entry in np.asarray(array, dtype=object).flat:
-            total = total + entry
-    return abs(total) <= _LARGEST
 
 
 def cholesky(M: Array) -> tuple[Array, Any]:

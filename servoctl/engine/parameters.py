@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import typing
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.types import Array
 
 
-@lru_cache(maxsize=None)
+@cache
 def annotated(kind: type) -> dict[str, bool]:
     """Parameter fields of a dataclass -> whether the field is a tuple."""
     try:
@@ -75,8 +75,18 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
 
 
 def structure(thing: Any) -> tuple[Any, ...]:
-    """What tells two things apart besides their parameters: their class and structural fields."""
+    """What tells two things apart besides their parameters: class, structural fields, what `__post_init__` fixed."""
     parameters = parameter_fields(thing)
-    fields = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ()
-    rest = tuple((f.name, getattr(thing, f.name)) for f in fields if f.name not in parameters)
+    fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
+    names = dict.fromkeys([*fields, *vars(thing)])
+    rest = tuple((name, _hashable(getattr(thing, name))) for name in names if name not in parameters)
     return (type(thing), rest, tuple(parameters.items()))
+
+
+def _hashable(value: Any) -> Any:
+    """The value, or a stand-in that is equal for equal values."""
+    if isinstance(value, np.ndarray):
+        return value.shape, tuple(value.ravel().tolist())
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value

@@ -19,6 +19,7 @@ from servoctl.types import Array
 
 _OUR_FOLDER = str(Path(__file__).parent)
 _NUMPY_FOLDER = str(Path(np.__file__).parent)
+_LARGEST = 1.7976931348623157e308
 
 
 def user_location() -> str | None:
@@ -89,8 +90,8 @@ class Symbol:
     __le__ = _binary(lambda a, b: a <= b)
     __gt__ = _binary(lambda a, b: a > b)
     __ge__ = _binary(lambda a, b: a >= b)
-    __eq__ = _binary(lambda a, b: a == b)  # type: ignore[assignment]
-    __ne__ = _binary(lambda a, b: a != b)  # type: ignore[assignment]
+    __eq__ = _binary(lambda a, b: a == b)
+    __ne__ = _binary(lambda a, b: a != b)
     __and__ = _binary(ca.logic_and)
     __or__ = _binary(ca.logic_or)
     __invert__ = _unary(ca.logic_not)
@@ -99,7 +100,9 @@ class Symbol:
     __pos__ = _unary(lambda a: a)
     __abs__ = _unary(ca.fabs)
 
-    __float__ = _refuse("the value", "keep symbols in arrays made by numpy.zeros or numpy.array, and use numpy.sin, not math.sin")
+    __float__ = _refuse(
+        "the value", "keep symbols in arrays made by numpy.zeros or numpy.array, and use numpy.sin, not math.sin"
+    )
     __int__ = _refuse("the integer value", "an index or a count cannot depend on the state")
     __index__ = _refuse("the integer value", "an index or a count cannot depend on the state")
     __complex__ = _refuse("the value", "symbols are real")
@@ -166,12 +169,15 @@ def _elementwise(symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> C
     """A function of numbers, symbols or arrays of either, broadcast like NumPy's."""
 
     def function(*values: Any) -> Any:
-        if not is_symbolic(*values):
+        arrays = [np.asarray(value) for value in values]
+        if all(array.dtype != object for array in arrays):
             return numeric(*values)
-        arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
-        result = np.empty(arrays[0].shape, dtype=object)
-        result.flat = [symbolic(*items) for items in zip(*(array.flat for array in arrays), strict=True)]
-        return result if result.ndim else result.item()
+        arrays = list(np.broadcast_arrays(*[array.astype(object) for array in arrays]))
+        result: Array = np.empty(arrays[0].size, dtype=object)
+        for i, items in enumerate(zip(*(array.flat for array in arrays), strict=True)):
+            known = not is_symbolic(*items)
+            result[i] = float(numeric(*map(float, items))) if known else Symbol(symbolic(*map(_sx, items)))
+        return result.reshape(arrays[0].shape) if arrays[0].ndim else result[0]
 
     return function
 
@@ -180,10 +186,27 @@ def _sx(value: Any) -> Any:
     return value.sx if isinstance(value, Symbol) else value
 
 
-maximum = _elementwise(lambda a, b: Symbol(ca.fmax(_sx(a), _sx(b))), np.maximum)
-minimum = _elementwise(lambda a, b: Symbol(ca.fmin(_sx(a), _sx(b))), np.minimum)
-sign = _elementwise(lambda a: Symbol(ca.sign(_sx(a))), np.sign)
-_where = _elementwise(lambda c, a, b: Symbol(ca.if_else(_sx(c), _sx(a), _sx(b))), np.where)
+def _method(name: str) -> Callable[..., Any]:
+    """A ufunc by the method of that name, for arrays in which numbers stand beside symbols."""
+
+    def symbolic(*items: Any) -> Any:
+        first, *others = [item if isinstance(item, ca.SX) else ca.SX(item) for item in items]
+        return getattr(Symbol(first), name)(*map(Symbol, others)).sx
+
+    return _elementwise(symbolic, getattr(np, name))
+
+
+_UNARY = (
+    "sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh exp log sqrt expm1 log1p log10 sign fabs "
+    "floor ceil deg2rad radians rad2deg degrees"
+)
+_BINARY = "arctan2 hypot maximum minimum fmax fmin"
+
+ELEMENTWISE: dict[str, Callable[..., Any]] = {name: _method(name) for name in (_UNARY + " " + _BINARY).split()}
+"""NumPy's name -> the function of numbers, symbols or arrays of either."""
+
+maximum, minimum, sign = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"], ELEMENTWISE["sign"]
+_where = _elementwise(ca.if_else, np.where)
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
@@ -194,3 +217,26 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 def clip(value: Any, lower: Any, upper: Any) -> Any:
     """The value held between `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
     return minimum(maximum(value, lower), upper)
+
+
+def is_finite(*arrays: Array) -> Any:
+    """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1.
+
+    A sum with an infinity or a NaN in it is not finite either. The comparison is written so that no simplification can
+    remove it: `x - x == 0` would become true.
+    """
+    if not is_symbolic(*arrays):
+        return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
+    total: Any = 0.0
+    for array in arrays:
+        for entry in np.asarray(array, dtype=object).flat:
+            total = total + entry
+    return abs(total) <= _LARGEST
+
+
+def largest(values: Any) -> Any:
+    """|values|_inf of a vector of numbers or symbols; 0 for none."""
+    result: Any = 0.0
+    for value in values:
+        result = maximum(result, abs(value))
+    return result

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import clip, is_symbolic, maximum, minimum, sign, where
+from servoctl.engine.symbol import ELEMENTWISE, Symbol, clip, is_symbolic, where
 from servoctl.errors import TraceError
 from servoctl.types import Array
 
 _LOCK = threading.RLock()
-_FLOATS = (None, float, np.float64, np.float32, "float", "float64", "f8", "d")
 _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 
@@ -46,11 +45,22 @@ def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
     return norm
 
 
-def _dispatch(symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> Callable[..., Any]:
-    def function(*args: Any, **options: Any) -> Any:
-        return symbolic(*args) if not options and is_symbolic(*args) else numeric(*args, **options)
+class _Dispatch:
+    """A NumPy function that serves symbols too; what else it has, such as `maximum.reduce`, is NumPy's."""
 
-    return function
+    def __init__(self, symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> None:
+        self._symbolic, self._numeric = symbolic, numeric
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self._symbolic(*args) if not options and _holds_objects(*args) else self._numeric(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numeric, name)
+
+
+def _holds_objects(*values: Any) -> bool:
+    """Whether a symbol or an object array is among the values: NumPy's own loops find no `sin` in a float there."""
+    return any(isinstance(value, Symbol) or np.asarray(value).dtype == object for value in values)
 
 
 @contextmanager
@@ -66,9 +76,8 @@ def tracing() -> Iterator[None]:
         try:
             for name in ("zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like"):
                 replace(np, name, _as_object(getattr(np, name)))
-            for name, symbolic in (("maximum", maximum), ("minimum", minimum), ("sign", sign), ("clip", clip)):
-                replace(np, name, _dispatch(symbolic, getattr(np, name)))
-            replace(np, "where", _dispatch(where, np.where))
+            for name, symbolic in {**ELEMENTWISE, "clip": clip, "where": where}.items():
+                replace(np, name, _Dispatch(symbolic, getattr(np, name)))
             replace(np.linalg, "norm", _norm(np.linalg.norm))
             yield
         finally:
@@ -98,7 +107,9 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
         except TraceError:
             raise
         except (TypeError, AttributeError, ValueError, IndexError) as error:
-            raise TraceError(f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)) from error
+            raise TraceError(
+                f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)
+            ) from error
 
 
 def mismatch(numeric: Any, symbolic: Any, tolerance: float = 1e-10) -> float | None:

@@ -38,7 +38,8 @@ class Allocator:
     def free(self, s: Array) -> Array:
         """(I - T^+ T) s: the part of s that does not touch the task."""
         Z = self.split.row_basis
-        return s - Z.T @ (Z @ s)
+        part: Array = s - Z.T @ (Z @ s)
+        return part
 
     def solve(self, kind: str, demand: Array, weights: Array | None = None) -> Array:
         """The inputs that meet the demand, or miss it by least squares; shape (m,).
@@ -51,7 +52,7 @@ class Allocator:
         if kind == "minimum_norm":
             return self.split.solve(demand)
         if kind == "weighted":
-            root = np.sqrt(weights)
+            root = np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights)
             inputs = self._terms.inputs / root
             scale = frobenius(self._terms.rows) * frobenius(inputs)
             return decompose(self.reach / root, self._rank_tolerance, scale).solve(demand) / root

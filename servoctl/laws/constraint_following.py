@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from servoctl.engine.symbol import clip, is_symbolic, maximum, where
+from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
 from servoctl.errors import TaskError
 from servoctl.expression import Expression
 from servoctl.laws.allocation import Allocator
@@ -135,7 +135,7 @@ class BoundConstraintFollowing(BoundLaw):
         if self.null_space is not None:
             u = u + allocator.free(self._secondary(terms))
         missed = demand - allocator.reach @ u
-        infeasible = _largest(missed) > self.residual_tolerance * (1.0 + _largest(demand))
+        infeasible = largest(missed) > self.residual_tolerance * (1.0 + largest(demand))
         rank = allocator.split.rank
         status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
@@ -145,12 +145,15 @@ class BoundConstraintFollowing(BoundLaw):
             rates = terms.matrices.B.T @ terms.state.v
             u = where(damped, -self.input_damping * rates, u)
             status = where(damped, Status.DAMPED.code, status)
+        known = is_finite(demand, u)
         if self.limited:
             u, missed, status = self._limit(u, allocator.reach, demand, missed, status)
+        status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
         status = where(terms.finite, status, Status.NON_FINITE.code)
-        u = where(status >= Status.NOT_POSITIVE.code, np.nan, u)
-        return Command(u, rank, missed, allocator.split.pivot_min, status)
+        none = status >= Status.NOT_POSITIVE.code
+        u, missed = where(none, np.nan, u), where(none, np.nan, missed)
+        return Command(u, where(none, 0, rank), missed, where(none, 0.0, allocator.split.pivot_min), status)
 
     def feedback(self, terms: Terms) -> Array:
         """What the correction adds to b, shape (r,)."""
@@ -184,14 +187,6 @@ class BoundConstraintFollowing(BoundLaw):
         """Holds the inputs inside their limits and says whether the task pays for it."""
         held = clip(u, np.array(self.lower), np.array(self.upper))
         left = demand - reach @ held
-        pays = _largest(left - missed) > self.residual_tolerance * (1.0 + _largest(demand))
+        pays = largest(left - missed) > self.residual_tolerance * (1.0 + largest(demand))
         severe = status >= Status.INFEASIBLE.code
         return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))
-
-
-def _largest(values: Array) -> Any:
-    """|values|_inf; 0 for none."""
-    result: Any = 0.0
-    for value in values:
-        result = maximum(result, abs(value))
-    return result

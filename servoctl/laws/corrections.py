@@ -101,7 +101,9 @@ class SecondOrderCorrection(Correction):
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         self._needs_rate(rows)
-        return list(zip(per_row(self.damping, rows, "damping"), per_row(self.stiffness, rows, "stiffness"), strict=True))
+        return list(
+            zip(per_row(self.damping, rows, "damping"), per_row(self.stiffness, rows, "stiffness"), strict=True)
+        )
 
 
 @dataclass(frozen=True)

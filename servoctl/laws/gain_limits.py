@@ -1,7 +1,8 @@
 """How coarse a period, or a fixed step, the gains of a correction bear.
 
     held for a period h      x+ = (Ad - Bd K) x,  x = (phi, phi'),  K = (stiffness, damping)
-    Runge-Kutta step h       |R(s h)| < 1 at the roots of s^2 + damping s + stiffness,  R(z) = 1 + z + z^2/2 + z^3/6 + z^4/24
+    Runge-Kutta step h       |R(s h)| < 1 at the roots of s^2 + damping s + stiffness
+                             R(z) = 1 + z + z^2/2 + z^3/6 + z^4/24
 
 Design: the limit is computed, not tabulated: the largest h at which the error still decays. This analysis is our own;
 it takes the plant as exactly linearised and without delay, which is what the law makes of it.

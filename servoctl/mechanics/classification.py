@@ -75,7 +75,9 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
         worst = max(worst, *[float(np.abs(tangent @ curl @ tangent).max()) / size for curl in curls])
     if worst > TOLERANCE:
         return Classification(time, False, f"not integrable: Frobenius' form is {worst:.1e}, not 0")
-    return Classification(time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states (write it as holonomic)")
+    return Classification(
+        time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states (write it as holonomic)"
+    )
 
 
 def _depends(expressions: Array, variables: Array) -> bool:

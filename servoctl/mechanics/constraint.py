@@ -141,7 +141,7 @@ class Holonomic(_Given):
 
 
 class Nonholonomic(_Given):
-    """`psi(q, v, t) = 0`: a function, an equation such as `"der(x)*sin(a) - der(y)*cos(a)"`, or an override of `psi`."""
+    """`psi(q, v, t) = 0`: a function, an equation such as `"der(x)*sin(a) - der(y)"`, or an override of `psi`."""
 
     kind = "nonholonomic"
     _method = "psi(q, v, t)"

@@ -38,7 +38,9 @@ class Consistency:
     def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
         """The row of this kind with the largest violation, and that violation; None where there is none."""
         values = [
-            (row, float(x)) for row, x in zip(self.rows, self.violation, strict=True) if row in rows and row.kind == kind
+            (row, float(x))
+            for row, x in zip(self.rows, self.violation, strict=True)
+            if row in rows and row.kind == kind
         ]
         return max(values, key=lambda item: abs(item[1]), default=None)
 

@@ -1,7 +1,7 @@
 """Plants from energies: `M` and `Q` by automatic differentiation of the Lagrangian.
 
-    d/dt dT/dv - dT/dq + dV/dq + dR/dv = F
-    M = T_vv,   Q = F - R_v - V_q + T_q - (T_vq v + T_vt)
+d/dt dT/dv - dT/dq + dV/dq + dR/dv = F
+M = T_vv,   Q = F - R_v - V_q + T_q - (T_vq v + T_vt)
 """
 
 from abc import abstractmethod

@@ -86,10 +86,13 @@ class Model:
         self.plant, self.task = plant, dict(task)
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         check_plant(plant, around)
-        groups = {
-            **{name: _Passive(name, False) for name in plant.passive_constraints(around.q, around.t)},
-            **{name: _Passive(name, True) for name in plant.passive_rates(around.q, around.v, around.t)},
-        }
+        holonomic = plant.passive_constraints(around.q, around.t)
+        rates = plant.passive_rates(around.q, around.v, around.t)
+        for twice in [name for name in rates if name in holonomic]:
+            raise PlantError(
+                f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
+            )
+        groups = {name: _Passive(name, False) for name in holonomic} | {name: _Passive(name, True) for name in rates}
         self._passive = groups
         symbols = self._symbols()
         passive, self.passive_rows = self._stack(groups, symbols)
@@ -127,7 +130,8 @@ class Model:
         """Plant and constraints by their compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
         passive, task = self._rows(state)
-        return Matrices(self.plant, *self.plant_kernel(state.t, state.q, state.v, self.parameters), passive, task)
+        M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
+        return Matrices(self.plant, M, Q, B, c, passive, task)
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         """Plant and constraints as expressions of symbols t (1,), q, v, p, as `symbols()` gives them."""
@@ -190,7 +194,9 @@ class Model:
             p = self.parameters
             p[: len(parameter_values(plant))] = parameter_values(plant)
             actual = self.plant_kernel(state.t, state.q, state.v, p)
-            for name, wanted, got in zip(("mass_matrix", "force", "actuation", "nonideal_force"), expected, actual, strict=True):
+            for name, wanted, got in zip(
+                ("mass_matrix", "force", "actuation", "nonideal_force"), expected, actual, strict=True
+            ):
                 difference = mismatch(wanted, got)
                 if difference is not None:
                     raise TraceError(
@@ -226,7 +232,7 @@ def _variations(plant: Plant) -> Iterator[Any]:
         values = base * random.uniform(0.8, 1.2, len(base)) if i % 2 else base
         trial = with_parameters(plant, [float(x) for x in values])
         try:
-            yield dataclasses.replace(trial) if dataclasses.is_dataclass(trial) else plant
+            yield dataclasses.replace(trial)
         except (ServoctlError, ValueError):
             yield plant
 

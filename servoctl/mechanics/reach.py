@@ -66,7 +66,9 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     for at in terms if max(ranks) < r else []:
         own_direction |= _independent(at.reach, rank_tolerance, at.scale)
     largest = np.max(gains, axis=0)
-    dependent = [row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES]
+    dependent = [
+        row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES
+    ]
     return Reach(
         tuple(model.task_rows), ranks[0], max(ranks), gains[0], largest, tuple(dependent), float(splits[0].pivot_min)
     )
@@ -75,7 +77,8 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
 def _gains(terms: Terms) -> Array:
     inputs = frobenius(terms.inputs)
     sizes = np.linalg.norm(terms.rows, axis=1) * inputs
-    return np.linalg.norm(terms.reach, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+    gains: Array = np.linalg.norm(terms.reach, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+    return gains
 
 
 def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:

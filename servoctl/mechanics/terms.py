@@ -87,7 +87,8 @@ class Terms:
     @property
     def demand(self) -> Array:
         """b - A a_c, shape (r,): the task acceleration that is missing at u = 0."""
-        return self.matrices.task.b - self.rows @ self.drift
+        missing: Array = self.matrices.task.b - self.rows @ self.drift
+        return missing
 
     def acceleration(self, u: Array, passive_correction: Array | None = None) -> Array:
         """q'' under the input u, shape (n,), the passive constraints holding.
@@ -104,7 +105,8 @@ class Terms:
     def passive_force(self, acceleration: Array, u: Array) -> Array:
         """Qc = M q'' - Q - B u, shape (n,): what the passive constraints, ideal and nonideal, add."""
         m = self.matrices
-        return self.L @ (self.L.T @ acceleration) - m.Q - m.B @ u
+        force: Array = self.L @ (self.L.T @ acceleration) - m.Q - m.B @ u
+        return force
 
     @property
     def consistency(self) -> Array:
@@ -121,7 +123,7 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
-    finite = is_finite(state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
+    finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
     L, positive = cholesky(M) if finite is not False else (M * 0.0, False)
     if finite is False:
         nothing = decompose(passive.A[:0], rank_tolerance)
@@ -129,6 +131,4 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
     free = solve_lower(L, Q + c)
     drift = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
-    return Terms(
-        state, matrices, L, positive, finite, split, drift, solve_lower(L, B), solve_lower(L, task.A.T).T
-    )
+    return Terms(state, matrices, L, positive, finite, split, drift, solve_lower(L, B), solve_lower(L, task.A.T).T)

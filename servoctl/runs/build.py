@@ -64,7 +64,9 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
     before = len(problems.found)
     if not dataclasses.is_dataclass(kind):
         if parameters:
-            problems.add(f"{kind.__name__} has no parameters (decorate it with @dataclass(frozen=True))", *path, "parameters")
+            problems.add(
+                f"{kind.__name__} has no parameters (decorate it with @dataclass(frozen=True))", *path, "parameters"
+            )
             return None
         fields: dict[str, dataclasses.Field[Any]] = {}
     else:
@@ -79,10 +81,12 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
             given[name] = _parameter(value, floats.get(name), fields[name].type)
         except ServoctlError as error:
             problems.add(error, *path, "parameters", name)
-    missing = [
-        name for name, field in fields.items()
-        if name not in parameters and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]  # fmt: skip
+    needed = [
+        name
+        for name, field in fields.items()
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    missing = [name for name in needed if name not in parameters]
     for name in missing:
         problems.add(f"{kind.__name__} needs the parameter '{name}' (it has no default)", *path, "parameters")
     if len(problems.found) > before:
@@ -206,7 +210,9 @@ def _equation(text: str, plant: Plant, problems: Problems, *path: str | int) -> 
     return None if wrong else expression
 
 
-def build_equations(given: Mapping[str, str] | None, plant: Plant, problems: Problems, *path: str) -> dict[str, Expression]:
+def build_equations(
+    given: Mapping[str, str] | None, plant: Plant, problems: Problems, *path: str
+) -> dict[str, Expression]:
     """Actuator -> equation."""
     equations: dict[str, Expression] = {}
     for name, text in (given or {}).items():

@@ -40,7 +40,7 @@ def _from_package(place: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and place.startswith(error.name):
             raise ConfigError(
-                f"{place}: there is no such module (install its package, or name a file: {place.split('.')[-1]}.py:Name)"
+                f"{place}: there is no such module (install its package, or give {place.split('.')[-1]}.py:Name)"
             ) from error
         raise ConfigError(f"{place}: cannot be imported: {error}") from error
     except Exception as error:

@@ -12,7 +12,7 @@ from servoctl.closed_loop import Loop, PassiveStabilisation, System, make_loop
 from servoctl.config import dump, load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Fixed
-from servoctl.errors import ConfigError, ServoctlError
+from servoctl.errors import ConfigError, ServoctlError, TaskError
 from servoctl.expression import Expression, parse
 from servoctl.integrate import Integrator
 from servoctl.laws.constraint_following import BoundConstraintFollowing
@@ -21,7 +21,7 @@ from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
@@ -37,6 +37,9 @@ from servoctl.runs.build import (
 from servoctl.simulate import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
+
+PASSIVE_CORRECTION = Baumgarte(5.0, 5.0)
+"""Stabilises a plant's own constraints in simulation, unless something else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Run:
         system, settings = self.system, self.settings
         said: list[str] = []
         fixed = settings.integrator.step if settings.integrator.method == "rk4" else None
-        groups = [("passive", system.model.passive_rows, system.passive, fixed, False)]
+        groups: list[tuple[str, list[Row], Any, float | None, bool]] = []
+        groups.append(("passive", system.model.passive_rows, system.passive, fixed, False))
         if isinstance(system.law, BoundConstraintFollowing):
             held = settings.period is not None
             groups.append(("task", system.model.task_rows, system.law, settings.period or fixed, held))
@@ -88,9 +92,14 @@ class Run:
                 limit = longest_spacing(damping, stiffness, row.has_rate, held)
                 word = "period" if held else "step"
                 if spacing > limit:
-                    said.append(f"{group}.{row.name}: unstable: a {word} of {spacing:g} s, these gains bear {limit:.3g} s")
+                    said.append(
+                        f"{group}.{row.name}: unstable: a {word} of {spacing:g} s, these gains bear {limit:.3g} s"
+                    )
                 elif spacing > limit / 2:
-                    said.append(f"{group}.{row.name}: the {word} of {spacing:g} s is over half of what the gains bear ({limit:.3g} s)")
+                    said.append(
+                        f"{group}.{row.name}: the {word} of {spacing:g} s is over half of what the gains bear, "
+                        f"{limit:.3g} s"
+                    )
         return said
 
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
@@ -138,7 +147,16 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     inputs = build_equations(values.inputs, plant, problems, "inputs")
     problems.check()
     passive = values.plant.passive
-    found = _bind(plant, task, law, inputs, State(0.0, q, v), build_correction(passive.correction), passive.rank_tolerance, problems)
+    found = _bind(
+        plant,
+        task,
+        law,
+        inputs,
+        State(0.0, q, v),
+        build_correction(passive.correction),
+        passive.rank_tolerance,
+        problems,
+    )
     problems.check()
     assert found is not None
     start = _project(found.model, State(0.0, q, v), values.initial.project, problems)
@@ -256,7 +274,7 @@ def simulate(
     atol: float = 1e-12,
     period: float | None = None,
     output_step: float | None = None,
-    passive_correction: Correction | None = Baumgarte(5.0, 5.0),
+    passive_correction: Correction | None = PASSIVE_CORRECTION,
     passive_rank_tolerance: float = 1e-6,
     project: bool = False,
     engine: str = "auto",
@@ -291,7 +309,9 @@ def simulate(
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
     n = len(plant.coordinates)
-    start = State(t, np.broadcast_to(np.asarray(q, dtype=float), n).copy(), np.broadcast_to(np.asarray(v, dtype=float), n).copy())
+    start = State(
+        t, np.broadcast_to(np.asarray(q, dtype=float), n).copy(), np.broadcast_to(np.asarray(v, dtype=float), n).copy()
+    )
     equations = {actuator: parse(text) for actuator, text in (inputs or {}).items()}
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance)
     if project:
@@ -301,6 +321,6 @@ def simulate(
     problems = starts.check_start(system.model, start, np.inf, loop)
     problems += starts.unreachable(reach) if reach is not None else []
     if problems:
-        raise starts.TaskError("\n".join(problems))
+        raise TaskError("\n".join(problems))
     settings = Settings(duration, Integrator(method, step, rtol, atol), period, output_step)
     return Run(name, loop, start, settings, reach).simulate(out)

@@ -5,7 +5,7 @@ published figure or a digit of it needs, several orders above the integrators' o
 """
 
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ CASES = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text
 REVIEW = CASES["case4_review_examples"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def trajectory(config: str, *overrides: str) -> sc.Trajectory:
     run = sc.load(config, overrides).simulate()
     assert run.metadata["status"] == "done", run.metadata
@@ -107,7 +107,8 @@ def test_scara_from_exact_angles_ends_where_its_rounded_speeds_lead() -> None:
     start = ", ".join(repr(angle) for angle in case["q0"])
     run = trajectory("scara", f"initial.q=[{start}]")
     compare(run, case["none"], 1e-7)
-    assert [run[f"violation.{row}"][-1] for row in run.rows] == pytest.approx(case["none"]["facts"]["Phi_end"], abs=1e-7)
+    ends = [run[f"violation.{row}"][-1] for row in run.rows]
+    assert ends == pytest.approx(case["none"]["facts"]["Phi_end"], abs=1e-7)
 
 
 def test_projectile_in_polar_coordinates_flies_the_parabola() -> None:

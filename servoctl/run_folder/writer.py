@@ -1,10 +1,4 @@
-"""A run folder: what a run writes while it lives, and how it is read again.
-
-Design: rows go to an Arrow stream, which stays readable up to its last complete batch whatever happens to the process,
-and become Parquet at the end. Batches are made as bytes before they are written; one that an exception interrupts
-is cut off again. Files that must never be half-written are written beside their place, synchronised and renamed.
-Nothing that was written is lost: an earlier run is moved aside.
-"""
+"""Writing a run folder while the run goes on."""
 
 import contextlib
 import glob
@@ -23,18 +17,12 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from servoctl.errors import RunFolderError
-from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory, plain
+from servoctl.run_folder.files import CONFIG, DRAWING, END_OF_STREAM, FILES, STREAM, SUMMARY, TABLE, arrays_of, to_arrow
+from servoctl.trajectory import Trajectory, plain
 from servoctl.types import Array, Status
-
-CONFIG, SUMMARY, DRAWING = "config.yaml", "summary.json", "drawing.npz"
-STREAM, TABLE = "trajectory.arrows", "trajectory.parquet"
-FILES = (SUMMARY, CONFIG, STREAM, TABLE, DRAWING, "can.blf", "events.jsonl")
 
 FLUSH_INTERVAL = 0.5
 """Longest time that rows wait in memory [s]."""
-
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-CONTINUATION = b"\xff\xff\xff\xff"
 
 
 class RunFolder:
@@ -225,7 +213,7 @@ class RunFolder:
     def _write(self, chunks: list[dict[str, Array]]) -> None:
         import pyarrow as pa
 
-        arrays = [pa.array(np.concatenate([chunk[name] for chunk in chunks])) for name in self._columns]
+        arrays = [to_arrow(np.concatenate([chunk[name] for chunk in chunks])) for name in self._columns]
         batch = pa.record_batch(arrays, names=list(self._columns))
         if self._stream is None:
             self._follow()
@@ -249,37 +237,6 @@ class RunFolder:
                     self.path = path
                     return
         raise RunFolderError(f"{self.path}: the folder was moved or deleted during the run")
-
-
-def load(folder: str | PathLike[str]) -> Trajectory:
-    """`Trajectory.load`."""
-    folder = Path(folder)
-    try:
-        if not folder.is_dir():
-            what = "is a file (give the run folder)" if folder.exists() else "no such folder (check the path)"
-            raise RunFolderError(f"{folder}: {what}")
-        present = {name for name in FILES if (folder / name).is_file()}
-        if not present & {SUMMARY, TABLE, STREAM}:
-            raise RunFolderError(
-                f"{folder}: not a run folder (which has {SUMMARY} and {TABLE}, or {STREAM} while the run goes on)"
-            )
-        summary = _decoded((folder / SUMMARY).read_bytes()) if SUMMARY in present else {}
-        keys = [key for key in (*SAID, *SAID_SOMETIMES, "events") if summary.get(key) is not None]
-        said = {key: summary[key] for key in keys}
-        if TABLE in present:
-            columns, own, units = _read(folder / TABLE, _read_parquet)
-            said |= own
-        elif STREAM in present:
-            columns, own, units = _read(folder / STREAM, _read_stream)
-            said = own | said  # the stream's own were written at the start of the run
-        else:
-            columns, units = {}, {}
-        drawing = _read_drawing(folder / DRAWING) if DRAWING in present else {}
-    except RunFolderError:
-        raise
-    except OSError as error:
-        raise RunFolderError(f"{folder}: cannot be read: {error.strerror or error} (check its permissions)") from error
-    return Trajectory(columns, units, said, drawing)
 
 
 @contextlib.contextmanager
@@ -343,7 +300,7 @@ def _write_table(folder: Path, metadata: dict[bytes, bytes]) -> dict[str, Array]
     with pa.memory_map(str(folder / STREAM)) as file, pa.ipc.open_stream(file) as stream:
         table = stream.read_all().replace_schema_metadata(metadata)
         _replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
-        return _arrays(table)
+        return arrays_of(table)
 
 
 def _schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[bytes, bytes]:
@@ -354,78 +311,3 @@ def _schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[by
         f"servoctl.{key}".encode(): json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
         for key, part in parts.items()
     }
-
-
-def _read(path: Path, read: Callable[[Path], Any]) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
-    """Columns, what the run says of itself, and units."""
-    import pyarrow as pa
-
-    try:
-        table = read(path)
-        columns = _arrays(table)
-    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        other = path.name == TABLE and path.with_name(STREAM).exists()
-        remedy = f"delete it to load {STREAM} beside it" if other else "restore it from a copy, or run again"
-        raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
-    metadata = table.schema.metadata or {}
-    said, units, statuses = (
-        _decoded(metadata.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
-    )
-    if "status" in columns and statuses:
-        columns["status"] = _our_codes(path, columns["status"], statuses)
-    return columns, said, units
-
-
-def _read_parquet(path: Path) -> Any:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        return file.read()
-
-
-def _read_stream(path: Path) -> Any:
-    """All complete batches; a killed process may have left the last one, or the header, cut off."""
-    import pyarrow as pa
-
-    with open(path, "rb") as raw:
-        start = raw.read(8)
-    length = int.from_bytes(start[4:], "little")
-    if CONTINUATION.startswith(start[:4]) and (len(start) < 8 or path.stat().st_size < 8 + length):
-        return pa.table({})
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        batches: list[Any] = []
-        with contextlib.suppress(pa.ArrowException, OSError, EOFError):
-            batches.extend(stream)
-        return pa.Table.from_batches(batches, stream.schema)
-
-
-def _arrays(table: Any) -> dict[str, Array]:
-    return {name: np.array(column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)}
-
-
-def _our_codes(path: Path, codes: Array, statuses: dict[str, Any]) -> Array:
-    """The codes in today's order of severity; the file's own dictionary says what they were when it was written."""
-    out = codes.copy()
-    for code, (name, _) in statuses.items():
-        if name in Status.__members__:
-            out[codes == int(code)] = Status[name].code
-        elif np.any(codes == int(code)):
-            raise RunFolderError(f"{path}: status: {name} is unknown to this version (update servoctl)")
-    return out
-
-
-def _decoded(text: bytes) -> dict[str, Any]:
-    """A JSON object; empty where it is damaged, since nothing in it is needed to load the rows."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _read_drawing(path: Path) -> dict[str, Array]:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise RunFolderError(f"{path}: is damaged: {error} (delete it to load the run without it)") from error
