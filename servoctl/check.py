@@ -19,6 +19,10 @@ from servoctl.trajectory import plain
 from servoctl.types import Status
 
 
+SHOWN = 10
+"""Lines of one kind that a person is shown; a program gets all."""
+
+
 @dataclass
 class CheckReport:
     """The findings, for a person and for a program.
@@ -102,9 +106,14 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     lines = []
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in rows:
-            shown = "" if np.isnan(violation) else f": violation {violation:.3g}"
-            lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate:.3g}"))
-    return lines
+            shown = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"
+            lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
+    return _shortened(lines)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """The first lines, where there are many."""
+    return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
 def _task(run: Run, report: CheckReport) -> None:
@@ -138,14 +147,15 @@ def _reach(run: Run, report: CheckReport) -> None:
     if found is None:
         return
     lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {len(found.rows)} rows"]
-    unreachable = found.unreachable
+    rows, unreachable = [], found.unreachable
     for row, gain in zip(found.rows, found.gain, strict=True):
         remark = ""
         if row in unreachable:
             remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
         elif row in found.dependent:
             remark = ": no direction of its own: reached only together with the rows above"
-        lines.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
+        rows.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
+    lines += _shortened(rows)
     report.sections.append(("what the actuators reach", lines))
     report.values["reach"] = {
         "rank": found.rank, "generic_rank": found.generic_rank, "pivot": found.pivot,
@@ -172,6 +182,7 @@ def _gains(run: Run, report: CheckReport) -> None:
         against = f"; bears a {'period' if held else 'step'} of {limit:.3g} s" if spacing and np.isfinite(limit) else ""
         lines.append(f"{row.name}: poles of the violation [1/s]: {shown}{against}")
         values[row.name] = {"damping": damping, "stiffness": stiffness, "longest": limit}
+    lines = _shortened(lines)
     if spacing:
         lines.append(f"{'period' if held else 'step'}: {spacing:g} s")
     report.sections.append(("corrections", lines))

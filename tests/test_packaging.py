@@ -30,7 +30,7 @@ LEVELS = {
     "servoctl.laws": 4,
     "plants": 4,
     "servoctl.closed_loop": 5,
-    "servoctl.simulate": 6,
+    "servoctl.simulation": 6,
     "servoctl.runs": 7,
     "servoctl.check": 8,
     "hil": 8,
@@ -39,7 +39,7 @@ LEVELS = {
 SAME_ROOM = {
     "servoctl.errors": "servoctl.types",
     "servoctl.run_folder": "servoctl.trajectory",
-    "servoctl.integrate": "servoctl.simulate",
+    "servoctl.integrate": "servoctl.simulation",
     "servoctl.__main__": "servoctl.cli",
 }
 

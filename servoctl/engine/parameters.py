@@ -78,7 +78,7 @@ def structure(thing: Any) -> tuple[Any, ...]:
     """What tells two things apart besides their parameters: class, structural fields, what `__post_init__` fixed."""
     parameters = parameter_fields(thing)
     fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
-    names = dict.fromkeys([*fields, *vars(thing)])
+    names = dict.fromkeys([*fields, *getattr(thing, "__dict__", {})])
     rest = tuple((name, _hashable(getattr(thing, name))) for name in names if name not in parameters)
     return (type(thing), rest, tuple(parameters.items()))
 

@@ -76,7 +76,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     if worst > TOLERANCE:
         return Classification(time, False, f"not integrable: Frobenius' form is {worst:.1e}, not 0")
     return Classification(
-        time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states (write it as holonomic)"
+        time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states"
     )
 
 

@@ -120,10 +120,19 @@ class Model:
         return names
 
     def matrices(self, state: State) -> Matrices:
-        """Plant in NumPy, constraints by their compiled derivatives."""
+        """Plant in NumPy, constraints by their compiled derivatives.
+
+        Raises:
+            PlantError: The plant's own code failed; says where.
+        """
         t, q, v = state
         passive, task = self._rows(state)
-        M, Q, B, c = _plant_arrays(self.plant, t, q, v)
+        try:
+            M, Q, B, c = _plant_arrays(self.plant, t, q, v)
+        except Exception as error:
+            place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
+            message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {type(error).__name__}: {error}"
+            raise PlantError(message) from error
         return Matrices(self.plant, M, Q, B, c, passive, task)
 
     def compiled_matrices(self, state: State) -> Matrices:

@@ -34,7 +34,7 @@ from servoctl.runs.build import (
     build_task,
     build_vector,
 )
-from servoctl.simulate import Settings, simulate_loop
+from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
 

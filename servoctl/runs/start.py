@@ -172,19 +172,21 @@ def _small_passive(model: Model, at: Consistency) -> list[str]:
 
 
 def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[str]:
-    said = []
     passive = len(at.rows) - len(law.rows)
     values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
+    worst: dict[tuple[str, str], float] = {}
     for row, violation, rate, damping, stiffness in values:
         if abs(violation) > CLOSED and not stiffness:
-            said.append(f"task.{row.name}: starts {_off(violation, row)} and no correction reduces it (law.correction)")
+            key, off = (row.group, "off in velocity" if row.kind == "nonholonomic" else "off"), violation
         elif row.has_rate and abs(rate) > CLOSED and not damping:
-            said.append(f"task.{row.name}: starts with rate {rate:.4g} and no correction reduces it (law.correction)")
-    return said
-
-
-def _off(violation: float, row: Row) -> str:
-    return f"{violation:.4g} off" + (" in velocity" if row.kind == "nonholonomic" else "")
+            key, off = (row.group, "off in rate"), rate
+        else:
+            continue
+        worst[key] = max(off, worst.get(key, 0.0), key=abs)
+    return [
+        f"task.{group}: starts {off:.4g} {how}, and no correction reduces it (law.correction)"
+        for (group, how), off in worst.items()
+    ]
 
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:

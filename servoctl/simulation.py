@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.closed_loop import Loop
-from servoctl.errors import ServoctlError
+from servoctl.errors import RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
@@ -124,14 +124,18 @@ def simulate_loop(
     said = {**(said or {}), "engine": loop.engine, "tasks": tasks}
     if out is None:
         recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
+        if facts["status"] == "interrupted":
+            raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        return Trajectory(
-            recorded, columns.units(), said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory)
-        )
+        metadata = said | _afterwards(loop, trajectory) | facts
+        return Trajectory(recorded, columns.units(), metadata, _drawing(model, trajectory))
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        return folder.close(said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+        closed = folder.close(said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+    if facts["status"] == "interrupted":
+        raise KeyboardInterrupt
+    return closed
 
 
 def _run(
@@ -144,6 +148,7 @@ def _run(
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """The columns of the whole run, and what became of it."""
     chunks: list[dict[str, Array]] = []
+    interrupted = False
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
     x = np.concatenate([start.q, start.v, loop.memory_start])
     try:
@@ -155,12 +160,16 @@ def _run(
             reached, stopped = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped
             if progress is not None:
                 progress((reached - start.t) / settings.duration)
+    except RunFolderError:
+        raise
     except ServoctlError as error:
         stopped = str(error)
+    except KeyboardInterrupt:
+        interrupted = True
     joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {
-        "status": "done" if stopped is None else "stopped",
+        "status": "interrupted" if interrupted else "done" if stopped is None else "stopped",
         "duration": reached - start.t,
         "steps": max(0, len(joined.get("t", ())) - 1),
         "evaluations": loop.evaluations - evaluations,

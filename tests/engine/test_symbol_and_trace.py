@@ -1,0 +1,226 @@
+"""A user's NumPy code on symbols: the same numbers as NumPy, or an error that names the line. Never silence."""
+
+import linecache
+import math
+from collections.abc import Callable
+from numpy import sign as early_sign  # imported before any trace, as user code may do
+from numpy import zeros as early_zeros
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.symbol import Symbol, from_sx, symbols, to_sx
+from servoctl.engine.trace import trace, tracing
+from servoctl.errors import TraceError
+from servoctl.types import Array
+
+EXACT = 1e-15
+"""CasADi calls the same libm: an operation or two may differ by one rounding."""
+
+X = np.array([0.3, -0.7, 1.2])
+INSIDE = np.array([0.3, 0.7, 0.2])  # within the domain of every inverse function
+BEYOND_ONE = np.array([1.3, 2.7, 5.2])
+
+
+def traced(function: Callable[[Array], Any], x: Array = X) -> Array:
+    """The function traced on symbols, then evaluated at x."""
+    given = inputs({"x": x.shape})
+    result = np.asarray(trace(function, given["x"]), dtype=object)
+    value = Kernel.compile("f", given, {"y": np.atleast_1d(result)})(x)[0]
+    return value.reshape(result.shape)
+
+
+def assert_same(function: Callable[[Array], Any], x: Array = X) -> None:
+    expected = np.asarray(function(x), dtype=float)
+    actual = traced(function, x)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=EXACT, atol=EXACT)
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "**": lambda a, b: abs(a) ** b,
+}
+
+
+@pytest.mark.parametrize("word", OPERATORS)
+@pytest.mark.parametrize("other", [2, 2.5, np.float64(-1.5), np.int64(3), True, np.array([1.5, 2.0, -0.5])], ids=repr)
+def test_an_operator_gives_what_numpy_gives_with_the_symbol_on_either_side(word: str, other: Any) -> None:
+    apply = OPERATORS[word]
+    assert_same(lambda x: apply(x, other))
+    assert_same(lambda x: apply(other, x))
+    assert_same(lambda x: apply(x[0], x[2]))
+    assert_same(lambda x: np.array([apply(x[0], 2.0), apply(2.0, x[0])]))
+
+
+UNARY = ["sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "exp", "expm1", "sign", "fabs", "floor", "ceil"]
+UNARY += ["deg2rad", "radians", "rad2deg", "degrees", "absolute", "negative", "positive", "square", "reciprocal", "conjugate"]
+POSITIVE = ["sqrt", "log", "log1p", "log10", "arcsin", "arccos", "arctanh"]
+
+
+@pytest.mark.parametrize(
+    ("name", "x"), [*((n, X) for n in UNARY), *((n, INSIDE) for n in POSITIVE), ("arccosh", BEYOND_ONE)]
+)
+def test_a_function_of_one_argument_gives_what_numpy_gives(name: str, x: Array) -> None:
+    assert_same(lambda x: getattr(np, name)(x), x)
+    assert_same(lambda x: getattr(np, name)(x[1]), x)
+
+
+@pytest.mark.parametrize("name", ["arctan2", "hypot", "maximum", "minimum", "fmax", "fmin"])
+def test_a_function_of_two_arguments_takes_a_symbol_on_either_side(name: str) -> None:
+    function = getattr(np, name)
+    assert_same(lambda x: getattr(np, name)(x, x[::-1]))
+    assert_same(lambda x: getattr(np, name)(x[:, None], np.array([0.1, -2.0])))
+    assert_same(lambda x: getattr(np, name)(0.5, x[0]))
+    assert_same(lambda x: getattr(np, name)(x[0], 0.5))
+    assert function is getattr(np, name)
+
+
+def test_numbers_may_stand_beside_symbols_in_an_array() -> None:
+    def function(x: Array) -> Array:
+        z = np.zeros(3)
+        z[0] = x[0]
+        return np.sin(z) + np.cos(np.full(3, 0.5)) + np.sqrt(np.ones(3))
+
+    assert_same(function)
+
+
+BRANCHES: dict[str, Callable[[Array], Any]] = {
+    "where": lambda x: np.where(x[0] > 0.1, x, -x),
+    "where both ways": lambda x: np.array([servoctl.where(x[i] > x[2 - i], 1.0, x[0]) for i in range(3)]),
+    "where and": lambda x: servoctl.where((x[0] > 0) & (x[1] < 0), x, 0.0),
+    "where or, not": lambda x: servoctl.where((x[0] < 0) | ~(x[1] < 0), x, 7.0),
+    "where equal": lambda x: np.array([servoctl.where(x[0] == 0.3, 1.0, 2.0), servoctl.where(x[0] != 0.3, 1.0, 2.0)]),
+    "where on numbers": lambda x: np.where(np.array([True, False, True]), x, 0.5),
+    "clip": lambda x: np.clip(x, -0.5, 0.5),
+    "servoctl.clip": lambda x: servoctl.clip(x, np.array([0.0, -1.0, 0.0]), 1.0),
+    "sign": lambda x: np.sign(x) * np.sign(np.zeros(3)) + np.sign(x),
+    "maximum": lambda x: np.maximum(x, 0.0) + np.minimum(0.1, x),
+    "largest of numbers": lambda x: x * np.max(np.array([1.0, 4.0, 2.0])),
+}
+CONSTRUCTORS: dict[str, Callable[[Array], Any]] = {
+    "zeros": lambda x: _filled(np.zeros((2, 2)), x),
+    "zeros of float": lambda x: _filled(np.zeros((2, 2), dtype=float), x),
+    "ones": lambda x: _filled(np.ones((2, 2)), x),
+    "empty": lambda x: _filled(np.empty((2, 2)), x)[0, 0],
+    "full": lambda x: np.full((2, 3), x[1]),
+    "eye": lambda x: np.eye(3) * x,
+    "identity": lambda x: _filled(np.identity(2), x),
+    "zeros_like": lambda x: np.zeros_like(x) + x,
+    "ones_like": lambda x: np.ones_like(x) * x,
+    "full_like": lambda x: np.full_like(np.ones(2), x[0]),
+    "array": lambda x: np.array([[x[0], 0.0], [1, x[1]]]),
+    "diag": lambda x: np.diag(x),
+    "stack": lambda x: np.stack([x, np.ones(3)]) + np.concatenate([x[:1], [1.0, 2.0]]),
+}
+ALGEBRA: dict[str, Callable[[Array], Any]] = {
+    "matmul": lambda x: np.outer(x, x) @ x,
+    "dot of nothing": lambda x: np.zeros(0) @ np.zeros(0) + x,
+    "einsum": lambda x: np.einsum("i,ij,j->", x, np.eye(3), x),
+    "cross": lambda x: np.cross(x, np.array([1.0, 2.0, 3.0])),
+    "norm of a vector": lambda x: np.linalg.norm(x),
+    "norm of rows": lambda x: np.linalg.norm(np.outer(x, x), axis=1),
+    "norm of a matrix": lambda x: np.linalg.norm(np.outer(x, x)),
+    "norm of numbers": lambda x: x * np.linalg.norm(np.array([3.0, 4.0])),
+    "moments": lambda x: np.array([np.mean(x), np.var(x), np.sum(x), np.prod(x), np.trace(np.diag(x))]),
+}
+
+
+def _filled(M: Array, x: Array) -> Array:
+    M[0, 0] = x[0] * x[1]
+    return M
+
+
+@pytest.mark.parametrize("case", [*BRANCHES.values(), *CONSTRUCTORS.values(), *ALGEBRA.values()], ids=[
+    *BRANCHES, *CONSTRUCTORS, *ALGEBRA])  # fmt: skip
+def test_ordinary_numpy_code_is_followed(case: Callable[[Array], Any]) -> None:
+    assert_same(case)
+
+
+def test_arrays_go_to_casadi_and_back_in_their_own_order() -> None:
+    A = symbols("A", 2, 3)
+    there = to_sx(A)
+    assert [[str(there[i, j]) for j in range(3)] for i in range(2)] == [[str(a.sx) for a in row] for row in A]
+    assert [str(a.sx) for a in from_sx(there).ravel()] == [str(a.sx) for a in A.ravel()]
+
+
+def _assign_early(x: Array) -> Array:
+    z = early_zeros(3)
+    z[0] = x[0]
+    return z
+
+
+REFUSED: dict[str, Callable[[Array], Any]] = {
+    "float": lambda x: float(x[0]),
+    "int": lambda x: int(x[0]),
+    "bool": lambda x: 1.0 if x[0] > 0 else 2.0,
+    "equality": lambda x: 1.0 if x[0] == 0.3 else 2.0,
+    "index": lambda x: [1.0, 2.0, 3.0][x[0]],
+    "array index": lambda x: np.ones(3)[x[0]],
+    "complex": lambda x: complex(x[0]),
+    "math.cos": lambda x: math.cos(x[0]),
+    "math.floor": lambda x: math.floor(x[0]),
+    "max": lambda x: max(x),
+    "and": lambda x: x[0] and x[1],
+    "array of float": lambda x: np.array([x[0], 1.0], dtype=float),
+    "astype": lambda x: x.astype(float),
+    "zeros imported early": _assign_early,
+    "sign imported early": lambda x: early_sign(x),
+    "sort": lambda x: np.sort(x),
+    "argmax": lambda x: np.argmax(x),
+    "largest": lambda x: np.max(x),
+    "round": lambda x: np.round(x),
+    "remainder": lambda x: x % 2.0,
+    "inverse": lambda x: np.linalg.inv(np.diag(x)),
+    "comparison of arrays": lambda x: np.where(x > 0, x, 0.0),
+    "interpolation": lambda x: np.interp(x, np.array([0.0, 1.0]), np.array([0.0, 1.0])),
+    "isnan": lambda x: np.isnan(x),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_symbols_cannot_follow_is_refused_with_the_line(name: str) -> None:
+    function = REFUSED[name]
+    with pytest.raises(TraceError) as caught:
+        trace(function, symbols("x", 3))
+    location = caught.value.location
+    assert location is not None
+    file, line = location.split(" ")[0].rsplit(":", 1)
+    assert file == __file__
+    first = function.__code__.co_firstlineno
+    assert first <= int(line) <= first + 3
+    assert linecache.getline(__file__, int(line)).strip() in str(caught.value)
+
+
+def test_the_refusal_says_what_to_write_instead() -> None:
+    with pytest.raises(TraceError, match=r"the truth of a symbol is not known \(use servoctl\.where or servoctl\.clip"):
+        trace(REFUSED["bool"], symbols("x", 3))
+    with pytest.raises(TraceError, match=r"the value of a symbol is not known .*use numpy\.sin, not math\.sin"):
+        trace(REFUSED["math.cos"], symbols("x", 3))
+    with pytest.raises(TraceError, match="index or a count cannot depend on the state"):
+        trace(REFUSED["index"], symbols("x", 3))
+
+
+def test_a_symbol_refuses_outside_of_a_trace_too() -> None:
+    with pytest.raises(TraceError, match="the truth"):
+        bool(Symbol(symbols("x")[0].sx))
+
+
+def test_numpy_is_itself_again_after_a_trace_even_after_an_error() -> None:
+    names = ["zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like", "maximum"]
+    names += ["minimum", "sign", "clip", "where", "sin", "arctan2", "sqrt"]
+    before = [*(getattr(np, name) for name in names), np.linalg.norm]
+    with pytest.raises(ZeroDivisionError), tracing(), tracing():
+        assert np.zeros(2).dtype == object
+        raise ZeroDivisionError
+    with pytest.raises(TraceError):
+        trace(REFUSED["bool"], symbols("x", 3))
+    after = [*(getattr(np, name) for name in names), np.linalg.norm]
+    assert [a is b for a, b in zip(before, after, strict=True)] == [True] * len(before)
+    assert np.zeros(2).dtype == float
