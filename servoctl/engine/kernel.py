@@ -74,9 +74,17 @@ class Kernel:
             results = results if isinstance(results, (tuple, list)) else (results,)
             return [from_sx(sx, shape) for sx, shape in zip(results, self.outputs.values(), strict=True)]
         for array, value in zip(self._arguments, values, strict=True):
+            if np.size(value) != array.size:
+                self._refuse(values)
             array[...] = value
         self._evaluate()
         return [array.copy() for array in self._results]
+
+    def _refuse(self, values: Sequence[Any]) -> None:
+        """Raises ValueError for the first value of the wrong size, which NumPy would stretch to fit."""
+        for (name, shape), value in zip(self.inputs.items(), values, strict=True):
+            if np.size(value) != np.prod(shape, dtype=int):
+                raise ValueError(f"{self.function.name()}: {name}: expected shape {shape}, got {np.shape(value)}")
 
 
 def _view(array: Array) -> Any:

@@ -112,12 +112,13 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
             ) from error
 
 
-def mismatch(numeric: Any, symbolic: Any, tolerance: float = 1e-10) -> float | None:
-    """Largest difference of two evaluations, relative to the largest magnitude, if it exceeds the tolerance.
+def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10) -> float | None:
+    """Largest difference of two evaluations, relative to the scale, if it exceeds the tolerance.
 
     Args:
         numeric: NumPy's own value; where it is not finite there is nothing to compare.
         symbolic: The traced function's value, same shape.
+        scale: Largest magnitude that such values have.
         tolerance: Relative difference that counts as equal.
     """
     expected, actual = np.asarray(numeric, dtype=float), np.asarray(symbolic, dtype=float)
@@ -126,6 +127,5 @@ def mismatch(numeric: Any, symbolic: Any, tolerance: float = 1e-10) -> float | N
     finite: Array = np.isfinite(expected)
     if not finite.any():
         return None
-    scale = max(1.0, float(np.abs(expected[finite]).max()))
     difference = float(np.abs(expected[finite] - actual[finite]).max()) / scale
     return None if difference <= tolerance else difference

@@ -197,21 +197,33 @@ class Model:
     def _verify(self, around: State) -> None:
         """Raises TraceError unless the traced plant equals its NumPy self."""
         assert self.plant_kernel is not None
+        found = []
         for plant, state in zip(_variations(self.plant), self.samples(around), strict=False):
             with np.errstate(all="ignore"):
                 expected = _plant_arrays(plant, *state)
             p = self.parameters
             p[: len(parameter_values(plant))] = parameter_values(plant)
-            actual = self.plant_kernel(state.t, state.q, state.v, p)
-            for name, wanted, got in zip(
-                ("mass_matrix", "force", "actuation", "nonideal_force"), expected, actual, strict=True
-            ):
-                difference = mismatch(wanted, got)
+            found.append((state, expected, self.plant_kernel(state.t, state.q, state.v, p)))
+        for i, name in enumerate(("mass_matrix", "force", "actuation", "nonideal_force")):
+            scale = _scale([expected for _, expected, _ in found], i)
+            for state, expected, actual in found:
+                difference = mismatch(expected[i], actual[i], scale)
                 if difference is not None:
                     raise TraceError(
-                        f"{type(plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
+                        f"{type(self.plant).__name__}.{name}: symbols and NumPy differ by {difference:.1e} relative "
                         f"at q={np.round(state.q, 3)} (a branch on the state, or a value fixed in __post_init__?)"
                     )
+
+
+def _scale(samples: list[tuple[Array, ...]], i: int) -> float:
+    """Largest magnitude of the i-th array, at least 1e-6 of that of all: what cancels to zero leaves round-off."""
+    sizes = [np.max([_largest(arrays[j]) for arrays in samples]) for j in range(len(samples[0]))]
+    return float(max(sizes[i], 1e-6 * max(sizes))) or 1.0
+
+
+def _largest(array: Array) -> float:
+    values = np.abs(np.asarray(array, dtype=float))
+    return float(np.max(values, where=np.isfinite(values), initial=0.0))
 
 
 def _is_nan(value: Any) -> bool:

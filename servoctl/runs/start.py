@@ -160,7 +160,17 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
         )
     elif found is not None and found.rank < found.generic_rank:
         said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
-    return said + _without_feedback(law, at) + _standstill(loop, start, at)
+    return said + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+
+
+def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
+    rows = [
+        row.name
+        for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True)
+        if row.has_rate and damping and not stiffness
+    ]
+    remedy = "give p_feedback.rate, or beta"
+    return [f"task: {', '.join(rows)}: the correction acts on the rate alone, positions drift ({remedy})"] if rows else []
 
 
 def _small_passive(model: Model, at: Consistency) -> list[str]:

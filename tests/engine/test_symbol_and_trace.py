@@ -156,6 +156,12 @@ def _assign_early(x: Array) -> Array:
     return z
 
 
+def _assign_integer(x: Array) -> Array:
+    z = np.zeros(3, dtype=int)
+    z[0] = x[0]
+    return z
+
+
 REFUSED: dict[str, Callable[[Array], Any]] = {
     "float": lambda x: float(x[0]),
     "int": lambda x: int(x[0]),
@@ -171,6 +177,7 @@ REFUSED: dict[str, Callable[[Array], Any]] = {
     "array of float": lambda x: np.array([x[0], 1.0], dtype=float),
     "astype": lambda x: x.astype(float),
     "zeros imported early": _assign_early,
+    "zeros of int": _assign_integer,
     "sign imported early": lambda x: early_sign(x),
     "sort": lambda x: np.sort(x),
     "argmax": lambda x: np.argmax(x),
