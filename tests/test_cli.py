@@ -1,7 +1,6 @@
 """The command line as a person meets it: exit codes, what is said, and on which stream."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -59,7 +58,8 @@ def command(tmp_path: Path) -> Servoctl:
     (tmp_path / "cart.yaml").write_text(CONFIG)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "servoctl", *words], cwd=tmp_path, capture_output=True, text=True)
+        words = (sys.executable, "-m", "servoctl", *words)
+        return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
 
     return run
 
@@ -163,12 +163,17 @@ def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tm
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # a shell's background jobs ignore Ctrl-C, and their children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
-    while rows_so_far(tmp_path / "first") < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    try:
+        deadline = time.monotonic() + 60
+        while rows_so_far(tmp_path / "first") < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, stderr
     assert (stdout, stderr) == ("", "interrupted; what there is: first\n")
     trajectory = servoctl.Trajectory.load(tmp_path / "first")

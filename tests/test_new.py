@@ -12,7 +12,7 @@ from servoctl.errors import ConfigError
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 def test_new_writes_a_plant_a_config_and_a_test_and_says_what_is_next(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.symbol import ELEMENTWISE, Symbol, clip, is_symbolic, where
-from servoctl.errors import TraceError
+from servoctl.errors import ServoctlError, TraceError
 from servoctl.types import Array
 
 _LOCK = threading.RLock()
@@ -104,7 +104,7 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
     with tracing():
         try:
             return function(*arguments)
-        except TraceError:
+        except ServoctlError:
             raise
         except (TypeError, AttributeError, ValueError, IndexError) as error:
             raise TraceError(

@@ -18,7 +18,7 @@ from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
 from servoctl.errors import TaskError
 from servoctl.expression import Expression
 from servoctl.laws.allocation import Allocator
-from servoctl.laws.corrections import Correction, resolve
+from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
@@ -71,19 +71,20 @@ class ConstraintFollowing(Law):
         for field, mapping in named.items():
             for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
                 problems.append(f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators)})")
-        damping: list[float] = []
-        stiffness: list[float] = []
+        gains: list[tuple[float, ...]] = []
         try:
-            damping, stiffness = resolve(model.task_rows, self.correction, self.corrections)
+            gains = resolve_all(model.task_rows, self.correction, self.corrections)
         except TaskError as error:
             problems += [f"law.correction: {line}" for line in str(error).splitlines()]
         if problems:
             raise TaskError("\n".join(problems))
         limits = self.limits or {}
+        width = max(0, *(row.degree - 2 for row in model.task_rows))
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
-            damping=tuple(damping),
-            stiffness=tuple(stiffness),
+            damping=tuple(gain[0] for gain in gains),
+            stiffness=tuple(gain[1] for gain in gains),
+            higher=tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
@@ -106,6 +107,7 @@ class BoundConstraintFollowing(BoundLaw):
     rows: tuple[Row, ...]
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
+    higher: tuple[float, ...]
     allocation: str
     weights: tuple[float, ...]
     feedback_allocation: str
@@ -164,6 +166,9 @@ class BoundConstraintFollowing(BoundLaw):
                 added[i] = -self.stiffness[i] * task.violation[i]
             if row.has_rate:
                 added[i] = added[i] - self.damping[i] * task.violation_rate[i]
+            if row.degree > 2 and task.higher is not None:
+                width = task.higher.shape[1]
+                added[i] = added[i] - np.dot(self.higher[i * width : (i + 1) * width], task.higher[i])
         return added
 
     def _allocate(self, allocator: Allocator, feedforward: Array, feedback: Array) -> Array:

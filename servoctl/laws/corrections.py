@@ -4,8 +4,9 @@
     SecondOrderCorrection(damping, stiffness)   phi'' + damping phi' + stiffness phi = 0
     PFeedback(P)         nonholonomic       psi' = -psi / P
     PFeedback(P, rate)   holonomic          beta = phi' + rate phi,  beta' = -beta / P
+    Poles(poles)         raised rows        (d/dt - p_1) ... (d/dt - p_r) y = 0
 
-All of them come down to two gains per row: `b - damping violation_rate - stiffness violation`.
+All of them come down to gains per row: `b - damping violation_rate - stiffness violation - ...`.
 
 Source: Baumgarte 1972; Liu et al. 2015, III.B; Xu, Liu 2017, (52): alpha, beta there are damping and stiffness here;
 Zhao et al. 2018, (72).
@@ -15,6 +16,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.mechanics.model import Row
@@ -52,8 +55,10 @@ class Correction(ABC):
     label: ClassVar[str]
 
     @abstractmethod
-    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+    def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
         """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] where a row has no violation rate.
+
+        Where a row has higher derivatives, their gains follow, the second derivative's first.
 
         Raises:
             TaskError: The correction does not fit a row's kind; names the row and the correction that does.
@@ -134,6 +139,54 @@ class PFeedback(Correction):
         return pairs
 
 
+@dataclass(frozen=True)
+class Poles(Correction):
+    """`(d/dt - p_1) ... (d/dt - p_r) y = 0`, r the row's relative degree.
+
+    Attributes:
+        poles: [1/s], all with a negative real part: one number for all poles of a row, or r of them; for all rows, a
+            list with one entry per row in task order, or a mapping by task name.
+    """
+
+    poles: Any
+    label = "poles"
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, ...]]:
+        result: list[tuple[float, ...]] = []
+        for row, poles in zip(rows, self._per_row(rows), strict=True):
+            if not row.degree:
+                raise TaskError(f"{row.name}: poles need a violation, a {row.kind} row has none (leave them out)")
+            chosen = np.atleast_1d(np.asarray(poles, dtype=complex))
+            chosen = np.full(row.degree, chosen[0]) if len(chosen) == 1 else chosen
+            if len(chosen) != row.degree:
+                raise TaskError(f"{row.name}: poles: expected 1 or {row.degree}, its relative degree, got {len(chosen)}")
+            if not (chosen.real < 0.0).all():
+                raise TaskError(f"{row.name}: poles: expected negative real parts [1/s], got {poles}")
+            polynomial = np.poly(chosen)
+            if np.abs(np.imag(polynomial)).max() > 0.0:
+                raise TaskError(f"{row.name}: poles: complex ones come in conjugate pairs, got {poles}")
+            stiffness, *rest = [float(c) for c in np.real(polynomial[:0:-1])]
+            result.append((rest[0] if rest else 0.0, stiffness, *rest[1:]))
+        return result
+
+    def _per_row(self, rows: Sequence[Row]) -> list[Any]:
+        """The poles of each row: a number, or a list."""
+        groups = list(dict.fromkeys(row.group for row in rows))
+        if isinstance(self.poles, Mapping):
+            for wrong in [name for name in self.poles if name not in groups]:
+                raise TaskError(f"poles: there is no task '{wrong}' (tasks: {', '.join(groups)})")
+            for name in [name for name in groups if name not in self.poles]:
+                raise TaskError(f"poles: no value for task '{name}' (give one, or one number for all)")
+            return [part for name in groups for part in Poles(self.poles[name])._per_row([r for r in rows if r.group == name])]
+        if not isinstance(self.poles, Sequence):
+            return [self.poles] * len(rows)
+        if len(rows) == 1 and not isinstance(self.poles[0], Sequence):
+            return [self.poles]
+        if len(self.poles) != len(rows):
+            raise TaskError(f"poles: expected {len(rows)} entries, one per row, got {len(self.poles)}")
+        return list(self.poles)
+
+
 def resolve(
     rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction] | None = None
 ) -> tuple[list[float], list[float]]:
@@ -142,9 +195,21 @@ def resolve(
     Raises:
         TaskError: Names every row that its correction does not fit.
     """
+    gains = resolve_all(rows, common, own)
+    return [gain[0] for gain in gains], [gain[1] for gain in gains]
+
+
+def resolve_all(
+    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction] | None = None
+) -> list[tuple[float, ...]]:
+    """(damping, stiffness, gains of the higher derivatives from the second on) of every row.
+
+    Raises:
+        TaskError: Names every row that its correction does not fit.
+    """
     own = own or {}
     problems: list[str] = []
-    gains: dict[str, tuple[float, float]] = dict.fromkeys((row.name for row in rows), (0.0, 0.0))
+    gains: dict[str, tuple[float, ...]] = dict.fromkeys((row.name for row in rows), (0.0, 0.0))
     parts = [(own[group], [row for row in rows if row.group == group]) for group in own]
     parts += [(common, [row for row in rows if row.group not in own])] if common is not None else []
     for correction, members in parts:
@@ -154,4 +219,4 @@ def resolve(
             problems.append(str(error))
     if problems:
         raise TaskError("\n".join(problems))
-    return [gains[row.name][0] for row in rows], [gains[row.name][1] for row in rows]
+    return [gains[row.name] for row in rows]

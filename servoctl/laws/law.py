@@ -19,6 +19,14 @@ from servoctl.types import Array, Command, State
 class Law(ABC):
     """A law as a person states it."""
 
+    def prepare(self, model: Model, around: State) -> Model:
+        """The model that the law works on; the same unless a law must change the task's form.
+
+        Raises:
+            TaskError: The task cannot be brought into that form; names every row.
+        """
+        return model
+
     @abstractmethod
     def bind(self, model: Model) -> "BoundLaw":
         """The law for this plant and task.

@@ -38,23 +38,32 @@ class Rows:
         b: Shape (r,).
         violation: phi or psi, shape (r,); NaN where a row has none.
         violation_rate: phi_q v + phi_t, shape (r,); NaN where a row has none.
+        higher: Further time derivatives of the violation, as far as no input appears in them, shape (r, h), 0 where a
+            row has fewer; None: there are none. Only raised constraints have them.
     """
 
     A: Array
     b: Array
     violation: Array
     violation_rate: Array
+    higher: Array | None = None
 
     @classmethod
     def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
         """Rows of several constraints on n coordinates, one below the other."""
         empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
         every = [empty, *parts]
+        width = max(0 if rows.higher is None else rows.higher.shape[1] for rows in every)
+        higher = [np.zeros((len(rows.b), width), dtype=object if width else float) for rows in every]
+        for padded, rows in zip(higher, every, strict=True):
+            if rows.higher is not None:
+                padded[:, : rows.higher.shape[1]] = rows.higher
         return cls(
             np.concatenate([rows.A for rows in every]),
             np.concatenate([rows.b for rows in every]),
             np.concatenate([rows.violation for rows in every]),
             np.concatenate([rows.violation_rate for rows in every]),
+            np.concatenate(higher),
         )
 
 
@@ -204,6 +213,8 @@ class SecondOrder(Constraint):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         A = np.atleast_2d(np.asarray(trace(self.A, q, v, t), dtype=object))
         b = np.atleast_1d(np.asarray(trace(self.b, q, v, t), dtype=object))
+        if b.ndim != 1:
+            raise TaskError(f"{type(self).__name__}: b has shape {b.shape}, expected a vector")
         if A.shape != (len(b), len(q)):
             raise TaskError(f"{type(self).__name__}: A has shape {A.shape}, expected {(len(b), len(q))} to fit b and q")
         parts = []

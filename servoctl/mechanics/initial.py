@@ -47,6 +47,7 @@ class Consistency:
 
 def consistency(model: Model, state: State) -> Consistency:
     """Violations of the passive constraints and of the task at a state."""
+    model = model.plain
     stacked = _stacked(model, state)
     rows = (*model.passive_rows, *model.task_rows)
     return Consistency(state, rows, stacked.violation, stacked.violation_rate)
@@ -66,6 +67,7 @@ def nearest(model: Model, state: State, fix: Sequence[str] = (), task: bool = Tr
         fix: Coordinates that stay as they are, their velocities too.
         task: Whether the task's rows count beside the passive ones.
     """
+    model = model.plain
     names = list(model.plant.coordinates)
     free = np.array([name not in fix for name in names])
     rows = (*model.passive_rows, *model.task_rows)

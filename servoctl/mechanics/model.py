@@ -35,6 +35,7 @@ class Row:
         kind: `holonomic`, `nonholonomic` or `second_order`.
         has_violation: Whether there is a position- or velocity-level violation to correct.
         has_rate: Whether there is a violation rate.
+        degree: How many of the violation's derivatives, the 0th included, no input appears in; 0 without a violation.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Row:
     kind: str
     has_violation: bool
     has_rate: bool
+    degree: int
 
 
 class _Passive(Constraint):
@@ -68,15 +70,19 @@ class Model:
         task_rows: The task's rows.
         passive_rows: The plant's own rows.
         opaque: Why the plant's NumPy code cannot be compiled; None where it is.
+        plain: The model with the task as it was given; itself unless a law raised the task's rows.
     """
 
-    def __init__(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> None:
+    def __init__(
+        self, plant: Plant, task: Mapping[str, Constraint], around: State, plain: "Model | None" = None
+    ) -> None:
         """Binds and checks.
 
         Args:
             plant: A frozen dataclass.
             task: Name -> constraint; may be empty.
             around: A state at which everything must be finite and well shaped, usually the initial one.
+            plain: The model with the task as it was given; None: this one.
 
         Raises:
             PlantError: M, Q or B has the wrong shape, is not finite, or M is not symmetric positive definite.
@@ -85,6 +91,7 @@ class Model:
         """
         self.plant, self.task = plant, dict(task)
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
+        self.plain: Model = plain or self
         check_plant(plant, around)
         holonomic = plant.passive_constraints(around.q, around.t)
         rates = plant.passive_rates(around.q, around.v, around.t)
@@ -165,7 +172,7 @@ class Model:
 
     def _rows(self, state: State) -> tuple[Rows, Rows]:
         parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        return Rows(*parts[:4]), Rows(*parts[4:])
+        return Rows(*parts[:5]), Rows(*parts[5:])
 
     def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
         t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
@@ -191,7 +198,8 @@ class Model:
             for i in range(len(part.b)):
                 label = name if len(part.b) == 1 else f"{name}.{i}"
                 known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
-                rows.append(Row(label, name, constraint.kind, *known))
+                further = 0 if part.higher is None else part.higher.shape[1]
+                rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + further))
         return Rows.stack(parts, self.n), rows
 
     def _verify(self, around: State) -> None:
@@ -256,6 +264,20 @@ def _variations(plant: Plant) -> Iterator[Any]:
             yield dataclasses.replace(trial)
         except (ServoctlError, ValueError):
             yield plant
+
+
+def symbolic_plant(plant: Plant, state: State) -> Matrices:
+    """A plant's matrices and passive constraints as expressions of plain symbols; its task is empty.
+
+    Raises:
+        TraceError: The plant's code cannot be traced.
+    """
+    t, q, v = state
+    groups: dict[str, Constraint] = {name: _Passive(name, False) for name in trace(plant.passive_constraints, q, t)}
+    groups |= {name: _Passive(name, True) for name in trace(plant.passive_rates, q, v, t)}
+    passive = Rows.stack([group.rows(plant, t, q, v) for group in groups.values()], len(q))
+    M, Q, B, c = trace(_plant_arrays, plant, t, q, v)
+    return Matrices(plant, M, Q, B, c, passive, Rows.stack([], len(q)))
 
 
 def check_plant(plant: Plant, state: State) -> None:

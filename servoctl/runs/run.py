@@ -212,6 +212,8 @@ def make_system(
         PlantError, TaskError, TraceError: They do not fit.
     """
     model = Model(plant, task, start)
+    if law is not None and model.task_rows and model.m:
+        model = law.prepare(model, start)
     damping, stiffness = resolve(model.passive_rows, _fitting(passive, model), None)
     stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance)
     return System(model, None if law is None else law.bind(model), inputs, stabilisation)

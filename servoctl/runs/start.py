@@ -65,7 +65,7 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
     problems = _not_assembled(model, at)
     if not problems:
         problems += _contradictions(model, start, at)
-    worst = at.worst(model.task_rows, "holonomic")
+    worst = at.worst(model.plain.task_rows, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
         problems.append(
@@ -111,13 +111,13 @@ def _contradictions(model: Model, start: State, at: Consistency) -> list[str]:
                 f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
                 "or lie out of reach (correct the equations, or the start)"
             ]
-    matrices = model.matrices(found)
+    matrices = model.plain.matrices(found)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
     if not len(rows.b) or not (np.isfinite(rows.A).all() and np.isfinite(rows.b).all()):
         return []
     left_over = decompose(rows.A, 1e-9).residual(rows.b)
     size = 1.0 + float(np.abs(rows.b).max())
-    names = (*model.passive_rows, *model.task_rows)
+    names = (*model.passive_rows, *model.plain.task_rows)
     wrong = [row.name for row, value in zip(names, left_over, strict=True) if abs(value) > CLOSED * size]
     if wrong:
         return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]

@@ -1,0 +1,91 @@
+"""Input-output linearisation: constraint following at the degree at which the inputs appear.
+
+    y^(r) = nu,   nu = -(c_0 y + c_1 y' + ... + c_{r-1} y^(r-1))
+    s^r + c_{r-1} s^{r-1} + ... + c_0 = (s - p_1) ... (s - p_r)
+
+Design: each task row is raised (`mechanics.raised`) until an input acts on it; what remains is the same equation
+`T u = e` that constraint following solves, so allocation, limits and evidence are shared. The degree of a row is decided
+by numbers at several states, since terms cancel under Phi.
+
+Source: Isidori, Nonlinear Control Systems, 5.1-5.3; Seifried, Blajer 2013 for what it means for mechanisms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.linalg import frobenius
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.corrections import Poles
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.raised import HIGHEST, Raised, first_degree
+from servoctl.mechanics.reach import VANISHES
+from servoctl.mechanics.terms import Terms, assemble
+from servoctl.types import State
+
+STATES = 6
+"""States at which a row's degree is decided."""
+
+
+@dataclass(frozen=True)
+class InputOutput(ConstraintFollowing):
+    """The law as a person states it; `correction` and `corrections` are `Poles`."""
+
+    def prepare(self, model: Model, around: State) -> Model:
+        """The model with every task row raised to its relative degree.
+
+        Raises:
+            TaskError: Names the rows that no input reaches, what cannot be raised, or the plant that cannot.
+        """
+        problems: list[str] = []
+        if model.opaque is not None:
+            raise TaskError(f"law.kind: input_output needs a plant that can be compiled: {model.opaque}")
+        states = [around, *model.samples(around, STATES - 1)]
+        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        passive = len(model.passive_rows)
+        if passive and terms[0].passive.rank < passive:
+            raise TaskError(
+                f"law.kind: input_output needs independent passive constraints, got rank {terms[0].passive.rank} of "
+                f"{passive} rows (leave the dependent ones out)"
+            )
+        if not all(isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None):
+            problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
+        raised: dict[str, Constraint] = {}
+        for group, constraint in model.task.items():
+            rows = [row for row in model.task_rows if row.group == group]
+            for index, row in enumerate(rows):
+                try:
+                    degree = relative_degree(model, constraint, index, terms, self.passive_rank_tolerance)
+                except TaskError as error:
+                    problems.append(f"{row.name}: {error}")
+                    continue
+                raised[row.name] = Raised(constraint, index, degree, self.passive_rank_tolerance)
+        if problems:
+            raise TaskError("\n".join(problems))
+        return Model(model.plant, raised, around, plain=model)
+
+
+def relative_degree(
+    model: Model, constraint: Constraint, row: int, terms: list[Terms], passive_rank_tolerance: float
+) -> int:
+    """The lowest derivative of a row in which an input appears, at any of the states.
+
+    Raises:
+        TaskError: There is none up to `HIGHEST`.
+    """
+    for degree in range(first_degree(constraint), HIGHEST + 1):
+        raised = Raised(constraint, row, degree, passive_rank_tolerance)
+        symbols = model.symbols()
+        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
+        A = raised.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A
+        kernel = Kernel.compile("row", symbols, {"A": A})
+        for at in terms:
+            w = np.linalg.solve(at.L, kernel(at.state.t, at.state.q, at.state.v, model.parameters)[0][0])
+            size = float(np.linalg.norm(w)) * frobenius(at.inputs)
+            if size > 0.0 and float(np.linalg.norm(w @ at.project(at.inputs))) > VANISHES * size:
+                return degree
+    raise TaskError(f"no input appears in its derivatives up to the {HIGHEST}th (no actuator reaches it; another task?)")

@@ -1,0 +1,84 @@
+"""Constraints raised to the degree at which inputs appear, by derivatives along the plant's own motion.
+
+    y_0 = phi or psi,   y_{k+1} = dy_k/dq v + dy_k/dv a_c + dy_k/dt,   until (dy_k/dv) Phi B is not zero
+
+a_c is the acceleration at u = 0, the passive constraints holding. Below the relative degree r no y_k depends on the
+inputs, so y_{r-1}(q, v, t) is itself a velocity-level function: `A = dy_{r-1}/dv`, `b = -(dy_{r-1}/dq v + dy_{r-1}/dt)`.
+
+Design: a raised constraint is a constraint like any other, which is why one law serves every degree. It needs the
+plant's symbols, so an opaque plant cannot be raised.
+
+Source: Isidori, Nonlinear Control Systems, 4.1, 5.1 (relative degree, Lie derivatives); the projected form is ours.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.kernel import directional, jacobian
+from servoctl.engine.linalg import solve_upper
+from servoctl.engine.trace import trace
+from servoctl.errors import TaskError
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.model import symbolic_plant
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.terms import assemble
+from servoctl.types import Array, State
+
+HIGHEST = 8
+"""Relative degrees beyond this are not looked for."""
+
+
+class Raised(Constraint):
+    """One row of a constraint, raised.
+
+    Attributes:
+        inner: The constraint.
+        row: Which of its rows.
+        degree: Relative degree r: the inputs appear in the r-th derivative.
+        rank_tolerance: For the passive constraints.
+    """
+
+    def __init__(self, inner: Constraint, row: int, degree: int, rank_tolerance: float) -> None:
+        self.inner, self.row, self.degree, self.rank_tolerance = inner, row, degree, rank_tolerance
+        self.kind = inner.kind  # type: ignore[misc]
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        chain = derivatives(self, plant, t, q, v)
+        last = np.array([chain[-1]])
+        b = -(directional(last, q, v) + jacobian(last, np.array([t]))[:, 0])
+        rate = np.array([chain[1]]) if len(chain) > 1 else np.full(1, np.nan)
+        higher = np.array([chain[2:]], dtype=object).reshape(1, max(0, len(chain) - 2))
+        return Rows(jacobian(last, v), b, np.array([chain[0]]), rate, higher)
+
+
+def derivatives(raised: Raised, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
+    """y_0 ... y_{r-1} as symbols."""
+    base = raised.inner.rows(plant, t, q, v)
+    chain = [base.violation[raised.row]]
+    if raised.degree > 1:
+        drift = _acceleration(plant, t, q, v, raised.rank_tolerance)
+    while len(chain) < raised.degree:
+        y = np.array([chain[-1]])
+        rate = directional(y, np.concatenate([q, v]), np.concatenate([v, drift])) + jacobian(y, np.array([t]))[:, 0]
+        chain.append(rate[0])
+    return chain
+
+
+def _acceleration(plant: Plant, t: Any, q: Array, v: Array, rank_tolerance: float) -> Array:
+    """a_c: the plant's acceleration at u = 0, its passive constraints holding, as symbols."""
+    state = State(t, q, v)
+    matrices = symbolic_plant(plant, state)
+    terms = trace(assemble, state, matrices, rank_tolerance)
+    return solve_upper(terms.L, terms.drift)
+
+
+def first_degree(constraint: Constraint) -> int:
+    """The lowest degree that a constraint of this kind can have.
+
+    Raises:
+        TaskError: The constraint is given at acceleration level, where there is nothing to raise.
+    """
+    if constraint.kind == "second_order":
+        raise TaskError("given at acceleration level: it has no violation to raise (give its position or velocity form)")
+    return 1 if constraint.kind == "nonholonomic" else 2

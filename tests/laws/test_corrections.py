@@ -1,0 +1,181 @@
+"""Corrections: the gains they come down to, the decay they promise, and what they refuse."""
+
+import re
+from typing import Any, ClassVar
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import servoctl
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
+from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
+from servoctl.laws.gain_limits import growth, longest_spacing
+from servoctl.mechanics.constraint import Holonomic, Nonholonomic
+from servoctl.mechanics.model import Model, Row
+from servoctl.runs import simulate
+from servoctl.types import Array, State
+
+H1 = Row("place.0", "place", "holonomic", True, True, 2)
+H2 = Row("place.1", "place", "holonomic", True, True, 2)
+H3 = Row("height", "height", "holonomic", True, True, 2)
+N = Row("roll", "roll", "nonholonomic", True, False, 1)
+S = Row("own", "own", "second_order", False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("correction", "rows", "gains"),
+    [
+        (Baumgarte(3.0, 5.0), [H1], [(6.0, 25.0)]),
+        (SecondOrderCorrection(3.0, 5.0), [H1], [(3.0, 5.0)]),
+        (PFeedback(0.5), [N], [(0.0, 2.0)]),
+        (PFeedback(0.5), [H1], [(2.0, 0.0)]),
+        (PFeedback(0.5, 3.0), [H1], [(5.0, 6.0)]),  # beta' = -beta / P with beta = phi' + 3 phi
+        (PFeedback(0.5, 3.0), [H1, N], [(5.0, 6.0), (0.0, 2.0)]),
+        (Baumgarte([1.0, 2.0, 3.0], 0.0), [H1, H2, H3], [(2.0, 0.0), (4.0, 0.0), (6.0, 0.0)]),
+        (Baumgarte({"height": 4.0, "place": [1.0, 2.0]}, 1.0), [H1, H2, H3], [(2.0, 1.0), (4.0, 1.0), (8.0, 1.0)]),
+        (SecondOrderCorrection({"place": 1.0, "height": 2.0}, 7), [H1, H2, H3], [(1.0, 7.0), (1.0, 7.0), (2.0, 7.0)]),
+        (Baumgarte(1.0, 1.0), [], []),
+    ],
+)
+def test_a_correction_comes_down_to_damping_and_stiffness(
+    correction: Correction, rows: list[Row], gains: list[tuple[float, float]]
+) -> None:
+    assert correction.gains(rows) == gains
+
+
+def test_a_tasks_own_correction_comes_before_the_common_one() -> None:
+    rows = [H1, H2, N, S]
+    own = {"roll": PFeedback(0.1), "own": None}
+    damping, stiffness = resolve([H1, H2, N], Baumgarte(1.0, 2.0), {"roll": own["roll"]})
+    assert (damping, stiffness) == ([2.0, 2.0, 0.0], [4.0, 4.0, 10.0])
+    assert resolve(rows, None) == ([0.0] * 4, [0.0] * 4)
+
+
+@pytest.mark.parametrize(
+    ("correction", "rows", "text"),
+    [
+        (Baumgarte(1, 1), [N], "roll: baumgarte does not fit a nonholonomic row (use p_feedback {P})"),
+        (SecondOrderCorrection(1, 1), [N], "roll: second_order does not fit a nonholonomic row (use p_feedback {P})"),
+        (Baumgarte(1, 1), [S], "own: baumgarte needs a violation, a second_order row has none (leave it out)"),
+        (PFeedback(1), [S], "own: p_feedback needs a violation, a second_order row has none (leave it out)"),
+        (PFeedback(1, 2.0), [N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
+        (PFeedback(1, [1.0, 2.0]), [H1, N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
+        (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected 1 values, one per row, got 2"),
+        (Baumgarte(1, {"nowhere": 1.0}), [H1], "beta: there is no task 'nowhere' (tasks: place)"),
+        (Baumgarte({"place": 1.0}, 1), [H1, H3], "alpha: no value for task 'height' (give one, or one number for all)"),
+        (Baumgarte({"place": [1.0]}, 1), [H1, H2], "alpha.place: expected 2 values, one per row, got 1"),
+    ],
+)
+def test_a_correction_that_does_not_fit_names_row_and_remedy(correction: Correction, rows: list[Row], text: str) -> None:
+    with pytest.raises(TaskError, match="^" + re.escape(text) + "$"):
+        correction.gains(rows)
+
+
+def test_every_row_that_does_not_fit_is_named_at_once() -> None:
+    with pytest.raises(TaskError, match=r"roll: baumgarte does not fit.*\nplace\.0: p_feedback") as caught:
+        resolve([N, Row("place.0", "place", "second_order", False, False, 0)], PFeedback(1.0), {"roll": Baumgarte(1, 1)})
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_gains_given_per_row_keep_the_order_of_the_rows() -> None:
+    assert per_row((1, 2, 3), [H1, H2, H3], "x") == [1.0, 2.0, 3.0]
+    assert per_row(4, [H1, H2], "x") == [4.0, 4.0]
+
+
+@dataclass(frozen=True)
+class Point(servoctl.Plant):
+    """A unit mass in a plane, pushed in both directions."""
+
+    coordinates: ClassVar = {"x": "m", "y": "m"}
+    actuators: ClassVar = {"fx": "N", "fy": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0, -9.81])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+CIRCLE = Holonomic("sqrt(x**2 + y**2) - 1 - t/10")
+PROMISES: list[tuple[Correction, Array]] = [
+    (Baumgarte(2.0, 3.0), np.array([[0.0, 1.0], [-9.0, -4.0]])),
+    (SecondOrderCorrection(1.0, 30.0), np.array([[0.0, 1.0], [-30.0, -1.0]])),
+    (PFeedback(0.4, 1.5), np.array([[0.0, 1.0], [-1.5 / 0.4, -(1.5 + 1 / 0.4)]])),
+    (PFeedback(0.4), np.array([[0.0, 1.0], [0.0, -1 / 0.4]])),
+]
+
+
+@pytest.mark.parametrize(("correction", "system"), PROMISES, ids=lambda case: type(case).__name__)
+def test_the_violation_decays_exactly_as_the_correction_promises(correction: Correction, system: Array) -> None:
+    run = simulate(Point(), {"c": CIRCLE}, ConstraintFollowing(correction), q=[1.3, 0.4], v=[0.2, -0.5], duration=1.5,
+                   method="dop853", rtol=1e-11, output_step=0.5)  # fmt: skip
+    start = np.array([run["violation.c"][0], run["violation_rate.c"][0]])
+    assert np.abs(start).min() > 0.1
+    for k in range(4):
+        expected = expm(system * run.t[k]) @ start
+        found = [run["violation.c"][k], run["violation_rate.c"][k]]
+        np.testing.assert_allclose(found, expected, atol=1e-8)  # the integrator's tolerance, accumulated
+
+
+def test_a_speed_decays_as_p_feedback_promises() -> None:
+    run = simulate(Point(), {"s": Nonholonomic("der(x)**2 + der(y)**2 - 1 - t")}, ConstraintFollowing(PFeedback(0.3)),
+                   q=0.0, v=[1.5, 0.5], duration=1.0, method="dop853", rtol=1e-11, output_step=0.25)  # fmt: skip
+    np.testing.assert_allclose(run["violation.s"], 1.5 * np.exp(-run.t / 0.3), atol=1e-9)
+
+
+def test_gains_are_bound_row_by_row() -> None:
+    task = {"c": CIRCLE, "s": Nonholonomic("der(y) - 1")}
+    model = Model(Point(), task, State(0.0, np.array([1.3, 0.4]), np.zeros(2)))
+    bound = ConstraintFollowing(Baumgarte(2.0, 3.0), {"s": PFeedback(0.5)}).bind(model)
+    assert isinstance(bound, BoundConstraintFollowing)
+    assert (bound.damping, bound.stiffness) == ((4.0, 0.0), (9.0, 2.0))
+    text = r"law\.correction: s: baumgarte does not fit a nonholonomic row \(use p_feedback \{P\}\)"
+    with pytest.raises(TaskError, match=text):
+        ConstraintFollowing(Baumgarte(2.0, 3.0)).bind(model)
+
+
+RK4_REAL = 2.785293563405282
+"""Largest |z| on the negative real axis with |R(z)| <= 1: the real root of z^3/24 - z^2/6 + z/2 - 1."""
+
+LIMITS: list[tuple[Any, bool, float]] = [
+    ((0.0, 4.0, False), True, 2.0 / 4.0),  # P-feedback held: h = 2 P
+    ((0.0, 4.0, False), False, RK4_REAL / 4.0),
+    ((8.0, 16.0, True), True, 1.0 / 4.0),  # alpha = beta = 4 held: h = 1 / alpha
+    ((8.0, 16.0, True), False, RK4_REAL / 4.0),  # both roots at -4
+    ((2.0, 100.0, True), True, 2 * 2.0 / 100.0),  # poorly damped: h = 2 damping / stiffness
+    ((5.0, 0.0, True), True, 2.0 / 5.0),
+    ((5.0, 0.0, True), False, RK4_REAL / 5.0),
+]
+
+
+@pytest.mark.parametrize(("gains", "held", "limit"), LIMITS)
+def test_the_longest_spacing_is_the_closed_form(gains: tuple[float, float, bool], held: bool, limit: float) -> None:
+    assert longest_spacing(*gains, held) == pytest.approx(limit, rel=2e-4)
+    assert growth(*gains, 0.99 * limit, held) < 1.0
+    assert growth(*gains, 1.01 * limit, held) > 1.0
+
+
+def test_without_feedback_no_spacing_is_too_long() -> None:
+    assert longest_spacing(0.0, 0.0, True, True) == longest_spacing(0.0, 0.0, False, False) == np.inf
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("correction", [PFeedback(0.25), Baumgarte(4, 4), SecondOrderCorrection(2, 100)])
+def test_a_run_decays_below_the_limit_and_grows_above_it(correction: Correction, held: bool) -> None:
+    """On both sides of the limit by 2 %, over enough holds or steps to tell."""
+    first_order = isinstance(correction, PFeedback)
+    task = {"x": Nonholonomic("der(x)") if first_order else Holonomic("x")}
+    (damping, stiffness), = correction.gains([N if first_order else H1])
+    limit = longest_spacing(damping, stiffness, not first_order, held)
+    for factor, grows in ((0.98, False), (1.02, True)):
+        h = factor * limit
+        spacing = {"period": h, "step": h / 4} if held else {"step": h}
+        run = simulate(Point(), task, ConstraintFollowing(correction), q=[0.5, 0.0], v=[0.3, 0.0], duration=300 * h, **spacing)
+        violation = np.abs(run["violation.x"])
+        assert (violation[-50:].max() > violation[:50].max()) == grows

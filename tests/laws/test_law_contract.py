@@ -1,0 +1,200 @@
+"""What the law promises on every shipped plant: the task is met, by the inputs that the allocation calls least.
+
+Accelerations are found by multipliers here, never by the projections that the law itself uses.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from scipy.linalg import null_space
+
+import servoctl
+from servoctl.config import shipped_configs
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
+from servoctl.laws.corrections import Baumgarte
+from servoctl.mechanics.fundamental import multiplier_equation
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Matrices
+from servoctl.types import Array, Command, State, Status
+
+REFUSED = {"scara_as_printed", "flexible_joint_motor"}
+STATES = 5
+NO_MEMORY = np.zeros(0)
+
+
+@lru_cache(maxsize=None)
+def run(name: str) -> servoctl.Run:
+    return servoctl.load(name, engine="numpy")
+
+
+CONTROLLED = [name for name in shipped_configs() if name not in REFUSED and run(name).system.law is not None]
+SEVERAL_ANSWERS = ["coordinated_robots"]
+"""Shipped plants with more actuators than the task has rows."""
+KINDS = ["minimum_norm", "weighted", "unprojected", "constraint_force", "least_acceleration"]
+
+
+def law_of(name: str) -> BoundConstraintFollowing:
+    law = run(name).system.law
+    assert isinstance(law, BoundConstraintFollowing)
+    return law
+
+
+def states(name: str) -> Iterator[tuple[State, Matrices]]:
+    """Random states near the start; they need not satisfy any constraint."""
+    model = run(name).system.model
+    for state in model.samples(run(name).start, STATES):
+        yield state, model.matrices(state)
+
+
+def accelerated(m: Matrices, u: Array) -> Array:
+    return multiplier_equation(m.M, m.Q + m.c + m.B @ u, m.passive.A, m.passive.b)
+
+
+def correction(law: BoundConstraintFollowing, m: Matrices) -> Array:
+    """-damping phi' - stiffness phi, where a row has them."""
+    rate, violation = np.nan_to_num(m.task.violation_rate), np.nan_to_num(m.task.violation)
+    return -np.array(law.damping) * rate - np.array(law.stiffness) * violation
+
+
+def task_map(m: Matrices) -> tuple[Array, Array]:
+    """T and the acceleration at u = 0, column by column from multipliers."""
+    zero = accelerated(m, np.zeros(m.B.shape[1]))
+    columns = [m.task.A @ (accelerated(m, unit) - zero) for unit in np.eye(m.B.shape[1])]
+    return np.stack(columns, axis=1), zero
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_the_task_is_met_whatever_the_allocation(name: str, kind: str) -> None:
+    law = replace(law_of(name), allocation=kind, feedback_allocation=kind)
+    model = run(name).system.model
+    for state, m in states(name):
+        command = law.control(model, state)
+        wanted = m.task.b + correction(law, m)
+        assert int(command.status) == Status.OK.code
+        assert command.rank == len(wanted)
+        missed = m.task.A @ accelerated(m, command.u) - wanted
+        # 1e-9 relative: two solutions of systems whose condition is below 1e5
+        assert np.abs(missed).max() <= 1e-9 * (1.0 + np.abs(wanted).max() + np.abs(m.task.A @ accelerated(m, 0 * command.u)).max())
+        assert np.abs(command.residual).max() <= 1e-9 * (1.0 + np.abs(wanted).max())
+
+
+def measures(kind: str, m: Matrices, weights: Array) -> Array:
+    """The matrix H of u^T H u, which the allocation makes least."""
+    inverse = np.linalg.inv(m.M)
+    return {
+        "minimum_norm": np.eye(len(weights)),
+        "weighted": np.diag(weights),
+        "constraint_force": m.B.T @ inverse @ m.B,
+        "least_acceleration": m.B.T @ inverse @ inverse @ m.B,
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "unprojected"])
+@pytest.mark.parametrize("name", SEVERAL_ANSWERS)
+def test_no_other_input_that_meets_the_task_measures_less(name: str, kind: str) -> None:
+    random = np.random.default_rng(3)
+    weights = tuple(random.uniform(0.2, 5.0, 6))
+    law = replace(law_of(name), allocation=kind, feedback_allocation=kind, weights=weights)
+    for state, m in states(name):
+        u = law.control(run(name).system.model, state).u
+        H, free = measures(kind, m, np.array(weights)), null_space(task_map(m)[0], rcond=1e-9)
+        assert free.shape[1] == 3
+        slope = free.T @ H @ u
+        assert np.abs(slope).max() <= 1e-8 * np.abs(H).max() * np.abs(u).max()  # the first-order condition
+        for z in random.standard_normal((10, 3)):
+            other = u + free @ z
+            assert other @ H @ other >= u @ H @ u - 1e-8 * (u @ H @ u)
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_form(name: str) -> None:
+    weights = np.random.default_rng(8).uniform(0.2, 5.0, len(law_of(name).weights))
+    law = replace(law_of(name), allocation="minimum_norm", feedback_allocation="minimum_norm")
+    heavy = replace(law, allocation="weighted", feedback_allocation="weighted", weights=tuple(weights))
+    for state, m in states(name):
+        T, zero = task_map(m)
+        demand = m.task.b + correction(law, m) - m.task.A @ zero
+        root = np.diag(weights**-0.5)
+        for bound, expected in ((law, np.linalg.pinv(T) @ demand), (heavy, root @ np.linalg.pinv(T @ root) @ demand)):
+            u = bound.control(run(name).system.model, state).u
+            np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str) -> None:
+    """u = (A M^-1 B)^+ (b - A M^-1 (Q + Qc(u))): the reaction in it is the one to this very u."""
+    law = replace(law_of(name), allocation="unprojected", feedback_allocation="unprojected")
+    for state, m in states(name):
+        u = law.control(run(name).system.model, state).u
+        Qc = m.M @ accelerated(m, u) - m.Q - m.B @ u
+        W = m.task.A @ np.linalg.solve(m.M, m.B)
+        expected = np.linalg.pinv(W) @ (m.task.b + correction(law, m) - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
+        np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
+
+
+def test_a_law_that_freezes_the_passive_reaction_misses_the_task() -> None:
+    """The published formula with Qc at u = 0: what it misses, beside what this law misses."""
+    model, law = run("coordinated_robots").system.model, law_of("coordinated_robots")
+    frozen_misses = []
+    for state, m in states("coordinated_robots"):
+        wanted = m.task.b + correction(law, m)
+        Qc = m.M @ accelerated(m, np.zeros(6)) - m.Q
+        W = m.task.A @ np.linalg.solve(m.M, m.B)
+        frozen = np.linalg.pinv(W) @ (wanted - m.task.A @ np.linalg.solve(m.M, m.Q + Qc))
+        frozen_misses.append(np.abs(m.task.A @ accelerated(m, frozen) - wanted).max())
+        assert np.abs(m.task.A @ accelerated(m, law.control(model, state).u) - wanted).max() < 1e-8
+    assert min(frozen_misses) > 0.1
+
+
+def test_a_null_space_term_moves_the_inputs_and_not_the_task() -> None:
+    model, law = run("coordinated_robots").system.model, law_of("coordinated_robots")
+
+    def wish(state: State) -> Array:
+        return np.array([3.0, -1.0, state.t, 2.0, state.q[0], state.v[1]])
+
+    for state, m in states("coordinated_robots"):
+        plain, wished = law.control(model, state).u, replace(law, null_space=wish).control(model, state).u
+        T, _ = task_map(m)
+        np.testing.assert_allclose(T @ wished, T @ plain, rtol=0, atol=1e-9 * (1.0 + np.abs(plain).max()))
+        part = (np.eye(6) - np.linalg.pinv(T) @ T) @ wish(state)
+        np.testing.assert_allclose(wished - plain, part, rtol=0, atol=1e-10 * (1.0 + np.abs(wish(state)).max()))
+        assert np.abs(part).max() > 0.1
+
+
+def test_a_null_space_term_may_be_equations_of_some_actuators() -> None:
+    model, start = run("coordinated_robots").system.model, run("coordinated_robots").start
+    task = {"correction": Baumgarte(10, 10)}
+    by_text = ConstraintFollowing(**task, null_space={"u2": "-l*der(theta1) + t"}).bind(model)
+    by_function = ConstraintFollowing(**task, null_space=lambda s: np.array([0.0, s.t - s.v[0], 0, 0, 0, 0])).bind(model)
+    for state in model.samples(start, 3):
+        np.testing.assert_allclose(by_text.control(model, state).u, by_function.control(model, state).u, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_control_is_a_pure_function(name: str) -> None:
+    model, law = run(name).system.model, law_of(name)
+
+    def bits(command: Command) -> bytes:
+        parts = [command.u, command.residual, command.rank, command.pivot_min, command.status]
+        return b"".join(np.asarray(part, dtype=float).tobytes() for part in parts)
+
+    for state in model.samples(run(name).start, 2):
+        kept = State(state.t, state.q.copy(), state.v.copy())
+        first = bits(law.control(model, state, NO_MEMORY))
+        law.control(model, State(9.0, state.q + 1.0, state.v - 1.0))
+        assert bits(law.control(model, state)) == first
+        assert bits(law.step(model, state, NO_MEMORY, 0.1)[0]) == first
+        assert (kept.q.tobytes(), kept.v.tobytes()) == (state.q.tobytes(), state.v.tobytes())
+
+
+def test_a_law_without_a_task_or_without_actuators_is_refused() -> None:
+    model = run("coordinated_robots").system.model
+    with pytest.raises(TaskError, match="law: there is no task to follow"):
+        ConstraintFollowing().bind(Model(model.plant, {}, run("coordinated_robots").start))
+    with pytest.raises(TaskError, match=r"law\.limits: there is no actuator 'u9' \(actuators: u1, u2"):
+        ConstraintFollowing(limits={"u9": (-1.0, 1.0)}).bind(model)

@@ -1,0 +1,245 @@
+"""Every way to state a constraint: `A q'' - b` is what the violation does along a motion known from elsewhere.
+
+The motion is a cubic q(t) whose derivatives are written down; the violation's are taken by central differences.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl
+from servoctl.errors import TaskError, TraceError
+from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows, SecondOrder
+from servoctl.mechanics.model import Model
+from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class Free(servoctl.Plant):
+    """Three coordinates and a parameter for the equations to name."""
+
+    l: float = 0.7  # noqa: E741
+    w: tuple[float, ...] = (0.3, -0.4)
+
+    coordinates: ClassVar = {"x": "m", "y": "m", "z": "m"}
+    actuators: ClassVar = {"fx": "N", "fy": "N", "fz": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(3)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(3)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(3)
+
+
+COEFFICIENTS = np.array([[0.3, -0.5, 0.9], [0.4, 1.1, -0.6], [-0.7, 0.5, 0.2], [0.15, -0.25, 0.35]])
+
+
+def motion(t: float) -> tuple[Array, Array, Array]:
+    """q, v, a of the cubic."""
+    q = np.array([1.0, t, t * t, t**3]) @ COEFFICIENTS
+    v = np.array([0.0, 1.0, 2 * t, 3 * t * t]) @ COEFFICIENTS
+    return q, v, np.array([0.0, 0.0, 2.0, 6 * t]) @ COEFFICIENTS
+
+
+def rows(constraint: Constraint, t: float) -> Rows:
+    q, v, _ = motion(t)
+    start = State(0.0, np.array([0.5, 0.5, 0.5]), np.ones(3))
+    return Model(Free(), {"c": constraint}, start).matrices(State(t, q, v)).task
+
+
+@dataclass(frozen=True)
+class OnCylinder(Holonomic):
+    radius: float = 0.8
+
+    def phi(self, q: Array, t: float) -> Any:
+        return q[0] ** 2 + q[1] ** 2 - (self.radius + 0.1 * t) ** 2
+
+
+@dataclass(frozen=True)
+class Curve(Holonomic):
+    """Two rows, coupled through z and time."""
+
+    speed: float = 1.3
+
+    def phi(self, q: Array, t: float) -> Any:
+        return np.array([q[0] - np.cos(q[2] - self.speed * t), q[1] * np.exp(0.3 * q[0]) - np.sin(q[2])])
+
+
+@dataclass(frozen=True)
+class Rolling(Nonholonomic):
+    radius: float = 0.4
+
+    def psi(self, q: Array, v: Array, t: float) -> Any:
+        return np.array([v[0] - self.radius * np.cos(q[2]) * v[1] + t, v[2] ** 2 * q[0] - np.sin(t) * v[1]])
+
+
+def on_circle(q: Array, t: float) -> Any:
+    return np.hypot(q[0], q[1] * q[2]) - np.sqrt(2.0 + t)
+
+
+HOLONOMIC: dict[str, tuple[Holonomic, Callable[[Array, float], Any]]] = {
+    "function": (Holonomic(on_circle), on_circle),
+    "function of two rows": (
+        Holonomic(lambda q, t: np.array([q[0] * q[1] - t, q[2] ** 3])),
+        lambda q, t: np.array([q[0] * q[1] - t, q[2] ** 3]),
+    ),
+    "equation": (
+        Holonomic("l*x*cos(y) - w[1]*z**2 + exp(-t)"),
+        lambda q, t: 0.7 * q[0] * np.cos(q[1]) + 0.4 * q[2] ** 2 + np.exp(-t),
+    ),
+    "equation without time": (Holonomic("x**2 + y**2 - l"), lambda q, t: q[0] ** 2 + q[1] ** 2 - 0.7),
+    "equation of atan2": (Holonomic("atan2(y, x) - z"), lambda q, t: np.arctan2(q[1], q[0]) - q[2]),
+    "class": (OnCylinder(), OnCylinder().phi),
+    "class of two rows": (Curve(), Curve().phi),
+}
+NONHOLONOMIC: dict[str, tuple[Nonholonomic, Callable[[Array, Array, float], Any]]] = {
+    "function": (
+        Nonholonomic(lambda q, v, t: v[0] * np.sin(q[2]) - v[1] * np.cos(q[2])),
+        lambda q, v, t: v[0] * np.sin(q[2]) - v[1] * np.cos(q[2]),
+    ),
+    "equation": (
+        Nonholonomic("der(x)*sin(z) - l*der(y)*cos(z) + t**2*x"),
+        lambda q, v, t: v[0] * np.sin(q[2]) - 0.7 * v[1] * np.cos(q[2]) + t * t * q[0],
+    ),
+    "equation not affine": (
+        Nonholonomic("der(x)**2 + der(y)**2 - w[0]*t"),
+        lambda q, v, t: v[0] ** 2 + v[1] ** 2 - 0.3 * t,
+    ),
+    "class of two rows": (Rolling(), Rolling().psi),
+}
+
+STEP = 1e-4
+"""Of central differences: truncation 1e-8 times third derivatives, rounding 1e-16 / 1e-8 = 1e-8 in the second."""
+
+
+@pytest.mark.parametrize("name", HOLONOMIC)
+@pytest.mark.parametrize("t", [0.0, 0.4, 0.9])
+def test_a_holonomic_constraint_is_its_violation_and_two_derivatives(name: str, t: float) -> None:
+    constraint, phi = HOLONOMIC[name]
+    at = rows(constraint, t)
+    before, here, after = (np.atleast_1d(phi(motion(s)[0], s)) for s in (t - STEP, t, t + STEP))
+    _, v, a = motion(t)
+    np.testing.assert_allclose(at.violation, here, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(at.violation_rate, (after - before) / (2 * STEP), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(at.A @ a - at.b, (after - 2 * here + before) / STEP**2, rtol=1e-5, atol=1e-6)
+    for j in range(3):  # A alone, so that no error in it hides in b
+        unit = STEP * np.eye(3)[j]
+        slope = (np.atleast_1d(phi(motion(t)[0] + unit, t)) - np.atleast_1d(phi(motion(t)[0] - unit, t))) / (2 * STEP)
+        np.testing.assert_allclose(at.A[:, j], slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NONHOLONOMIC)
+@pytest.mark.parametrize("t", [0.0, 0.4, 0.9])
+def test_a_nonholonomic_constraint_is_its_violation_and_one_derivative(name: str, t: float) -> None:
+    constraint, psi = NONHOLONOMIC[name]
+    at = rows(constraint, t)
+    q, v, a = motion(t)
+    before, after = (np.atleast_1d(psi(*motion(s)[:2], s)) for s in (t - STEP, t + STEP))
+    np.testing.assert_allclose(at.violation, np.atleast_1d(psi(q, v, t)), rtol=1e-14, atol=1e-15)
+    assert np.isnan(at.violation_rate).all() and len(at.violation_rate) == len(at.b)
+    np.testing.assert_allclose(at.A @ a - at.b, (after - before) / (2 * STEP), rtol=1e-6, atol=1e-7)
+    for j in range(3):
+        unit = STEP * np.eye(3)[j]
+        slope = (np.atleast_1d(psi(q, v + unit, t)) - np.atleast_1d(psi(q, v - unit, t))) / (2 * STEP)
+        np.testing.assert_allclose(at.A[:, j], slope, rtol=1e-6, atol=1e-7)
+
+
+@dataclass(frozen=True)
+class Steered(SecondOrder):
+    gain: float = 2.0
+
+    def A(self, q: Array, v: Array, t: float) -> Any:
+        return np.array([[q[0], 1.0, 0.0], [0.0, self.gain, np.cos(t)]])
+
+    def b(self, q: Array, v: Array, t: float) -> Any:
+        return np.array([v[0] * v[1], self.gain * t])
+
+
+def test_a_second_order_constraint_is_what_it_says() -> None:
+    t = 0.3
+    q, v, _ = motion(t)
+    at = rows(Steered(), t)
+    np.testing.assert_allclose(at.A, Steered().A(q, v, t), rtol=1e-15)
+    np.testing.assert_allclose(at.b, Steered().b(q, v, t), rtol=1e-15)
+    assert np.isnan(at.violation).all() and np.isnan(at.violation_rate).all()
+
+
+def test_a_second_order_constraint_may_say_what_it_keeps_at_zero() -> None:
+    constraint = SecondOrder(
+        lambda q, v, t: [q[1], q[0], 0.0], lambda q, v, t: -2 * v[0] * v[1],
+        violation=lambda q, v, t: q[0] * q[1], violation_rate=lambda q, v, t: v[0] * q[1] + q[0] * v[1],
+    )  # fmt: skip
+    given, derived = rows(constraint, 0.6), rows(Holonomic("x*y"), 0.6)
+    for name in ("A", "b", "violation", "violation_rate"):
+        np.testing.assert_allclose(getattr(given, name), getattr(derived, name), rtol=1e-14)
+
+
+def test_rows_are_named_after_their_constraint_and_counted_where_there_are_several() -> None:
+    task = {"curve": Curve(), "plane": Holonomic("z"), "own": Steered(), "roll": Nonholonomic("der(x)")}
+    found = Model(Free(), task, State(0.0, np.full(3, 0.5), np.zeros(3))).task_rows
+    assert [row.name for row in found] == ["curve.0", "curve.1", "plane", "own.0", "own.1", "roll"]
+    assert [row.kind for row in found] == [*["holonomic"] * 3, *["second_order"] * 2, "nonholonomic"]
+    assert [row.has_violation for row in found] == [True, True, True, False, False, True]
+    assert [row.has_rate for row in found] == [True, True, True, False, False, False]
+
+
+def test_parameters_of_plant_and_constraints_stand_in_one_vector() -> None:
+    model = Model(Free(), {"a": OnCylinder(0.9), "b": Holonomic("x - l"), "c": Steered()}, State(0.0, np.ones(3), np.ones(3)))
+    assert model.parameter_names == ["l", "w[0]", "w[1]", "a.radius", "c.gain"]
+    assert model.parameters.tolist() == [0.7, 0.3, -0.4, 0.9, 2.0]
+    kernel, p = model.rows_kernel, np.array([0.7, 0.3, -0.4, 3.0, 5.0])
+    task_b = list(kernel.outputs).index("task_b")
+    violation = list(kernel.outputs).index("task_violation")
+    found = kernel(2.0, np.array([1.0, 2.0, 3.0]), np.zeros(3), p)
+    assert found[violation][0] == pytest.approx(1.0 + 4.0 - 3.2**2, rel=1e-15)
+    assert found[task_b][-1] == 10.0
+
+
+WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
+    "velocity in holonomic": (
+        Holonomic("x - der(y)"),
+        TaskError,
+        r"c: a holonomic equation holds no velocity, got der\(y\) \(write it as nonholonomic\)",
+    ),
+    "no velocity": (
+        Nonholonomic("x - y"),
+        TaskError,
+        r"c: a nonholonomic equation holds a velocity, it holds none \(write it as holonomic\)",
+    ),
+    "no velocity in one row": (
+        Nonholonomic(lambda q, v, t: np.array([v[0], q[1]])),
+        TaskError,
+        r"c: a nonholonomic equation holds a velocity, row 1 holds none \(write it as holonomic\)",
+    ),
+    "matrix": (Holonomic(lambda q, t: np.outer(q, q)), TaskError, r"c: .*expected a scalar or a vector, got shape \(3, 3\)"),
+    "A": (
+        SecondOrder(lambda q, v, t: np.eye(2), lambda q, v, t: np.zeros(2)),
+        TaskError,
+        r"c: SecondOrder: A has shape \(2, 2\), expected \(2, 3\) to fit b and q",
+    ),
+    "b": (
+        SecondOrder(lambda q, v, t: np.eye(3), lambda q, v, t: np.zeros((3, 1))),
+        TaskError,
+        r"c: SecondOrder: b has shape \(3, 1\), expected a vector",
+    ),
+    "violation": (
+        SecondOrder(lambda q, v, t: np.eye(3), lambda q, v, t: np.zeros(3), lambda q, v, t: q[:2]),
+        TaskError,
+        r"c: SecondOrder.violation: shape \(2,\), expected \(3,\)",
+    ),
+    "nothing given": (type("Empty", (Holonomic,), {"__init__": lambda self: None})(), TaskError, r"c: Empty: give a function"),
+    "branch": (Holonomic(lambda q, t: q[0] if q[0] > 0 else q[1]), TraceError, r"c: .*the truth of a symbol is not known"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_constraint_that_does_not_fit_says_which_and_why(name: str) -> None:
+    constraint, error, text = WRONG[name]
+    with pytest.raises(error, match=text):
+        rows(constraint, 0.0)

@@ -1,0 +1,184 @@
+"""Plants from energies against equations of motion derived by hand."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl
+from plants.coordinated_robots import CoordinatedRobots
+from plants.polar_particle import PolarParticle
+from plants.scara import Scara
+from plants.two_mass_spring import TwoMassSpring
+from servoctl.mechanics.model import Model
+from servoctl.types import Array, State
+
+ROUNDING = 1e-13
+"""Two ways to add up the same ten or so terms."""
+
+
+@dataclass(frozen=True)
+class Pendulum(servoctl.LagrangianPlant):
+    """A rod on a hinge that shakes up and down by h(t) = a sin(w t), with friction."""
+
+    m: float = 1.3
+    l: float = 0.8  # noqa: E741
+    g: float = 9.81
+    d: float = 0.2
+    a: float = 0.1
+    w: float = 5.0
+
+    coordinates: ClassVar = {"angle": "rad"}
+    actuators: ClassVar = {"tau": "N m"}
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        vx = self.l * np.cos(q[0]) * v[0]
+        vy = self.l * np.sin(q[0]) * v[0] + self.a * self.w * np.cos(self.w * t)
+        return self.m * (vx**2 + vy**2) / 2
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        return self.m * self.g * (self.a * np.sin(self.w * t) - self.l * np.cos(q[0]))
+
+    def dissipation(self, q: Array, v: Array, t: float) -> Any:
+        return self.d * v[0] ** 2 / 2
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+    def by_hand(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
+        g = self.g - self.a * self.w**2 * np.sin(self.w * t)
+        return np.array([[self.m * self.l**2]]), np.array([-self.m * g * self.l * np.sin(q[0]) - self.d * v[0]])
+
+
+@dataclass(frozen=True)
+class DoublePendulum(servoctl.LagrangianPlant):
+    """Two point masses, absolute angles, and a constant torque on the second that no potential gives."""
+
+    m: tuple[float, ...] = (1.1, 0.7)
+    l: tuple[float, ...] = (0.9, 0.6)  # noqa: E741
+    g: float = 9.81
+    torque: float = 0.3
+
+    coordinates: ClassVar = {"a": "rad", "b": "rad"}
+    actuators: ClassVar = {}
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        first = self.l[0] * v[0] * np.array([np.cos(q[0]), np.sin(q[0])])
+        second = first + self.l[1] * v[1] * np.array([np.cos(q[1]), np.sin(q[1])])
+        return (self.m[0] * (first @ first) + self.m[1] * (second @ second)) / 2
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        height = -self.l[0] * np.cos(q[0])
+        return self.g * (self.m[0] * height + self.m[1] * (height - self.l[1] * np.cos(q[1])))
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0, self.torque])
+
+    def by_hand(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
+        (m1, m2), (l1, l2), s, c = self.m, self.l, np.sin(q[0] - q[1]), np.cos(q[0] - q[1])
+        M = np.array([[(m1 + m2) * l1**2, m2 * l1 * l2 * c], [m2 * l1 * l2 * c, m2 * l2**2]])
+        first = -m2 * l1 * l2 * s * v[1] ** 2 - (m1 + m2) * self.g * l1 * np.sin(q[0])
+        second = m2 * l1 * l2 * s * v[0] ** 2 - m2 * self.g * l2 * np.sin(q[1]) + self.torque
+        return M, np.array([first, second])
+
+
+@dataclass(frozen=True)
+class CartPole(servoctl.LagrangianPlant):
+    """A cart on a rail with a pole that hangs from it."""
+
+    M: float = 2.0
+    m: float = 0.5
+    l: float = 0.7  # noqa: E741
+    g: float = 9.81
+
+    coordinates: ClassVar = {"x": "m", "angle": "rad"}
+    actuators: ClassVar = {"F": "N"}
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        tip = np.array([v[0] + self.l * np.cos(q[1]) * v[1], self.l * np.sin(q[1]) * v[1]])
+        return self.M * v[0] ** 2 / 2 + self.m * np.dot(tip, tip) / 2
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        return -self.m * self.g * self.l * np.cos(q[1])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0], [0.0]])
+
+    def by_hand(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
+        coupling = self.m * self.l * np.cos(q[1])
+        M = np.array([[self.M + self.m, coupling], [coupling, self.m * self.l**2]])
+        return M, np.array([self.m * self.l * np.sin(q[1]) * v[1] ** 2, -self.m * self.g * self.l * np.sin(q[1])])
+
+
+@dataclass(frozen=True)
+class Twin(servoctl.LagrangianPlant):
+    """A shipped plant's energies without its equations: T = energy(q, v) - energy(q, 0)."""
+
+    plant: servoctl.Plant = PolarParticle()
+    actuators: ClassVar = {}
+
+    @property
+    def coordinates(self) -> dict[str, str]:
+        return dict(self.plant.coordinates)
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        return self.plant.energy(q, v, t) - self.plant.energy(q, 0.0 * v, t)
+
+    def potential_energy(self, q: Array, t: float) -> Any:
+        return self.plant.energy(q, np.zeros(len(q)), t)
+
+    def by_hand(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
+        return self.plant.mass_matrix(q, t), self.plant.force(q, v, t)
+
+
+SHIPPED = [PolarParticle(m=1.7), TwoMassSpring(m1=0.7, k=3.0), Scara(), CoordinatedRobots(g=3.0)]
+DERIVED = [Pendulum(), DoublePendulum(), CartPole(), *(Twin(plant) for plant in SHIPPED)]
+
+
+@pytest.mark.parametrize("plant", DERIVED, ids=lambda plant: type(getattr(plant, "plant", plant)).__name__)
+def test_energies_give_the_equations_of_motion_derived_by_hand(plant: Any) -> None:
+    random, n = np.random.default_rng(7), len(plant.coordinates)
+    for _ in range(10):
+        q, v, t = random.uniform(0.3, 2.0, n), random.standard_normal(n), random.random()
+        M, Q = plant.by_hand(q, v, t)
+        np.testing.assert_allclose(plant.mass_matrix(q, t), M, rtol=ROUNDING, atol=ROUNDING * np.abs(M).max())
+        scale = max(1.0, np.abs(Q).max())
+        np.testing.assert_allclose(plant.right_hand_side(q, v, t), Q, rtol=0, atol=100 * ROUNDING * scale)
+
+
+def test_parameters_of_a_derived_plant_stay_inputs() -> None:
+    q, v = np.array([0.4]), np.array([1.0])
+    for plant in (Pendulum(m=2.0), Pendulum(l=1.7, g=1.6), Pendulum(d=5.0)):
+        M, Q = plant.by_hand(q, v, 0.2)
+        np.testing.assert_allclose(plant.mass_matrix(q, 0.2), M, rtol=ROUNDING)
+        np.testing.assert_allclose(plant.right_hand_side(q, v, 0.2), Q, rtol=ROUNDING)
+    assert Model(Pendulum(), {}, State(0.0, q, v)).opaque is None
+
+
+@dataclass(frozen=True)
+class Baked(servoctl.LagrangianPlant):
+    """What __post_init__ fixes is no parameter: the class must not share it between its instances."""
+
+    m: float = 1.0
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "half", self.m / 2)
+
+    def kinetic_energy(self, q: Array, v: Array, t: float) -> Any:
+        return self.half * v[0] ** 2  # type: ignore[attr-defined]
+
+
+def test_a_value_fixed_in_post_init_is_each_plants_own() -> None:
+    assert [Baked(m).mass_matrix(np.zeros(1), 0.0)[0, 0] for m in (1.0, 2.0, 5.0)] == [1.0, 2.0, 5.0]
+    opaque = Model(Baked(2.0), {}, State(0.0, np.zeros(1), np.zeros(1))).opaque
+    assert opaque is not None and "Baked.mass_matrix: symbols and NumPy differ" in opaque
+
+
+def test_energy_is_known_unless_something_dissipates() -> None:
+    q, v = np.array([0.3, 0.8]), np.array([1.0, -2.0])
+    plant = CartPole()
+    assert plant.energy(q, v, 0.0) == pytest.approx(plant.kinetic_energy(q, v, 0.0) + plant.potential_energy(q, 0.0))
+    assert Pendulum().energy(q[:1], v[:1], 0.0) is None
