@@ -18,7 +18,6 @@ from servoctl.runs import Run
 from servoctl.trajectory import plain
 from servoctl.types import Status
 
-
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
 
@@ -62,8 +61,8 @@ def _plant(run: Run, report: CheckReport) -> None:
     M = model.matrices(run.start).M
     eigenvalues = np.linalg.eigvalsh(M)
     lines = [
-        f"{type(plant).__name__}: {model.n} coordinates ({_named(plant.coordinates)}), "
-        + (f"{model.m} inputs ({_named(plant.actuators)})" if model.m else "no inputs"),
+        f"{type(plant).__name__}: {_count(model.n, 'coordinate')} ({_named(plant.coordinates)}), "
+        + (f"{_count(model.m, 'input')} ({_named(plant.actuators)})" if model.m else "no inputs"),
         f"mass matrix at the start: eigenvalues {eigenvalues[0]:.4g} to {eigenvalues[-1]:.4g}, "
         f"condition {eigenvalues[-1] / eigenvalues[0]:.3g}",
     ]
@@ -76,6 +75,10 @@ def _plant(run: Run, report: CheckReport) -> None:
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
         "mass_eigenvalues": eigenvalues, "opaque": model.opaque,
     }  # fmt: skip
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _named(units: Any) -> str:
@@ -91,7 +94,7 @@ def _passive(run: Run, report: CheckReport) -> None:
     terms = assemble(run.start, model.matrices(run.start), tolerance)
     rank, rows = terms.passive.rank, len(model.passive_rows)
     lines = [
-        f"{rows} rows of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
+        f"{_count(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
         *_violations(run, model.passive_rows),
     ]
     lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
@@ -146,7 +149,7 @@ def _reach(run: Run, report: CheckReport) -> None:
     found = run.reach
     if found is None:
         return
-    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {len(found.rows)} rows"]
+    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {_count(len(found.rows), 'row')}"]
     rows, unreachable = [], found.unreachable
     for row, gain in zip(found.rows, found.gain, strict=True):
         remark = ""
@@ -215,9 +218,7 @@ def _engine(run: Run, report: CheckReport) -> None:
     cost = _cost(loop, start.t, x)
     lines = [f"{loop.engine}: {cost:.3g} us an evaluation" + (f" ({loop.note})" if loop.note else "")]
     if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
-        lines.append(
-            "a plant that can be compiled costs some ten times less"
-        )
+        lines.append("a plant that can be compiled costs some ten times less")
     report.sections.append(("engine", lines))
     report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
 

@@ -12,7 +12,14 @@ ServoctlError
 """
 
 import difflib
+import sysconfig
+import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+_OWN = str(Path(__file__).parent)
+_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class ServoctlError(Exception):
@@ -82,3 +89,18 @@ class ColumnError(ServoctlError, KeyError):
 
 class MissingPackageError(ServoctlError, ImportError):
     """An optional package is not installed."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """What code that is not ours raised: kind, message, and the line of that code."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _foreign(frame.filename)]
+    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    message = str(error).strip()
+    return f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
+
+
+def _foreign(filename: str) -> bool:
+    """Whether a file is a user's: not servoctl's, not NumPy's, not of Python itself."""
+    if filename.startswith(("<", _OWN)) or "numpy" in Path(filename).parts:
+        return False
+    return "site-packages" in filename or not filename.startswith(_LIBRARY)

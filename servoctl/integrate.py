@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
-from servoctl.errors import TaskError
+from servoctl.errors import ServoctlError, TaskError
 from servoctl.types import Array, Status
 
 Advance = Callable[[float, Array, float], tuple[Array, Array]]
@@ -25,6 +25,8 @@ CHUNK_TIME = 0.2
 """Longest wall time between two chunks [s], as long as single steps are shorter."""
 
 ADAPTIVE = ("dop853", "radau", "lsoda")
+
+METHODS = ("rk4", *ADAPTIVE, "cvodes")
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,14 @@ class Chunk:
         x: States, shape (rows, size).
         rows: What was logged, shape (rows, layout.size).
         stopped: Why the run ends here before its time; None while it goes on.
+        at: Time and state at which the motion was found not finite; None: at the last row, if at all.
     """
 
     t: Array
     x: Array
     rows: Array
     stopped: str | None = None
+    at: tuple[float, Array] | None = None
 
 
 class _Collector:
@@ -89,7 +93,7 @@ class _Collector:
         """Whether a chunk should be handed out."""
         return time.monotonic() - self._since > CHUNK_TIME
 
-    def chunk(self, stopped: str | None = None) -> Chunk:
+    def chunk(self, stopped: str | None = None, at: tuple[float, Array] | None = None) -> Chunk:
         """What was gathered; starts anew."""
         rows, self._rows, self._since = self._rows, [], time.monotonic()
         size, width = self._empty
@@ -98,7 +102,38 @@ class _Collector:
             np.array([x for _, x, _ in rows]).reshape(len(rows), size),
             np.array([row for _, _, row in rows]).reshape(len(rows), width),
             stopped,
+            at,
         )
+
+
+class _Watched:
+    """Rates that remember at which finite state they were last not finite."""
+
+    def __init__(self, rates: Callable[[float, Array], Array]) -> None:
+        self._rates = rates
+        self.at: tuple[float, Array] | None = None
+
+    def __call__(self, t: float, x: Array) -> Array:
+        value = self._rates(t, x)
+        if not np.isfinite(value).all() and np.isfinite(x).all():
+            self.at = float(t), np.array(x, dtype=float)
+        return value
+
+
+def unfit(loop: Loop, method: str, period: float | None) -> str | None:
+    """Why a method does not serve a loop; None where it does."""
+    if method not in METHODS:
+        return f"expected one of {', '.join(METHODS)}, got {method!r}"
+    if method != "cvodes":
+        return None
+    if period is not None:
+        return "cvodes does not serve a sampled law, which restarts at every tick (use rk4 or dop853)"
+    if not isinstance(loop, CompiledLoop):
+        return (
+            f"cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
+            f"{': ' + loop.note if loop.note else ''} (use radau)"
+        )
+    return None
 
 
 def integrate(
@@ -123,18 +158,28 @@ def integrate(
 
     Raises:
         TaskError: The method does not serve this loop.
+        KeyboardInterrupt: After what was computed so far.
     """
-    end = start + duration
-    if period is not None:
-        times = grid(start, end, period)
-        yield from _stepped(loop, x, times, _held(loop, integrator, period), None)
-    elif integrator.method == "rk4":
-        times = grid(start, end, integrator.step)
-        yield from _stepped(loop, x, times, _continuous(loop), output_step)
-    elif integrator.method == "cvodes":
-        yield from _cvodes(loop, x, grid(start, end, output_step or duration / 1000), integrator)
-    else:
-        yield from _adaptive(loop, x, start, end, integrator, output_step)
+    wrong = unfit(loop, integrator.method, period)
+    if wrong is not None:
+        raise TaskError(f"run.integrator.method: {wrong}")
+    end, collector = start + duration, _Collector(loop)
+    try:
+        if period is not None:
+            advance, parts = _held(loop, integrator, period), _parts(integrator, period)
+            yield from _stepped(loop, collector, x, grid(start, end, period), advance, None, parts)
+        elif integrator.method == "rk4":
+            times = grid(start, end, integrator.step)
+            yield from _stepped(loop, collector, x, times, _continuous(loop), output_step)
+        elif integrator.method == "cvodes":
+            yield from _cvodes(loop, collector, x, grid(start, end, output_step or duration / 1000), integrator)
+        else:
+            yield from _adaptive(loop, collector, x, start, end, integrator, output_step)
+    except ServoctlError as error:
+        yield collector.chunk(str(error))
+    except KeyboardInterrupt:
+        yield collector.chunk()
+        raise
 
 
 def grid(start: float, end: float, step: float) -> Array:
@@ -164,9 +209,14 @@ def _continuous(loop: Loop) -> Advance:
     return numeric
 
 
+def _parts(integrator: Integrator, period: float) -> int:
+    """Steps of rk4 in one hold; 0 for the adaptive methods."""
+    return max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
+
+
 def _held(loop: Loop, integrator: Integrator, period: float) -> Advance:
     """One hold of a sampled law."""
-    substeps = max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
+    substeps = _parts(integrator, period)
     if isinstance(loop, CompiledLoop) and substeps:
         kernel, parameters = loop.stepper(substeps), loop.parameters
 
@@ -193,15 +243,32 @@ def _held(loop: Loop, integrator: Integrator, period: float) -> Advance:
             return x, row
         solver = _solver(integrator, rates, t, x, t + h)
         while solver.status == "running":
-            solver.step()
+            _advance(solver)
         return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
 
     return numeric
 
 
-def _stepped(loop: Loop, x: Array, times: Array, advance: Advance, output_step: float | None) -> Iterator[Chunk]:
-    """Step by step over the times; keeps every row, or those that an output step asks for."""
-    collector = _Collector(loop)
+def _stepped(
+    loop: Loop,
+    collector: _Collector,
+    x: Array,
+    times: Array,
+    advance: Advance,
+    output_step: float | None,
+    parts: int | None = None,
+) -> Iterator[Chunk]:
+    """Step by step over the times; keeps every row, or those that an output step asks for.
+
+    Args:
+        loop: The closed loop.
+        collector: Takes the rows.
+        x: State and memory at the first time.
+        times: Of the steps, shape (steps + 1,) [s].
+        advance: One step.
+        output_step: Spacing of the rows [s]; None: every step.
+        parts: Of a hold, as `_parts` has them; None: the law acts continuously.
+    """
     wanted = _Wanted(times, output_step)
     for k in range(len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
@@ -219,9 +286,9 @@ def _stepped(loop: Loop, x: Array, times: Array, advance: Advance, output_step: 
         if stopped is None and not np.isfinite(following).all():
             if not wanted.at(k):
                 collector.add(t, x, row)
-            stopped = (
-                f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s (reduce it, or the gains)"
-            )
+            stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
+            yield collector.chunk(stopped, _culprit(loop, t, x, h, parts))
+            return
         if stopped is not None:
             yield collector.chunk(stopped)
             return
@@ -229,6 +296,16 @@ def _stepped(loop: Loop, x: Array, times: Array, advance: Advance, output_step: 
         if collector.due():
             yield collector.chunk()
     yield _last(loop, collector, float(times[-1]), x)
+
+
+def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:
+    """Time and state inside a step at which the rates are not finite; None where each stage's rates are."""
+    command = None if parts is None else loop.control(t, x)
+    rates = _Watched(lambda s, y: loop.rates(s, y)[0] if command is None else loop.motion(s, y, command)[0])
+    count = parts or (1 if parts is None else 10)
+    for i in range(count):
+        x = rk4(rates, t + i * h / count, x, h / count)
+    return rates.at
 
 
 def _last(loop: Loop, collector: _Collector, t: float, x: Array) -> Chunk:
@@ -282,11 +359,27 @@ def _solver(integrator: Integrator, rates: Callable[[float, Array], Array], t: f
     return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol)
 
 
+def _advance(solver: Any) -> str | None:
+    """One step of a solver; why it failed, if it did."""
+    try:
+        message: str | None = solver.step()
+    except ServoctlError:
+        raise
+    except ValueError as error:  # Radau's linear algebra refuses numbers that are not finite
+        solver.status, message = "failed", str(error)
+    return message
+
+
 def _adaptive(
-    loop: Loop, x: Array, start: float, end: float, integrator: Integrator, output_step: float | None
+    loop: Loop,
+    collector: _Collector,
+    x: Array,
+    start: float,
+    end: float,
+    integrator: Integrator,
+    output_step: float | None,
 ) -> Iterator[Chunk]:
     """SciPy's solvers; rows at every step, or at output times from the dense output."""
-    collector = _Collector(loop)
     first = loop.rates(start, x)
     stopped = collector.add(start, x, first[1])
     if stopped is not None:
@@ -294,12 +387,14 @@ def _adaptive(
         return
     output = None if output_step is None else grid(start, end, output_step)[1:]
     position = 0
-    solver = _solver(integrator, lambda t, y: loop.rates(t, y)[0], start, x, end)
+    rates = _Watched(lambda t, y: loop.rates(t, y)[0])
+    solver = _solver(integrator, rates, start, x, end)
     while solver.status == "running":
-        t = solver.t
-        message = solver.step()
+        t, rates.at = solver.t, None
+        message = _advance(solver)
         if solver.status == "failed" or not np.isfinite(solver.y).all():
-            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {message or 'not finite'}")
+            reason = "the motion is not finite" if rates.at is not None else message or "the state is not finite"
+            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
             return
         if output is None:
             times = [solver.t]
@@ -319,17 +414,15 @@ def _adaptive(
     yield collector.chunk()
 
 
-def _cvodes(loop: Loop, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
+def _cvodes(
+    loop: Loop, collector: _Collector, x: Array, times: Array, integrator: Integrator
+) -> Iterator[Chunk]:
     """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
-    if not isinstance(loop, CompiledLoop):
-        raise TaskError(
-            f"run.integrator.method: cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
-            f"{': ' + loop.note if loop.note else ''} (use radau)"
-        )
-    collector = _Collector(loop)
+    assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
     problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
     options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 1_000_000}
+    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
     for left in range(0, len(times) - 1, 100):
         part = times[left : left + 101]
         solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.closed_loop import Loop
-from servoctl.errors import RunFolderError, ServoctlError
+from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
@@ -25,6 +25,12 @@ FRAMES = 200
 
 EVENTS = 1000
 """Events kept of one run; what comes after is counted only."""
+
+PLACE = 12
+"""Coordinates and velocities that an error shows."""
+
+RUNAWAY = 1e6
+"""A state beyond this has run away, whatever its unit."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,7 @@ def _run(
     """The columns of the whole run, and what became of it."""
     chunks: list[dict[str, Array]] = []
     interrupted = False
+    at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
     x = np.concatenate([start.q, start.v, loop.memory_start])
     try:
@@ -157,7 +164,7 @@ def _run(
         ):
             chunks.append(columns.of(chunk))
             record(chunks[-1])
-            reached, stopped = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped
+            reached, stopped, at = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped, chunk.at
             if progress is not None:
                 progress((reached - start.t) / settings.duration)
     except RunFolderError:
@@ -177,26 +184,44 @@ def _run(
         "realtime_factor": (reached - start.t) / wall,
     }
     if stopped is not None:
-        facts["error"] = f"{stopped}{_blame(loop, joined)}"
+        facts["error"] = f"{stopped}{_blame(loop, joined, at)}"
     return joined, facts
 
 
-def _blame(loop: Loop, columns: dict[str, Array]) -> str:
-    """Which term is not finite in the last row, and where the plant was."""
-    if not columns or Status.from_code(columns["status"][-1]) is not Status.NON_FINITE:
+def _blame(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None) -> str:
+    """Which term is not finite, and where the plant was; nothing where the run stopped for another reason."""
+    if at is not None:
+        state = loop.split(*at)[0]
+    elif columns and int(columns["status"][-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
+        last = Trajectory(columns)
+        state = State(float(last.t[-1]), last.q[-1], last.v[-1])
+    else:
         return ""
-    trajectory = Trajectory(columns)
-    state = State(float(trajectory.t[-1]), trajectory.q[-1], trajectory.v[-1])
-    with np.errstate(all="ignore"):
+    plant, size = loop.system.model.plant, float(np.abs(np.concatenate([state.q, state.v])).max(initial=0.0))
+    values = {**dict(zip(plant.coordinates, state.q, strict=True))}
+    values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, state.v, strict=True)}
+    place = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:PLACE])
+    more = f" and {len(values) - PLACE} more" if len(values) > PLACE else ""
+    hint = " (it ran away: reduce the step, the period or the gains)" if size > RUNAWAY else ""
+    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {place}{more}{hint}"
+
+
+def _bad_terms(loop: Loop, state: State) -> str:
+    """The terms of motion that no acceleration comes from."""
+    try:
         m = loop.system.model.matrices(state)
+    except PlantError as error:
+        return str(error)
     terms = {
         "mass_matrix": m.M, "force": m.Q, "actuation": m.B, "nonideal_force": m.c,
         "passive constraints": np.append(m.passive.A.ravel(), m.passive.b),
         "task": np.append(m.task.A.ravel(), m.task.b),
     }  # fmt: skip
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
-    place = ", ".join(f"{name}={value:.6g}" for name, value in zip(trajectory.coordinates, state.q, strict=True))
-    return f": {', '.join(bad) or 'a state'} at {place}"
+    if bad:
+        return f"{', '.join(bad)} not finite"
+    smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
+    return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 
 
 def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:

@@ -344,8 +344,8 @@ FIELDS = [
     ("law", "", "c.yaml: law: missing (the control law, or none for an open-loop run)"),
     (
         "law",
-        LAW_FIELD.format("kind: input_output"),
-        "c.yaml:6: law.kind: input_output is not available in this version (use constraint_following; rows of degree",
+        LAW_FIELD.format("kind: input_outpt"),
+        "c.yaml:6: law.kind: expected one of constraint_following, input_output, got",
     ),
     ("law", LAW_FIELD.format("correcton: {}"), "c.yaml:6: law.correcton: unknown key (did you mean 'correction'?)"),
     (
@@ -371,7 +371,7 @@ FIELDS = [
     (
         "law",
         CORRECTION.format("{poles: [-1, -2]}"),
-        "c.yaml:6: law.correction.poles: not available in this version (use baumgarte, second_order or p_feedback)",
+        "c.yaml:6: law.correction.poles: given without law.kind input_output (which takes poles; use baumgarte,",
     ),
     (
         "law",

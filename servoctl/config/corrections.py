@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from servoctl.config.fields import Number, PerName, Section, Unavailable
+from servoctl.config.fields import Number, PerName, PoleSet, Section
 
 _PER_ROW = "; a number, a list (one per row, in order) or a mapping by task name"
 
@@ -49,6 +49,8 @@ class Correction(Section):
     baumgarte: Baumgarte | None = Field(default=None, description="phi'' + 2 alpha phi' + beta^2 phi = 0")
     second_order: SecondOrder | None = Field(default=None, description="phi'' + damping phi' + stiffness phi = 0")
     p_feedback: PFeedback | None = Field(default=None, description="P beta' + beta = 0")
-    poles: Annotated[None, Unavailable("use baumgarte, second_order or p_feedback")] = Field(
-        default=None, description="poles of the violation [1/s]; not available in this version"
+    poles: PerName[PoleSet] | None = Field(
+        default=None,
+        description="law input_output: poles of the violation [1/s], one number or as many as the row's relative degree"
+        f"{_PER_ROW}",
     )

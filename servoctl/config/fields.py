@@ -162,12 +162,6 @@ def _class_path(value: str) -> str:
     return value
 
 
-def _law_kind(value: str) -> str:
-    if value == "input_output":
-        raise fault("input_output is not available in this version (use constraint_following; rows of degree 2 or 1)")
-    return value
-
-
 def _name(value: str) -> str:
     if not value.isidentifier():
         raise fault(f"expected a name of letters, digits and _, got {value!r} (as in object_x)")
@@ -219,12 +213,19 @@ EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path)]
 Name = Annotated[str, AfterValidator(_name)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
-LawKind = Annotated[Literal["constraint_following", "input_output"], AfterValidator(_law_kind)]
+LawKind = Literal["constraint_following", "input_output"]
 Limit = Annotated[
     Annotated[float, Number("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
     | Annotated[tuple[Real, ...], AfterValidator(_interval), Tag(LIST)],
     Discriminator(_list_or_not),
 ]
+Pole = Annotated[float, Number("a negative number [1/s]", below=0)]
+PoleSet = Annotated[
+    Annotated[Pole, Tag(SCALAR)] | Annotated[tuple[Pole, ...], Field(min_length=1), Tag(LIST)],
+    Discriminator(_list_or_not),
+]
+"""One number for all poles of a row, or one number each."""
+
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
 """One value, or a mapping of the second kind."""
 

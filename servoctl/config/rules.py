@@ -20,7 +20,13 @@ _TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 
 def check_rules(values: Mapping[str, Any]) -> list[Problem]:
     """Every broken rule of a config's plain values."""
-    rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (_tasks, _law, _corrections, _integrator)
+    rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (
+        _tasks,
+        _law,
+        _poles,
+        _corrections,
+        _integrator,
+    )
     return [problem for rule in rules for problem in rule(values)]
 
 
@@ -63,6 +69,20 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
         yield Problem(("inputs",), "given beside a law (the law computes the inputs; an open-loop run has 'law: none')")
+
+
+def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Poles belong to input_output, and nothing else does."""
+    raised = _mapping(values, "law").get("kind") == "input_output"
+    places: list[tuple[FieldPath, Any]] = [(("law", "correction"), _mapping(values, "law").get("correction"))]
+    places += [(("task", index, "correction"), entry.get("correction")) for index, entry in _entries(values)]
+    for path, correction in places:
+        for kind in _given(_mapping(correction), CORRECTION_KINDS):
+            if raised and kind != "poles":
+                yield Problem((*path, kind), "given with law.kind input_output (which takes poles)")
+            if not raised and kind == "poles":
+                other = "baumgarte, second_order or p_feedback"
+                yield Problem((*path, kind), f"given without law.kind input_output (which takes poles; use {other})")
 
 
 def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:

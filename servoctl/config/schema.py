@@ -124,7 +124,8 @@ class Law(Section):
     """How the actuators are commanded."""
 
     kind: LawKind = Field(
-        default="constraint_following", description="kind of law; input_output is not available in this version"
+        default="constraint_following",
+        description="constraint_following, or input_output for rows of higher relative degree",
     )
     correction: Correction | None = Field(
         default=None, description="what drives violations back to zero; left out: nothing does"

@@ -67,7 +67,7 @@ def _back_substitution(R: Array, y: Array) -> Array:
     if len(R) == 0:
         return y
     if not is_symbolic(R, y):
-        return np.linalg.solve(R, y)
+        return np.linalg.solve(R, np.asarray(y, dtype=float))
     x = np.array(y, dtype=object)
     for i in reversed(range(len(R))):
         x[i] = (x[i] - R[i, i + 1 :] @ x[i + 1 :]) / R[i, i] if i < len(R) - 1 else x[i] / R[i, i]

@@ -42,7 +42,7 @@ def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
 def solve_lower(L: Array, X: Array) -> Array:
     """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return np.linalg.solve(L, X)
+        return np.linalg.solve(L, np.asarray(X, dtype=float))  # a traced plant's constants come as objects
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):
         Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
@@ -52,7 +52,7 @@ def solve_lower(L: Array, X: Array) -> Array:
 def solve_upper(L: Array, X: Array) -> Array:
     """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return np.linalg.solve(L.T, X)
+        return np.linalg.solve(L.T, np.asarray(X, dtype=float))
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):

@@ -106,7 +106,7 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
             return function(*arguments)
         except ServoctlError:
             raise
-        except (TypeError, AttributeError, ValueError, IndexError) as error:
+        except Exception as error:  # a user's code may raise anything where a number turns out to be a symbol
             raise TraceError(
                 f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)
             ) from error

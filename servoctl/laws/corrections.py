@@ -159,7 +159,9 @@ class Poles(Correction):
             chosen = np.atleast_1d(np.asarray(poles, dtype=complex))
             chosen = np.full(row.degree, chosen[0]) if len(chosen) == 1 else chosen
             if len(chosen) != row.degree:
-                raise TaskError(f"{row.name}: poles: expected 1 or {row.degree}, its relative degree, got {len(chosen)}")
+                raise TaskError(
+                    f"{row.name}: poles: expected 1 or {row.degree}, its relative degree, got {len(chosen)}"
+                )
             if not (chosen.real < 0.0).all():
                 raise TaskError(f"{row.name}: poles: expected negative real parts [1/s], got {poles}")
             polynomial = np.poly(chosen)
@@ -177,7 +179,11 @@ class Poles(Correction):
                 raise TaskError(f"poles: there is no task '{wrong}' (tasks: {', '.join(groups)})")
             for name in [name for name in groups if name not in self.poles]:
                 raise TaskError(f"poles: no value for task '{name}' (give one, or one number for all)")
-            return [part for name in groups for part in Poles(self.poles[name])._per_row([r for r in rows if r.group == name])]
+            return [
+                part
+                for name in groups
+                for part in Poles(self.poles[name])._per_row([r for r in rows if r.group == name])
+            ]
         if not isinstance(self.poles, Sequence):
             return [self.poles] * len(rows)
         if len(rows) == 1 and not isinstance(self.poles[0], Sequence):

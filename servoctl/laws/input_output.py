@@ -4,8 +4,8 @@
     s^r + c_{r-1} s^{r-1} + ... + c_0 = (s - p_1) ... (s - p_r)
 
 Design: each task row is raised (`mechanics.raised`) until an input acts on it; what remains is the same equation
-`T u = e` that constraint following solves, so allocation, limits and evidence are shared. The degree of a row is decided
-by numbers at several states, since terms cancel under Phi.
+`T u = e` that constraint following solves, so allocation, limits and evidence are shared. The degree of a row is
+decided by numbers at several states, since terms cancel under Phi.
 
 Source: Isidori, Nonlinear Control Systems, 5.1-5.3; Seifried, Blajer 2013 for what it means for mechanisms.
 """
@@ -52,7 +52,9 @@ class InputOutput(ConstraintFollowing):
                 f"law.kind: input_output needs independent passive constraints, got rank {terms[0].passive.rank} of "
                 f"{passive} rows (leave the dependent ones out)"
             )
-        if not all(isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None):
+        if not all(
+            isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None
+        ):
             problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
         raised: dict[str, Constraint] = {}
         for group, constraint in model.task.items():
@@ -88,4 +90,6 @@ def relative_degree(
             size = float(np.linalg.norm(w)) * frobenius(at.inputs)
             if size > 0.0 and float(np.linalg.norm(w @ at.project(at.inputs))) > VANISHES * size:
                 return degree
-    raise TaskError(f"no input appears in its derivatives up to the {HIGHEST}th (no actuator reaches it; another task?)")
+    raise TaskError(
+        f"no input appears in its derivatives up to the {HIGHEST}th (no actuator reaches it; another task?)"
+    )

@@ -75,9 +75,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
         worst = max(worst, *[float(np.abs(tangent @ curl @ tangent).max()) / size for curl in curls])
     if worst > TOLERANCE:
         return Classification(time, False, f"not integrable: Frobenius' form is {worst:.1e}, not 0")
-    return Classification(
-        time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states"
-    )
+    return Classification(time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states")
 
 
 def _depends(expressions: Array, variables: Array) -> bool:

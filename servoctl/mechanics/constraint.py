@@ -77,6 +77,14 @@ def equation_value(equation: "str | Expression", plant: Plant, state: State) -> 
     return expression.evaluate({**values, "t": t}, _FUNCTIONS)
 
 
+def _numbers(array: Array, where: str) -> Array:
+    """The array itself, where it holds numbers and symbols only."""
+    for item in array.flat:
+        if not isinstance(item, (symbol.Symbol, int, float, np.number, np.bool_)):
+            raise TaskError(f"{where}: expected numbers, got {item!r} (does the function return its value?)")
+    return array
+
+
 class Constraint(ABC):
     """Something that accelerations must satisfy."""
 
@@ -101,7 +109,10 @@ class Constraint(ABC):
 class _Given(Constraint):
     """A constraint from a function or an equation, or from a subclass that overrides the method."""
 
-    def __init__(self, given: str | Expression | Callable[..., Any]) -> None:
+    def __init__(self, given: str | Expression | Callable[..., Any] | None = None) -> None:
+        """Takes an equation or a function; a subclass that overrides the method needs none."""
+        if given is not None and not isinstance(given, (str, Expression)) and not callable(given):
+            raise TaskError(f"{type(self).__name__}: expected an equation or a function, got {given!r}")
         self._given = parse(given) if isinstance(given, str) else given
 
     @property
@@ -118,7 +129,7 @@ class _Given(Constraint):
         array = np.atleast_1d(np.asarray(value, dtype=object))
         if array.ndim != 1:
             raise TaskError(f"{type(self).__name__}: expected a scalar or a vector, got shape {array.shape}")
-        return array
+        return _numbers(array, type(self).__name__)
 
     def _call(self, *arguments: Any) -> Any:
         given = getattr(self, "_given", None)
@@ -177,16 +188,16 @@ class SecondOrder(Constraint):
 
     def __init__(
         self,
-        A: Callable[[Array, Array, float], Any],
-        b: Callable[[Array, Array, float], Any],
+        A: Callable[[Array, Array, float], Any] | None = None,
+        b: Callable[[Array, Array, float], Any] | None = None,
         violation: Callable[[Array, Array, float], Any] | None = None,
         violation_rate: Callable[[Array, Array, float], Any] | None = None,
     ) -> None:
         """Takes functions of (q, v, t).
 
         Args:
-            A: Shape (r, n).
-            b: Shape (r,).
+            A: Shape (r, n); None: a subclass overrides it.
+            b: Shape (r,); None: a subclass overrides it.
             violation: Shape (r,); None: the constraint has none, so no correction fits it.
             violation_rate: Shape (r,), the violation's time derivative; None: there is none.
         """
@@ -194,11 +205,17 @@ class SecondOrder(Constraint):
 
     def A(self, q: Array, v: Array, t: float) -> Any:
         """The constraint matrix, shape (r, n); plain NumPy."""
-        return self._A(q, v, t)
+        return self._function("_A")(q, v, t)
 
     def b(self, q: Array, v: Array, t: float) -> Any:
         """The constraint vector, shape (r,); plain NumPy."""
-        return self._b(q, v, t)
+        return self._function("_b")(q, v, t)
+
+    def _function(self, name: str) -> Callable[[Array, Array, float], Any]:
+        given: Callable[[Array, Array, float], Any] | None = getattr(self, name, None)
+        if given is None:
+            raise TaskError(f"{type(self).__name__}: give functions A and b of (q, v, t), or override both")
+        return given
 
     def violation(self, q: Array, v: Array, t: float) -> Any:
         """What the constraint keeps at zero, shape (r,); None where there is no such thing."""
@@ -211,8 +228,9 @@ class SecondOrder(Constraint):
         return None if given is None else given(q, v, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        A = np.atleast_2d(np.asarray(trace(self.A, q, v, t), dtype=object))
-        b = np.atleast_1d(np.asarray(trace(self.b, q, v, t), dtype=object))
+        name = type(self).__name__
+        A = _numbers(np.atleast_2d(np.asarray(trace(self.A, q, v, t), dtype=object)), f"{name}.A")
+        b = _numbers(np.atleast_1d(np.asarray(trace(self.b, q, v, t), dtype=object)), f"{name}.b")
         if b.ndim != 1:
             raise TaskError(f"{type(self).__name__}: b has shape {b.shape}, expected a vector")
         if A.shape != (len(b), len(q)):

@@ -48,8 +48,9 @@ class LagrangianPlant(Plant):
         return _kernel(self)(t, q, v, parameter_values(self))[1]
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        """T + V [J]; None where a dissipation is given."""
-        if type(self).dissipation is not LagrangianPlant.dissipation:
+        """T + V [J]; None where a dissipation or a force is given, which T + V does not stay constant under."""
+        kind = type(self)
+        if kind.dissipation is not LagrangianPlant.dissipation or kind.force is not LagrangianPlant.force:
             return None
         return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
 

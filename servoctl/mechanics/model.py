@@ -6,6 +6,7 @@ parameters, else the plant is opaque and `Model.opaque` says why.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, with_parameters
 from servoctl.engine.trace import mismatch, trace
-from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError
+from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError, in_one_line
+from servoctl.expression import check_names
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.terms import Matrices
@@ -93,6 +95,7 @@ class Model:
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self.plain: Model = plain or self
         check_plant(plant, around)
+        check_task(self.task, plant)
         holonomic = plant.passive_constraints(around.q, around.t)
         rates = plant.passive_rates(around.q, around.v, around.t)
         for twice in [name for name in rates if name in holonomic]:
@@ -138,7 +141,7 @@ class Model:
             M, Q, B, c = _plant_arrays(self.plant, t, q, v)
         except Exception as error:
             place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
-            message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {type(error).__name__}: {error}"
+            message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {in_one_line(error)}"
             raise PlantError(message) from error
         return Matrices(self.plant, M, Q, B, c, passive, task)
 
@@ -190,10 +193,13 @@ class Model:
             position += count
             try:
                 part = bound.rows(plant, symbols["t"][0], symbols["q"], symbols["v"])
-            except TaskError as error:
-                raise TaskError(f"{name}: {error}") from error
-            except TraceError as error:
-                raise TraceError(f"{name}: {error} (constraints must be traceable: their derivatives are)") from error
+            except (TaskError, TraceError) as error:
+                traceable = " (constraints must be traceable: their derivatives are)"
+                sentence = f"{error}{traceable if isinstance(error, TraceError) else ''}"
+                if isinstance(constraint, _Passive):
+                    method = "passive_constraints" if constraint.kind == "holonomic" else "passive_rates"
+                    raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
+                raise type(error)(f"{name}: {sentence}") from error
             parts.append(part)
             for i in range(len(part.b)):
                 label = name if len(part.b) == 1 else f"{name}.{i}"
@@ -280,19 +286,46 @@ def symbolic_plant(plant: Plant, state: State) -> Matrices:
     return Matrices(plant, M, Q, B, c, passive, Rows.stack([], len(q)))
 
 
+def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
+    """Raises TaskError naming every entry that is no constraint, and every word that an equation cannot know."""
+    problems: list[str] = []
+    for name, constraint in task.items():
+        if not isinstance(constraint, Constraint):
+            hint = f"as in servoctl.Holonomic({constraint!r})" if isinstance(constraint, str) else "an instance"
+            problems.append(f"{name}: expected a constraint, got {constraint!r} ({hint})")
+            continue
+        equation = getattr(constraint, "equation", None)
+        if equation is not None:
+            found = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"{name}: {sentence}" for sentence in found]
+    if problems:
+        raise TaskError("\n".join(problems))
+
+
 def check_plant(plant: Plant, state: State) -> None:
     """Raises PlantError naming everything that is wrong with a plant's matrices at a state."""
     name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
     if not dataclasses.is_dataclass(plant):
         raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
+    for kind in type(plant).__mro__:
+        own = [] if kind in (Plant, object) else [key for key, hint in inspect.get_annotations(kind).items()
+               if "ClassVar" not in str(hint)]
+        if own and "__dataclass_fields__" not in vars(kind):
+            raise PlantError(
+                f"{kind.__name__}: its fields ({', '.join(own)}) are not parameters: "
+                "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
+            )
     problems: list[str] = []
     t, q, v = state
 
     def array(method: str, shape: tuple[int, ...], function: Callable[[], Any]) -> Array | None:
         try:
-            value = np.asarray(function(), dtype=float)
+            given = np.asarray(function())
+            if np.iscomplexobj(given):
+                raise TypeError(f"expected real numbers, got {given.tolist()}")
+            value = given.astype(float)
         except Exception as error:
-            problems.append(f"{name}.{method}: failed at the initial state: {type(error).__name__}: {error}")
+            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
             return None
         if value.shape != shape:
             problems.append(f"{name}.{method}: expected shape {shape}, got {value.shape}")
@@ -305,8 +338,22 @@ def check_plant(plant: Plant, state: State) -> None:
     M = array("mass_matrix", (n, n), lambda: plant.mass_matrix(q, t))
     array("force", (n,), lambda: plant.right_hand_side(q, v, t))
     array("actuation", (n, m), lambda: plant.actuation(q, t))
-    if plant.nonideal_force(q, v, t) is not None:
-        array("nonideal_force", (n,), lambda: plant.nonideal_force(q, v, t))
+
+    def nonideal() -> Any:
+        c = plant.nonideal_force(q, v, t)
+        return np.zeros(n) if c is None else c
+
+    array("nonideal_force", (n,), nonideal)
+    given = {"passive_constraints": lambda: plant.passive_constraints(q, t)}
+    given["passive_rates"] = lambda: plant.passive_rates(q, v, t)
+    for method, function in given.items():
+        try:
+            groups = function()
+        except Exception as error:
+            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
+            continue
+        if not isinstance(groups, dict):
+            problems.append(f"{name}.{method}: expected a mapping of names to values, got {groups!r}")
     if M is not None:
         skew = float(np.abs(M - M.T).max())
         smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])

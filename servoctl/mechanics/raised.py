@@ -3,7 +3,9 @@
     y_0 = phi or psi,   y_{k+1} = dy_k/dq v + dy_k/dv a_c + dy_k/dt,   until (dy_k/dv) Phi B is not zero
 
 a_c is the acceleration at u = 0, the passive constraints holding. Below the relative degree r no y_k depends on the
-inputs, so y_{r-1}(q, v, t) is itself a velocity-level function: `A = dy_{r-1}/dv`, `b = -(dy_{r-1}/dq v + dy_{r-1}/dt)`.
+inputs, so y_{r-1}(q, v, t) is itself a velocity-level function:
+
+    A = dy_{r-1}/dv,   b = -(dy_{r-1}/dq v + dy_{r-1}/dt)
 
 Design: a raised constraint is a constraint like any other, which is why one law serves every degree. It needs the
 plant's symbols, so an opaque plant cannot be raised.
@@ -80,5 +82,7 @@ def first_degree(constraint: Constraint) -> int:
         TaskError: The constraint is given at acceleration level, where there is nothing to raise.
     """
     if constraint.kind == "second_order":
-        raise TaskError("given at acceleration level: it has no violation to raise (give its position or velocity form)")
+        raise TaskError(
+            "given at acceleration level: it has no violation to raise (give its position or velocity form)"
+        )
     return 1 if constraint.kind == "nonholonomic" else 2

@@ -48,7 +48,7 @@ class Reach:
 
     def degree(self, row: Row) -> str:
         """The relative degree of a row, as far as it is decided here."""
-        own = 1 if row.kind == "nonholonomic" else 2
+        own = row.degree or 2
         return f"above {own}" if row in self.unreachable else str(own)
 
 
@@ -58,7 +58,8 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     terms = [at for at in found if at.finite and at.positive]
     r = len(model.task_rows)
     if not terms:
-        return Reach(tuple(model.task_rows), 0, 0, np.zeros(r), np.zeros(r), (), 0.0)
+        unknown = np.full(r, np.nan)
+        return Reach(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0)
     splits = [decompose(at.reach, rank_tolerance, at.scale) for at in terms]
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]

@@ -13,11 +13,12 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Law as LawValues
 from servoctl.config.schema import Task as TaskValues
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, ExpressionError, ServoctlError
+from servoctl.errors import ConfigError, ExpressionError, ServoctlError, in_one_line
 from servoctl.expression import RESERVED, Expression, check_names, constant, parse
 from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import ConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection
+from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
+from servoctl.laws.input_output import InputOutput
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.classes import load_class
@@ -99,6 +100,9 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
     except TypeError as error:
         problems.add(f"{kind.__name__} cannot be made: {error}", *path, "class")
         return None
+    except Exception as error:  # what the class itself says of its parameters
+        problems.add(f"{kind.__name__} refuses its parameters: {in_one_line(error)}", *path, "parameters")
+        return None
     for name in parameter_fields(thing):
         if not np.isfinite(np.asarray(getattr(thing, name), dtype=float)).all():
             problems.add(f"expected finite numbers, got {getattr(thing, name)}", *path, "parameters", name)
@@ -133,10 +137,17 @@ def _check_words(plant: Plant, problems: Problems) -> None:
     """Coordinates, actuators and parameters must be pairwise distinct identifiers, and no reserved words."""
     name = type(plant).__name__
     try:
-        groups = {"coordinate": list(plant.coordinates), "actuator": list(plant.actuators)}
+        named = {"coordinates": plant.coordinates, "actuators": plant.actuators}
     except Exception as error:
-        problems.add(f"{name}: coordinates or actuators: {type(error).__name__}: {error}", "plant", "class")
+        problems.add(f"{name}: coordinates or actuators: {in_one_line(error)}", "plant", "class")
         return
+    before = len(problems.found)
+    for field, units in named.items():
+        if not isinstance(units, Mapping):
+            problems.add(f"{name}.{field}: expected a mapping of names to units, got {units!r}", "plant", "class")
+    if len(problems.found) > before:
+        return
+    groups = {"coordinate": list(plant.coordinates), "actuator": list(plant.actuators)}
     if not groups["coordinate"]:
         problems.add(f"{name}.coordinates: there are none (give name -> unit)", "plant", "class")
     groups["parameter"] = list(parameter_fields(plant))
@@ -233,6 +244,8 @@ def build_correction(values: CorrectionValues | None) -> Correction | None:
         return Baumgarte(values.baumgarte.alpha, values.baumgarte.beta)
     if values.second_order is not None:
         return SecondOrderCorrection(values.second_order.damping, values.second_order.stiffness)
+    if values.poles is not None:
+        return Poles(values.poles)
     assert values.p_feedback is not None
     return PFeedback(values.p_feedback.P, values.p_feedback.rate)
 
@@ -245,7 +258,8 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
     own = {entry.name: build_correction(entry.correction) for entry in loaded.config.task}
     weights = None if isinstance(values.allocation, str) else dict(values.allocation.weighted)
     limits = {name: _limit(limit) for name, limit in (values.limits or {}).items()}
-    return ConstraintFollowing(
+    kind = InputOutput if values.kind == "input_output" else ConstraintFollowing
+    return kind(
         correction=build_correction(values.correction),
         corrections={name: correction for name, correction in own.items() if correction is not None},
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",

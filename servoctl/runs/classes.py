@@ -3,12 +3,11 @@
 import importlib
 import importlib.util
 import sys
-import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression.suggest import remedy
 
 
@@ -43,8 +42,8 @@ def _from_package(place: str) -> ModuleType:
                 f"{place}: there is no such module (install its package, or give {place.split('.')[-1]}.py:Name)"
             ) from error
         raise ConfigError(f"{place}: cannot be imported: {error}") from error
-    except Exception as error:
-        raise ConfigError(f"{place}: cannot be imported: {_last_line(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{place}: cannot be imported: {in_one_line(error)}") from error
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -59,14 +58,7 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         specification.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise ConfigError(f"{path}: cannot be imported: {_last_line(error)}") from error
+        raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error
     return module
-
-
-def _last_line(error: BaseException) -> str:
-    """The error in one line, with the line of code where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

@@ -11,7 +11,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import Consistency, consistency, nearest
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.reach import Reach, reach
 from servoctl.types import State, Status
 
@@ -61,6 +61,9 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
         max_violation: Largest violation of a holonomic task row that is let through.
         loop: For the first command; None: not said.
     """
+    problems = _not_finite(model, start)
+    if problems:
+        return problems
     at = consistency(model, start)
     problems = _not_assembled(model, at)
     if not problems:
@@ -73,6 +76,20 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
             f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
             "(move the start, set initial.project: true, or raise initial.max_violation)"
         )
+    return problems
+
+
+def _not_finite(model: Model, start: State) -> list[str]:
+    """Rows that have no value at the start."""
+    m, problems = model.matrices(start), []
+    place = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
+    for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", model.task_rows, m.task)):
+        for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
+            if not (np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)):
+                problems.append(
+                    f"{field}.{row.name} is not finite at the start, {place}: violation {violation:.4g}, A {A.tolist()}, "
+                    f"b {b:.4g} (move the start, or correct the equation)"
+                )
     return problems
 
 
@@ -138,8 +155,8 @@ def unreachable(found: Reach) -> list[str]:
     for row in found.unreachable:
         problems.append(
             f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "
-            f"vanishes at {STATES} states), so constraint_following cannot follow it (needs law input_output, which "
-            "this version has not; or an actuator on the row's coordinates, or another task)"
+            f"vanishes at {STATES} states), so constraint_following cannot follow it (use law.kind: input_output with "
+            "correction: {poles: -4}, or an actuator on the row's coordinates, or another task)"
         )
     return problems
 
@@ -170,7 +187,9 @@ def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
         if row.has_rate and damping and not stiffness
     ]
     remedy = "give p_feedback.rate, or beta"
-    return [f"task: {', '.join(rows)}: the correction acts on the rate alone, positions drift ({remedy})"] if rows else []
+    return (
+        [f"task: {', '.join(rows)}: the correction acts on the rate alone, positions drift ({remedy})"] if rows else []
+    )
 
 
 def _small_passive(model: Model, at: Consistency) -> list[str]:

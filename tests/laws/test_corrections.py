@@ -116,7 +116,7 @@ def test_the_violation_decays_exactly_as_the_correction_promises(correction: Cor
     run = simulate(Point(), {"c": CIRCLE}, ConstraintFollowing(correction), q=[1.3, 0.4], v=[0.2, -0.5], duration=1.5,
                    method="dop853", rtol=1e-11, output_step=0.5)  # fmt: skip
     start = np.array([run["violation.c"][0], run["violation_rate.c"][0]])
-    assert np.abs(start).min() > 0.1
+    assert np.abs(start).min() > 0.05
     for k in range(4):
         expected = expm(system * run.t[k]) @ start
         found = [run["violation.c"][k], run["violation_rate.c"][k]]
@@ -157,7 +157,8 @@ LIMITS: list[tuple[Any, bool, float]] = [
 @pytest.mark.parametrize(("gains", "held", "limit"), LIMITS)
 def test_the_longest_spacing_is_the_closed_form(gains: tuple[float, float, bool], held: bool, limit: float) -> None:
     assert longest_spacing(*gains, held) == pytest.approx(limit, rel=2e-4)
-    assert growth(*gains, 0.99 * limit, held) < 1.0
+    below = growth(*gains, 0.99 * limit, held)
+    assert below < 1.0 or (below == 1.0 and gains[1] == 0.0)  # without stiffness the place itself stays, for ever
     assert growth(*gains, 1.01 * limit, held) > 1.0
 
 

@@ -178,7 +178,7 @@ def test_flexible_joint_arm_follows_the_published_law_where_it_can_act(config: s
 @pytest.mark.parametrize(
     ("config", "error"),
     [
-        ("flexible_joint_motor", r"task\.opposite_speeds: relative degree above 1.*needs law input_output"),
+        ("flexible_joint_motor", r"task\.opposite_speeds: relative degree above 1.*use law.kind: input_output"),
         ("scara_as_printed", r"violates task\.heading by 1\.902 \(109 deg.*first command would be tau1 = "),
     ],
 )

@@ -65,7 +65,7 @@ class Load(Action):
 
 
 @dataclass(frozen=True, eq=False)
-class _Line(Action):
+class Line(Action):
     """Something stretched between a point of the body a and a point of the body b."""
 
     a: str
@@ -86,7 +86,7 @@ class _Line(Action):
 
 
 @dataclass(frozen=True, eq=False)
-class Spring(_Line):
+class Spring(Line):
     """Pulls with `stiffness (d - length)` at the distance d."""
 
     stiffness: Any  # [N/m]
@@ -108,7 +108,7 @@ class Spring(_Line):
 
 
 @dataclass(frozen=True, eq=False)
-class Damper(_Line):
+class Damper(Line):
     """Pulls with `damping d'` at the distance d > 0."""
 
     damping: Any  # [N s/m]

@@ -1,0 +1,42 @@
+"""An overhead crane whose load sways little: the trolley is driven, the load's position is what matters."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class Crane(Plant):
+    """(M + m) s'' + m l theta'' = F, m l s'' + m l^2 theta'' = -m g l theta: linear in a small sway angle theta.
+
+    The load stands at s + l theta; no input reaches its acceleration, but its 4th derivative. Without the
+    linearisation the force does reach it, through the rope's tension, except where the load hangs straight.
+    """
+
+    M: float = 20.0  # [kg] trolley
+    m: float = 50.0  # [kg] load
+    l: float = 4.0  # [m] rope
+    g: float = 9.81  # [m/s^2]
+    coordinates: ClassVar = {"s": "m", "theta": "rad"}
+    actuators: ClassVar = {"F": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        coupling = self.m * self.l
+        return np.array([[self.M + self.m, coupling], [coupling, coupling * self.l]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0 * q[0], -self.m * self.g * self.l * q[1]])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0], [0.0]])
+
+    def energy(self, q: Array, v: Array, t: float) -> float:
+        load: float = self.m * (v[0] + self.l * v[1]) ** 2 / 2
+        return self.M * v[0] ** 2 / 2 + load + self.m * self.g * self.l * q[1] ** 2 / 2
+
+    def links(self, q: Array) -> dict[str, Array]:
+        return {"rope": np.array([[q[0], 0.0], [q[0] + self.l * q[1], -self.l]])}

@@ -1,0 +1,343 @@
+"""Constraint levels, enforced one after another without solving again what is already enforced.
+
+In mass-weighted form, `M = L L^T`, `w = L^T q''`, `H = A L^-T`, each level `A q'' = b` turns `w` and `P` into the next,
+from `w = L^-1 Q` and `P = I` on:
+
+    K  = P H^T (H P H^T + R)^+
+    w <- w + K (b - H w)
+    P <- (I - K H) P (I - K H)^T + K R K^T
+
+This is the Kalman filter of a static process: P, its covariance, projects onto what the levels so far leave free, and
+a clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
+
+Design: what is carried is S with `P = S S^T`, so P stays positive semidefinite under rounding. The exact rows of a
+level enter together, `K = S (H S)^+` by the rank-revealing decomposition; its rows with a clearance follow one by one
+in Potter's form of the same update. No Gram matrix is formed. A step acts through S only, hence cannot disturb what is
+enforced. The same code runs on numbers and on symbols; what names rows, only on numbers.
+
+Source: Orsino 2017, (4.14)-(4.18). The inverse in (4.16) exists only where the rows of H P are independent: K is
+`(H P)^+ = P H^T (H P H^T)^+`. The algorithm needs the b of each level beside its H. Potter's form: Bierman 1977.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.symbol import is_symbolic, where
+from servoctl.errors import PlantError
+from servoctl.types import Array
+
+RANK_TOLERANCE = 1e-10
+"""A direction counts when its pivot exceeds this times |A L^-T|_F of its level, before any projection."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The constraints `A q'' = b` of one level.
+
+    Attributes:
+        name: What the level is called in results and errors.
+        A: Shape (r, n); a single row also as (n,). Rows may depend on each other and on those of other levels.
+        b: Shape (r,).
+        clearance: R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by
+            `b_i - A_i q'' = R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact.
+    """
+
+    name: str
+    A: Array
+    b: Array
+    clearance: Any = 0.0
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Rows of a level that cannot be met.
+
+    Attributes:
+        level: The level.
+        rows: Their indices in the level.
+        residual: `b - A q''` of these rows, by least squares.
+        against: Earlier levels with which they are at odds; none: rows of the level contradict each other.
+    """
+
+    level: str
+    rows: tuple[int, ...]
+    residual: tuple[float, ...]
+    against: tuple[str, ...]
+
+    def __str__(self) -> str:
+        missed = ", ".join(f"row {i} by {x:.3g}" for i, x in zip(self.rows, self.residual, strict=True))
+        other = " and ".join(f"'{name}'" for name in self.against) or "each other"
+        return f"level '{self.level}': {missed}: cannot be met (at odds with {other}: correct b, or give a clearance)"
+
+
+@dataclass(frozen=True)
+class Enforced:
+    """The motion under the levels enforced so far; one more level turns it into the next.
+
+    Attributes:
+        L: Cholesky factor of M, lower triangular, shape (n, n).
+        free: `L^-1 Q`, shape (n,): w before any level.
+        w: `L^T q''`, shape (n,).
+        factor: S of `P = S S^T`, shape (n, n); equal to P where no level has a clearance.
+        rank: Directions that exact rows have taken.
+        counted: Which rows of the last level act, shape (r,); the others have gain 0: earlier levels leave them no room.
+        levels: The levels, in order.
+    """
+
+    L: Array
+    free: Array
+    w: Array
+    factor: Array
+    rank: Any
+    counted: Array
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def acceleration(self) -> Array:
+        """q'', shape (n,)."""
+        return solve_upper(self.L, self.w)
+
+    @property
+    def constraint_force(self) -> Array:
+        """M q'' - Q, shape (n,): what all levels together add."""
+        force: Array = self.L @ (self.w - self.free)
+        return force
+
+    @property
+    def P(self) -> Array:
+        """P, shape (n, n), in mass-weighted form."""
+        return self.factor @ self.factor.T
+
+    @property
+    def trace(self) -> Any:
+        """Trace of P: the degrees of freedom that are left, in fractions where there are clearances."""
+        return np.sum(self.factor * self.factor)
+
+    @property
+    def residuals(self) -> dict[str, Array]:
+        """Level -> `b - A q''` per row, at the present acceleration."""
+        a = self.acceleration
+        return {level.name: level.b - level.A @ a for level in self.levels}
+
+    @property
+    def residual(self) -> Array:
+        """`b - A q''` per row of the last level."""
+        return self.residuals[self.levels[-1].name] if self.levels else np.zeros(0)
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Rows of the last level with gain 0."""
+        return tuple(int(i) for i in np.flatnonzero(~self.counted))
+
+    def contradiction(self, tolerance: float = 1e-8) -> Contradiction | None:
+        """The exact rows of the last level that are not met given the earlier levels; None where all are.
+
+        Args:
+            tolerance: A row is missed by more than this times (1 + |b|_inf + |A q''|_inf).
+        """
+        if not self.levels:
+            return None
+        *earlier, last = self.levels
+        left = np.where(_exact(last), self.residual, 0.0)
+        size = 1.0 + max(np.abs(x).max(initial=0.0) for x in (last.b, last.A @ self.acceleration))
+        missed = np.flatnonzero(np.abs(left) > tolerance * size)
+        if not len(missed):
+            return None
+        # H^T left vanishes where the level contradicts itself; else it combines exact rows of earlier levels
+        H = weighted(self.L, last.A)
+        parts = [weighted(self.L, level.A[_exact(level)]) for level in earlier]
+        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        rows = np.concatenate([H[:0], *parts])
+        mix = decompose(rows.T, RANK_TOLERANCE).solve(H.T @ left)
+        floor = tolerance * frobenius(H) * frobenius(left)
+        shares = [np.linalg.norm(mix[owner == k] @ rows[owner == k]) for k in range(len(parts))]
+        against = [level.name for level, share in zip(earlier, shares, strict=True) if share > floor]
+        return Contradiction(last.name, tuple(map(int, missed)), tuple(map(float, left[missed])), tuple(against))
+
+
+def free_motion(M: Array, Q: Array) -> Enforced:
+    """The motion before any level.
+
+    Args:
+        M: Mass matrix, shape (n, n), symmetric positive definite.
+        Q: Given forces, shape (n,); what of the constraint forces does work, if anything, belongs to them.
+
+    Raises:
+        PlantError: M is not positive definite, or a number is not finite. On symbols w is NaN instead.
+    """
+    if is_finite(M, Q) is False:
+        raise PlantError("mass matrix or force: not finite (check the plant at this state)")
+    L, positive = cholesky(M)
+    if positive is False:
+        least = f"smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e}"
+        raise PlantError(
+            f"mass matrix: not positive definite ({least}; if it is singular, see mechanics.singular_mass)"
+        )
+    w: Array = where(positive, solve_lower(L, Q), np.nan)
+    return Enforced(L, w, w, np.eye(len(M)), 0, np.zeros(0, dtype=bool))
+
+
+def enforce(
+    motion: Enforced,
+    A: Array,
+    b: Array,
+    clearance: Any = 0.0,
+    name: str | None = None,
+    rank_tolerance: Any = RANK_TOLERANCE,
+) -> Enforced:
+    """Enforces one more level in what the earlier ones leave free.
+
+    Rows at odds with exact earlier ones give way; rows of the level at odds with each other are met by least squares.
+
+    Args:
+        motion: The motion so far.
+        A: See `Level`.
+        b: See `Level`.
+        clearance: See `Level`.
+        name: The level's name; None: `level 1`, `level 2`, ...
+        rank_tolerance: See `RANK_TOLERANCE`.
+
+    Raises:
+        PlantError: A shape, a number or a clearance is impossible, or the name is taken.
+    """
+    level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance), motion)
+    H, exact = weighted(motion.L, level.A), _exact(level)
+    scale = frobenius(H)
+    step = realise(motion.w, motion.factor, H[exact], level.b[exact], rank_tolerance, scale)
+    rank, counted = motion.rank + step.split.rank, np.zeros(len(H), dtype=object)
+    counted[exact] = step.counted
+    for i in np.flatnonzero(~exact):
+        step = _yielding(step, H[i], level.b[i], level.clearance[i], rank_tolerance * scale)
+        counted[i] = step.counted
+    counted = counted if is_symbolic(counted) else counted.astype(bool)
+    return Enforced(motion.L, motion.free, step.x, step.S, rank, counted, (*motion.levels, level))
+
+
+def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE) -> list[Enforced]:
+    """The motion at each level, the earlier levels included; arguments and errors as of `free_motion` and `enforce`."""
+    motion, found = free_motion(M, Q), []
+    for level in levels:
+        motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance)
+        found.append(motion)
+    return found
+
+
+class Realised(NamedTuple):
+    """What one step of the recursion gives.
+
+    Attributes:
+        x: The new estimate, shape (n,).
+        S: The new factor, shape (n, n).
+        counted: Which rows act, shape (r,): 1 or 0.
+        split: Decomposition of `H S`.
+    """
+
+    x: Array
+    S: Array
+    counted: Array
+    split: Decomposition
+
+
+def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: Any) -> Realised:
+    """`x + S (H S)^+ (b - H x)` and `S (I - (H S)^+ H S)`: rows `H x = b` met in what S leaves free.
+
+    Args:
+        x: The estimate so far, shape (n,).
+        S: The factor so far, shape (n, n).
+        H: Shape (r, n).
+        b: Shape (r,).
+        rank_tolerance: Relative rank tolerance.
+        scale: What pivots of `H S` are measured against; of the size of H, for that of H S may be round-off alone.
+    """
+    reach = H @ S
+    counted = np.array([where(frobenius(row) > rank_tolerance * scale, 1.0, 0.0) for row in reach])
+    split = decompose(counted.reshape(-1, 1) * reach, rank_tolerance, scale)
+    Z = split.row_basis
+    return Realised(x + S @ split.solve(b - H @ x), S - (S @ Z.T) @ Z, counted, split)
+
+
+def _yielding(step: Realised, h: Array, b: Any, R: Any, limit: Any) -> Realised:
+    """The same for one row h with a clearance R, by Potter's square root of the Kalman update."""
+    y = h @ step.S
+    counted = where(frobenius(y) > limit, 1.0, 0.0)
+    y = counted * y
+    variance = y @ y + R
+    variance = where(variance > 0.0, variance, 1.0)
+    gain = step.S @ y
+    x = step.x + gain * ((b - h @ step.x) / variance)
+    S = step.S - np.outer(gain, y) / (variance + np.sqrt(variance * R))
+    return Realised(x, S, counted, step.split)
+
+
+def weighted(L: Array, A: Array) -> Array:
+    """A L^-T, shape (r, n)."""
+    return solve_lower(L, A.T).T
+
+
+def _exact(level: Level) -> Array:
+    """Which rows have no clearance, shape (r,); a symbol counts as one."""
+    return np.array([not is_symbolic(R) and R == 0.0 for R in level.clearance], dtype=bool)
+
+
+def _checked(level: Level, motion: Enforced) -> Level:
+    """The level with arrays of the right dimensions; raises PlantError."""
+    n, where_ = len(motion.L), f"level '{level.name}'"
+    A, b, R = np.atleast_2d(level.A), np.atleast_1d(level.b), np.asarray(level.clearance)
+    if level.name in [other.name for other in motion.levels]:
+        raise PlantError(f"{where_}: there is a level of this name (rename one of them)")
+    if A.shape[1:] != (n,) or b.shape != A.shape[:1] or R.shape not in ((), b.shape):
+        shapes = f"A {A.shape}, b {b.shape}, clearance {R.shape}"
+        raise PlantError(f"{where_}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
+    if is_finite(A, b) is False:
+        raise PlantError(f"{where_}: A or b is not finite (check the constraints at this state)")
+    R = np.broadcast_to(R, b.shape)
+    if not is_symbolic(R) and not (R >= 0.0).all():
+        raise PlantError(f"{where_}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
+    return replace(level, A=A, b=b, clearance=R)
+
+
+def projector_by_complement(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
+    """Z Z^+, where the columns of Z, an orthogonal complement of A, are any basis of its kernel.
+
+    Z comes from splitting the coordinates, `[A1 A2] = Q [R1 R2]`, into as many dependent ones as A has rank and free
+    ones: `Z = [-R1^-1 R2; I]`. The three roads lead to the same orthogonal projector onto the kernel.
+
+    Args:
+        A: Shape (r, n), numbers.
+        rank_tolerance: A direction counts when its pivot exceeds this times |A|_F.
+
+    Returns:
+        Shape (n, n).
+
+    Source: Orsino 2017, proposition 3.1 (i).
+    """
+    n = A.shape[1]
+    if not len(A):
+        return np.eye(n)
+    R, order = qr(A, mode="r", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(R)) > rank_tolerance * frobenius(A)))
+    Z = np.zeros((n, n - rank))
+    Z[order[:rank]] = -solve_triangular(R[:rank, :rank], R[:rank, rank:])
+    Z[order[rank:]] = np.eye(n - rank)
+    return Z @ decompose(Z, rank_tolerance).pseudoinverse()
+
+
+def projector_by_inverse(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
+    """I - A^+ A; any inverse with A A^g A = A and A^g A symmetric would serve; see `projector_by_complement`.
+
+    Source: Orsino 2017, proposition 3.1 (iii).
+    """
+    return np.eye(A.shape[1]) - decompose(A, rank_tolerance).pseudoinverse() @ A
+
+
+def projector_by_orthonormalization(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
+    """I - Z^T Z, where the rows of Z are those of A made orthonormal; see `projector_by_complement`.
+
+    Source: Orsino 2017, proposition 3.1 (iv).
+    """
+    return np.eye(A.shape[1]) - decompose(A, rank_tolerance).row_projector()

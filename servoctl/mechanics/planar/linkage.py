@@ -1,0 +1,255 @@
+"""The list of what a planar mechanism is made of, filled by `PlanarLinkage.build`.
+
+Design: names are checked as they come, so that an error stands at the line that is wrong; values are checked where
+they are numbers, and taken as they are where they are symbols. Names are unique within their kind; a spring, damper or
+load also shares no name with a body, for both are drawn.
+"""
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.symbol import is_symbolic
+from servoctl.errors import PlantError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.planar.forces import Action, Damper, JointDamper, JointSpring, Load, Spring, Weight
+from servoctl.mechanics.planar.frames import ORIGIN, Body, Frames, Point
+from servoctl.mechanics.planar.joints import Connection, Gear, Joint, Prismatic, Revolute
+from servoctl.types import Array
+
+GROUND = "ground"
+"""Name of what does not move; its points are places."""
+
+Pair = Sequence[Any]
+"""Two scalars."""
+
+
+class Linkage:
+    """Bodies, joints, forces, motors and named points of a planar mechanism.
+
+    Points of a body are given in its own axes, from its centre of mass [m]; points of the ground in those of the plane.
+
+    Attributes:
+        owner: Name of the plant's class, for errors.
+        bodies: Name -> body, the ground first.
+        joints: Name -> joint: what motors, springs and dampers can sit at.
+        motors: Name -> the joint that it drives.
+        points: Name -> body and point.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.bodies = {GROUND: Body(GROUND, 0.0, 0.0, 0, 0)}
+        self.joints: dict[str, Joint] = {}
+        self.motors: dict[str, Joint] = {}
+        self.points: dict[str, tuple[str, Point]] = {}
+        self._connections: dict[str, Connection] = {}
+        self._actions: dict[str, Action] = {}
+        self._gravity: Point | None = None
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The passive constraints, by level, within a level in the order of `build`."""
+        return sorted(self._connections.values(), key=lambda connection: connection.level)
+
+    @property
+    def actions(self) -> list[Action]:
+        """The given forces, gravity first."""
+        weights: list[Action] = []
+        if self._gravity is not None:
+            weights = [Weight(body.name, body.m, self._gravity) for body in self.bodies.values() if body.size]
+        return [*weights, *self._actions.values()]
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return sum(body.size for body in self.bodies.values())
+
+    def frames(self, q: Array, v: Array | None = None) -> Frames:
+        """Every body at a state; at rest without velocities."""
+        return {name: body.frame(q, v) for name, body in self.bodies.items()}
+
+    def gravity(self, x: Any, y: Any) -> None:
+        """Acceleration of gravity [m/s^2]; there is none until it is set."""
+        self._gravity = (x, y)
+
+    def body(self, name: str, m: Any, J: Any, outline: Iterable[Pair] = ()) -> None:
+        """A free body: three coordinates `<name>_x`, `<name>_y` [m] and `<name>_phi` [rad].
+
+        Args:
+            name: An identifier.
+            m: Mass [kg].
+            J: Moment of inertia about the centre of mass [kg m^2].
+            outline: Corners of its picture [m]; none: drawn through its joints and named points.
+        """
+        where = self._new(name, "body", self.bodies, self._actions)
+        self._positive(where, "m", "mass [kg]", m)
+        self._positive(where, "J", "moment of inertia [kg m^2]", J)
+        corners = tuple(self._pair(where, "outline", corner) for corner in outline)
+        self.bodies[name] = Body(name, m, J, self.size, 3, outline=corners)
+
+    def pinned(self, name: str, m: Any, J: Any, pivot: Pair, at: Pair) -> None:
+        """A body that turns about a place of the ground: one coordinate `<name>_phi` [rad], and a joint of its name.
+
+        Args:
+            name: An identifier.
+            m: Mass [kg].
+            J: Moment of inertia about the centre of mass [kg m^2].
+            pivot: The place [m].
+            at: The body's point that is held there [m].
+        """
+        where = self._new(name, "body", self.bodies, self._actions)
+        self._new(name, "joint", self._connections, self.joints)
+        self._positive(where, "m", "mass [kg]", m)
+        self._positive(where, "J", "moment of inertia [kg m^2]", J)
+        place, hub = self._pair(where, "pivot", pivot), self._pair(where, "at", at)
+        self.bodies[name] = Body(name, m, J, self.size, 1, hub, place)
+        self.joints[name] = Revolute(name, GROUND, name, 1, place, hub)
+
+    def rotor(self, name: str, J: Any) -> None:
+        """A body that only turns: one coordinate `<name>_phi` [rad], and a joint of its name; it is not drawn.
+
+        Args:
+            name: An identifier.
+            J: Moment of inertia [kg m^2].
+        """
+        where = self._new(name, "body", self.bodies, self._actions)
+        self._new(name, "joint", self._connections, self.joints)
+        self._positive(where, "J", "moment of inertia [kg m^2]", J)
+        self.bodies[name] = Body(name, 0.0, J, self.size, 1)
+        self.joints[name] = Revolute(name, GROUND, name, 1, ORIGIN, ORIGIN)
+
+    def revolute(self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, level: int = 1) -> None:
+        """A hinge that holds a point of the body b on a point of the body a; b turns against a."""
+        where = self._connection(name, "joint", a, b, level)
+        first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
+        self._connections[name] = self.joints[name] = Revolute(name, a, b, level, first, second)
+
+    def prismatic(
+        self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, axis: Pair, angle: Any = 0.0, level: int = 1
+    ) -> None:
+        """A slide that holds a point of the body b on a line of the body a; b does not turn against a.
+
+        Args:
+            name: Of the joint.
+            a: The body that has the line, or the ground.
+            point_a: A point of the line [m].
+            b: The body that slides.
+            point_b: Its point on the line [m].
+            axis: Direction of the line in a's axes, of any length; the joint's path grows along it.
+            angle: Angle of b relative to a [rad].
+            level: Place in the order of constraints.
+        """
+        where = self._connection(name, "joint", a, b, level)
+        first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
+        x, y = self._pair(where, "axis", axis)
+        length = np.sqrt(x * x + y * y)
+        if not is_symbolic(length) and not length > 0.0:
+            raise PlantError(f"{where}: axis: expected a direction, got ({x}, {y})")
+        self._connections[name] = self.joints[name] = Prismatic(
+            name, a, b, level, first, second, (x / length, y / length), angle
+        )
+
+    def gear(self, name: str, a: str, b: str, ratio: Any = 1.0, offset: Any = 0.0, level: int = 1) -> None:
+        """Ties two angles: `phi_b = ratio phi_a + offset` [rad]; with ratio 1 they are equal."""
+        self._connection(name, "gear", a, b, level)
+        self._connections[name] = Gear(name, a, b, level, ratio, offset)
+
+    def spring(
+        self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, stiffness: Any, length: Any = None
+    ) -> None:
+        """A spring between two points.
+
+        Args:
+            name: Of the spring.
+            a: A body, or the ground.
+            point_a: Its point [m].
+            b: Another body, or the ground.
+            point_b: Its point [m].
+            stiffness: [N/m].
+            length: Relaxed [m], and then the points must not meet; None: 0, and they may.
+        """
+        where = self._action(name, "spring", a, b)
+        ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
+        self._actions[name] = Spring(name, a, *ends, stiffness, length)
+
+    def damper(self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, damping: Any) -> None:
+        """A damper [N s/m] between two points, which must not meet."""
+        where = self._action(name, "damper", a, b)
+        ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
+        self._actions[name] = Damper(name, a, *ends, damping)
+
+    def joint_spring(self, name: str, joint: str, stiffness: Any, rest: Any = 0.0) -> None:
+        """A spring on a joint's angle [N m/rad] or path [N/m], relaxed at `rest` [rad or m]."""
+        where = self._action(name, "spring")
+        self._actions[name] = JointSpring(name, self._joint(where, joint), stiffness, rest)
+
+    def joint_damper(self, name: str, joint: str, damping: Any) -> None:
+        """A damper on a joint's angle [N m s/rad] or path [N s/m]."""
+        where = self._action(name, "damper")
+        self._actions[name] = JointDamper(name, self._joint(where, joint), damping)
+
+    def load(self, name: str, body: str, point: Pair, force: Pair, torque: Any = 0.0) -> None:
+        """A force [N] at a point of a body, and a torque [N m], constant in the axes of the ground."""
+        where = self._action(name, "load", body)
+        at, pull = self._pair(where, "point", point), self._pair(where, "force", force)
+        self._actions[name] = Load(name, body, at, pull, torque)
+
+    def motor(self, name: str, joint: str) -> None:
+        """A motor at a joint: a torque [N m] at a hinge, a force [N] at a slide, on its second body, back on its first.
+
+        Args:
+            name: Of the actuator, an identifier.
+            joint: A revolute or prismatic joint, or a pinned body or rotor by its own name.
+        """
+        self.motors[name] = self._joint(self._new(name, "motor", self.motors), joint)
+
+    def point(self, name: str, body: str, at: Pair) -> None:
+        """Names a point of a body: it is drawn, and `PlanarLinkage.point` and `PointFollows` know it."""
+        where = self._new(name, "point", self.points)
+        self._body(where, body)
+        self.points[name] = body, self._pair(where, "at", at)
+
+    def _new(self, name: str, kind: str, *taken: Container[str]) -> str:
+        """Where an error would be; raises PlantError unless the name is new and an identifier."""
+        where = f"{self.owner}: {kind} '{name}'"
+        if not name.isidentifier():
+            raise PlantError(f"{where}: expected a name of letters, digits and underscores")
+        if any(name in names for names in taken):
+            raise PlantError(f"{where}: there is another of this name (rename one of them)")
+        return where
+
+    def _connection(self, name: str, kind: str, a: str, b: str, level: int) -> str:
+        where = self._new(name, kind, self._connections, self.joints)
+        self._body(where, a)
+        self._body(where, b)
+        if a == b:
+            raise PlantError(f"{where}: connects '{a}' with itself (give two bodies)")
+        if not isinstance(level, int):
+            raise PlantError(f"{where}: level: expected a whole number, got {level!r}")
+        return where
+
+    def _action(self, name: str, kind: str, *bodies: str) -> str:
+        where = self._new(name, kind, self._actions, self.bodies)
+        for body in bodies:
+            self._body(where, body)
+        return where
+
+    def _body(self, where: str, name: str) -> None:
+        if name not in self.bodies:
+            raise PlantError(f"{where}: there is no body '{name}' ({remedy(name, self.bodies)})")
+
+    def _joint(self, where: str, name: str) -> Joint:
+        if name not in self.joints:
+            raise PlantError(f"{where}: there is no revolute or prismatic joint '{name}' ({remedy(name, self.joints)})")
+        return self.joints[name]
+
+    def _positive(self, where: str, field: str, what: str, value: Any) -> None:
+        if not is_symbolic(value) and not value > 0.0:
+            raise PlantError(f"{where}: {field}: expected a positive {what}, got {value}")
+
+    def _pair(self, where: str, field: str, given: Pair) -> Point:
+        if np.shape(given) != (2,):
+            raise PlantError(f"{where}: {field}: expected two coordinates (x, y), got {given!r}")
+        return given[0], given[1]

@@ -1,0 +1,155 @@
+"""A planar mechanism as a plant: everything is derived from the list of its bodies and joints.
+
+    M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
+
+Design: the list is made anew whenever a method needs it, from the plant's own fields, so parameters stay inputs of
+everything compiled. It is made once more with the plant, so that what is wrong is said there.
+
+Source: de Falco, Pennestri, Vita, (26)-(27), for the coordinates; Orsino 2017 for levels of constraints.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.errors import PlantError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.planar.forces import Line
+from servoctl.mechanics.planar.frames import Body, Frame, Point
+from servoctl.mechanics.planar.linkage import Linkage
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class PlanarLinkage(Plant):
+    """Bodies and joints in a plane; subclass it with `@dataclass(frozen=True)` and say in `build` what there is.
+
+    A class with a `__post_init__` of its own calls this one's. Forces that depend on the state or on time in other
+    ways than springs do belong in an override of `force` that adds to this one's.
+    """
+
+    def __post_init__(self) -> None:
+        self.linkage()
+
+    @abstractmethod
+    def build(self, linkage: Linkage) -> None:
+        """Adds the bodies, then what connects, drives and names them; nothing may depend on values of parameters."""
+
+    def linkage(self) -> Linkage:
+        """What the mechanism is made of.
+
+        Raises:
+            PlantError: A name is not there or used twice, or a mass is not positive.
+        """
+        linkage = Linkage(type(self).__name__)
+        self.build(linkage)
+        return linkage
+
+    @property
+    def coordinates(self) -> Mapping[str, str]:
+        bodies = self.linkage().bodies.values()
+        return {name: unit for body in bodies for name, unit in body.coordinates.items()}
+
+    @property
+    def actuators(self) -> Mapping[str, str]:
+        return {name: joint.effort_unit for name, joint in self.linkage().motors.items()}
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Constraint group -> its level, in the order of `passive_constraints`."""
+        return {connection.name: connection.level for connection in self.linkage().connections}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        masses = self._masses(self.linkage())
+        M = np.zeros((len(masses), len(masses)))
+        for i, mass in enumerate(masses):
+            M[i, i] = mass
+        return M
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        linkage = self.linkage()
+        frames = linkage.frames(q, v)
+        Q = np.zeros(linkage.size)
+        for action in linkage.actions:
+            action.push(Q, frames)
+        return Q
+
+    def actuation(self, q: Array, t: float) -> Array:
+        """B(q), shape (n, m): column j is what one unit of motor j does; constant unless a slide's line turns."""
+        linkage = self.linkage()
+        frames = linkage.frames(q)
+        B = np.zeros((linkage.size, len(linkage.motors)))
+        for j, joint in enumerate(linkage.motors.values()):
+            joint.push(B[:, j], frames, 1.0)
+        return B
+
+    def motor_positions(self, q: Array) -> Array:
+        """Angle [rad] or path [m] of each motor's joint, shape (m,); its Jacobian is B^T."""
+        linkage = self.linkage()
+        frames = linkage.frames(q)
+        return np.array([joint.coordinate(frames) for joint in linkage.motors.values()])
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        linkage = self.linkage()
+        frames = linkage.frames(q)
+        return {connection.name: connection.violation(frames) for connection in linkage.connections}
+
+    def energy(self, q: Array, v: Array, t: float) -> float | None:
+        """Mechanical energy [J]; None where a damper takes it."""
+        linkage = self.linkage()
+        if any(action.dissipates for action in linkage.actions):
+            return None
+        frames = linkage.frames(q)
+        kinetic = sum(mass * rate * rate for mass, rate in zip(self._masses(linkage), v, strict=True)) / 2
+        energy: float = kinetic + sum(action.potential(frames) for action in linkage.actions)
+        return energy
+
+    def point(self, name: str, q: Array) -> Array:
+        """Where a named point stands [m], shape (2,).
+
+        Raises:
+            PlantError: There is no point of this name.
+        """
+        linkage = self.linkage()
+        if name not in linkage.points:
+            raise PlantError(f"{type(self).__name__}: there is no point '{name}' ({remedy(name, linkage.points)})")
+        body, point = linkage.points[name]
+        return np.array(linkage.frames(q)[body].position(point))
+
+    def links(self, q: Array) -> dict[str, Array]:
+        """Each body through its joints and named points, closed from three on; springs and dampers as lines."""
+        linkage = self.linkage()
+        frames = linkage.frames(q)
+        drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
+        lines = [action for action in linkage.actions if isinstance(action, Line)]
+        return {name: np.array(points) for name, points in drawn.items() if len(points) > 1} | {
+            line.name: np.array(line.ends(frames)) for line in lines
+        }
+
+    def _masses(self, linkage: Linkage) -> list[float]:
+        return [mass for body in linkage.bodies.values() for mass in body.masses]
+
+
+def _corners(linkage: Linkage, body: Body) -> list[Point]:
+    """What a body is drawn through, in its own axes: its outline, or each of its joints and named points once."""
+    if body.outline:
+        return list(body.outline)
+    points = []
+    for joint in linkage.joints.values():
+        points += [point for name, point in zip((joint.a, joint.b), joint.points(), strict=True) if name == body.name]
+    points += [point for name, point in linkage.points.values() if name == body.name]
+    return list(dict.fromkeys(points))
+
+
+def _drawing(frame: Frame, corners: list[Point]) -> list[Point]:
+    """A polyline, closed from three corners on; a dot for a free body of one; nothing for the ground and a rotor."""
+    body = frame.body
+    if body.size == 3 and len(corners) < 2:
+        corners = 2 * (corners or [(0.0, 0.0)])
+    if not body.size or len(corners) < 2:
+        return []
+    closed = [*corners, corners[0]] if len(corners) > 2 else corners
+    return [frame.position(corner) for corner in closed]

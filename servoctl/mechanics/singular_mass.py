@@ -1,0 +1,112 @@
+"""Motion under constraints where the mass matrix is singular: massless bodies, more coordinates than masses.
+
+    q'' = [(I - A^+ A) M; A]^+ [Q; b]                 (a)
+    M + s A^T A,  Q + s A^T b  for M, Q,  s > 0       (b)
+
+The motion is unique iff `[M; A]` has full column rank: no direction is free of mass and of constraint alike. Then (a)
+gives it, and (b) has the same accelerations, constraint forces and `Phi = Z (Z^T M Z)^-1 Z^T`, Z a basis of the kernel
+of A, with a mass matrix that is positive definite, so that everything built on its Cholesky factor serves unchanged.
+
+Source: Udwadia, Phohomsiri 2006 for (a). (b) is ours, and so is its proof: on the kernel of A nothing changes, and off
+it A q'' = b alone decides.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.linalg import decompose, frobenius
+from servoctl.engine.symbol import is_symbolic, where
+from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import ConstrainedMotion
+from servoctl.types import Array
+
+RANK_TOLERANCE = 1e-10
+"""A direction counts when its pivot exceeds this times the Frobenius norm of its matrix."""
+
+
+def singular_mass_equation(
+    M: Array,
+    Q: Array,
+    A: Array,
+    b: Array,
+    rank_tolerance: float = RANK_TOLERANCE,
+    coordinates: Sequence[str] | None = None,
+) -> ConstrainedMotion:
+    """Solves (a) of the module's docstring, on numbers.
+
+    Contradicting rows are met by least squares. The two blocks are divided by their norms, which changes nothing where
+    the motion is unique.
+
+    Args:
+        M: Mass matrix, shape (n, n), symmetric positive semidefinite.
+        Q: Given forces, shape (n,).
+        A: Constraint matrix, shape (r, n); its rows may depend on each other.
+        b: Constraint vector, shape (r,).
+        rank_tolerance: See `RANK_TOLERANCE`.
+        coordinates: Their names, for errors; None: `q[0]`, `q[1]`, ...
+
+    Raises:
+        PlantError: M is not positive semidefinite, or a direction has neither mass nor constraint; names it.
+    """
+    require_unique(M, A, rank_tolerance, coordinates)
+    rows = decompose(A, rank_tolerance)
+    mass, size = _norm(M), _norm(A)
+    free = (M - rows.row_projector() @ M) / mass
+    stacked = decompose(np.concatenate([free, A / size]), rank_tolerance, 1.0)
+    a = stacked.solve(np.concatenate([Q / mass, b / size]))
+    return ConstrainedMotion(a, M @ a - Q, rows.rank, rows.residual(b))
+
+
+def regular_form(M: Array, Q: Array, A: Array, b: Array, s: Any = None) -> tuple[Array, Array]:
+    """M + s A^T A and Q + s A^T b: (b) of the module's docstring, on numbers or symbols.
+
+    Args:
+        M: Mass matrix, shape (n, n), symmetric positive semidefinite.
+        Q: Given forces, shape (n,).
+        A: Constraint matrix, shape (r, n).
+        b: Constraint vector, shape (r,).
+        s: Positive; the motion does not depend on it, its rounding does. None: |M|_F / |A|_F^2, which gives both parts
+            the same size.
+    """
+    s = _norm(M) / _norm(A) ** 2 if s is None else s
+    return M + s * (A.T @ A), Q + s * (A.T @ b)
+
+
+def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array | None:
+    """A unit vector, shape (n,), with neither mass nor constraint, `M d = 0` and `A d = 0`; None where there is none.
+
+    Of several, the one nearest to a coordinate.
+    """
+    split = decompose(np.concatenate([M / _norm(M), A / _norm(A)]), rank_tolerance)
+    if split.rank == len(M):
+        return None
+    null = np.eye(len(M)) - split.row_projector()
+    nearest = int(np.argmax(np.diag(null)))
+    direction: Array = null[:, nearest] / np.sqrt(null[nearest, nearest])
+    return direction
+
+
+def require_unique(
+    M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE, coordinates: Sequence[str] | None = None
+) -> None:
+    """Raises PlantError unless M and A leave no more than one motion; see `singular_mass_equation`."""
+    least = float(np.linalg.eigvalsh(M)[0])
+    if least < -rank_tolerance * _norm(M):
+        raise PlantError(f"mass matrix: not positive semidefinite (smallest eigenvalue {least:.1e}; check the masses)")
+    direction = null_direction(M, A, rank_tolerance)
+    if direction is not None:
+        names = coordinates or [f"q[{i}]" for i in range(len(M))]
+        terms = [f"{x:+.3g} {name}" for x, name in zip(direction, names, strict=True) if abs(x) > 1e-6]
+        where_ = " ".join(terms).removeprefix("+")
+        raise PlantError(
+            f"mass matrix: singular along {where_}, which no constraint holds either "
+            "(give it mass or a constraint, or leave out a coordinate)"
+        )
+
+
+def _norm(A: Array) -> Any:
+    """|A|_F, and 1 for a zero matrix."""
+    size = frobenius(A)
+    return where(size > 0.0, size, 1.0) if is_symbolic(size) else (size or 1.0)

@@ -1,0 +1,131 @@
+"""A law with a memory: integrated beside q and v where it acts continuously, once per hold where it is sampled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import servoctl
+from servoctl.laws.law import BoundLaw, Law
+from servoctl.mechanics.constraint import Holonomic
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms
+from servoctl.runs import simulate
+from servoctl.types import Array, Command, State, Status
+
+
+@dataclass(frozen=True)
+class Cart(servoctl.Plant):
+    """x'' = f / m - d x' + load / m."""
+
+    m: float = 2.0
+    d: float = 0.3
+    load: float = 1.5
+
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {"f": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[self.m]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([self.load - self.m * self.d * v[0]])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+
+@dataclass(frozen=True)
+class BoundPid(BoundLaw):
+    """f = -p x - d x' - i z, z' = x."""
+
+    p: float
+    i: float
+    d: float
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        return {"sum": 0.25}
+
+    def memory_rate(self, terms: Terms, memory: Array) -> Array:
+        return terms.matrices.task.violation
+
+    def command(self, terms: Terms, memory: Array) -> Command:
+        task = terms.matrices.task
+        u = -self.p * task.violation - self.d * task.violation_rate - self.i * memory
+        return Command(u, 1, np.zeros(1), 1.0, Status.OK.code)
+
+
+@dataclass(frozen=True)
+class Pid(Law):
+    p: float = 30.0
+    i: float = 20.0
+    d: float = 8.0
+
+    def bind(self, model: Model) -> BoundLaw:
+        return BoundPid(1e-6, self.p, self.i, self.d)
+
+
+PLANT, LAW, TASK = Cart(), Pid(), {"place": Holonomic("x")}
+START = np.array([0.4, -0.2, 0.25])
+
+
+def simulated(**how: Any) -> Array:
+    run = simulate(PLANT, TASK, LAW, q=START[0], v=START[1], **how)
+    assert run.metadata["status"] == "done"
+    return np.stack([run.t, run["q.x"], run["v.x"], run["memory.sum"], run["u.f"]])
+
+
+def affine(system: Array, constant: Array, h: float, x: Array) -> Array:
+    """x after h under x' = system x + constant, exactly."""
+    n = len(x)
+    block = np.zeros((n + 1, n + 1))
+    block[:n, :n], block[:n, n] = system, constant
+    return np.asarray(expm(block * h) @ np.append(x, 1.0))[:n]
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+@pytest.mark.parametrize("method", ["rk4", "dop853"])
+def test_a_memory_is_integrated_with_the_motion_where_the_law_is_continuous(engine: str, method: str) -> None:
+    closed = np.array([[0, 1, 0], [-LAW.p / PLANT.m, -PLANT.d - LAW.d / PLANT.m, -LAW.i / PLANT.m], [1, 0, 0]])
+    t, *x, u = simulated(duration=2.0, method=method, step=0.001, output_step=0.5, engine=engine)
+    constant = np.array([0.0, PLANT.load / PLANT.m, 0.0])
+    for k, time in enumerate(t):
+        expected = affine(closed, constant, time, START)
+        np.testing.assert_allclose([y[k] for y in x], expected, atol=1e-10)  # rk4: (5 / s * 1 ms)^4 = 6e-10 and less
+        assert u[k] == pytest.approx(-np.array([LAW.p, LAW.d, LAW.i]) @ expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+@pytest.mark.parametrize("method", ["rk4", "dop853"])
+def test_a_memory_takes_one_step_per_hold_where_the_law_is_sampled(engine: str, method: str) -> None:
+    period = 0.02
+    t, *x, u = simulated(duration=1.0, method=method, step=0.001, period=period, engine=engine)
+    expected = START
+    free = np.array([[0.0, 1.0], [0.0, -PLANT.d]])
+    for k in range(len(t)):
+        np.testing.assert_allclose([y[k] for y in x], expected, atol=1e-11)  # both methods far below their tolerance
+        force = float(-np.array([LAW.p, LAW.d, LAW.i]) @ expected)
+        assert u[k] == pytest.approx(force, abs=1e-9)
+        moved = affine(free, np.array([0.0, (PLANT.load + force) / PLANT.m]), period, expected[:2])
+        expected = np.array([*moved, expected[2] + period * expected[0]])
+    assert t[-1] == 1.0 and len(t) == 51
+
+
+def test_a_step_uses_the_time_that_really_elapsed_and_changes_nothing() -> None:
+    model = Model(PLANT, TASK, State(0.0, START[:1], START[1:2]))
+    bound, memory = LAW.bind(model), np.array([0.25])
+    state = State(0.0, np.array([0.4]), np.array([-0.2]))
+    command, later = bound.step(model, state, memory, 0.013)
+    assert later.tolist() == [0.25 + 0.013 * 0.4] and memory.tolist() == [0.25]
+    assert command.u[0] == bound.control(model, state, memory).u[0] == pytest.approx(-12.0 + 1.6 - 5.0, rel=1e-15)
+    assert bound.step(model, state, memory, 0.0)[1].tolist() == [0.25]
+
+
+def test_a_memory_brings_the_load_to_rest_that_feedback_alone_leaves_off() -> None:
+    _, x, _, _, u = simulated(duration=30.0, step=0.01, output_step=30.0)
+    assert x[-1] == pytest.approx(0.0, abs=1e-8)  # slowest root near -0.9 / s: exp(-27)
+    assert u[-1] == pytest.approx(-PLANT.load, abs=1e-7)

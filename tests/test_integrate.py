@@ -1,0 +1,224 @@
+"""Integration against exact solutions: orders, tolerances, holds, rows between steps, the last row, and broken runs."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.signal import cont2discrete
+
+import servoctl
+from servoctl.errors import TaskError
+from servoctl.integrate import grid
+from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.corrections import Baumgarte
+from servoctl.mechanics.constraint import Holonomic
+from servoctl.runs import simulate
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array, Status
+
+ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy"])
+
+
+@dataclass(frozen=True)
+class Oscillator(servoctl.Plant):
+    """x'' = -w^2 x - 2 d x' + f: a linear plant with a known answer to everything."""
+
+    w: float = 3.0
+    d: float = 0.2
+
+    coordinates: ClassVar = {"x": "m"}
+    actuators: ClassVar = {"f": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([-(self.w**2) * q[0] - 2 * self.d * v[0]])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+    def exact(self, t: Array, x: float, v: float) -> Array:
+        """x(t) of the free motion."""
+        w = np.sqrt(self.w**2 - self.d**2)
+        return np.exp(-self.d * t) * (x * np.cos(w * t) + (v + self.d * x) / w * np.sin(w * t))
+
+
+PLANT = Oscillator()
+
+
+def free(**how: Any) -> Trajectory:
+    return simulate(PLANT, {}, None, q=0.7, v=-0.4, **how)
+
+
+def error(run: Trajectory) -> float:
+    return float(np.abs(run["q.x"] - PLANT.exact(run.t, 0.7, -0.4)).max())
+
+
+@ENGINES
+def test_runge_kuttas_error_falls_with_the_fourth_power_of_the_step(engine: str) -> None:
+    errors = [error(free(duration=2.0, step=step, engine=engine)) for step in (0.04, 0.02, 0.01)]
+    slopes = np.log2(np.array(errors[:-1]) / errors[1:])
+    np.testing.assert_allclose(slopes, 4.0, atol=0.1)  # the next term of the error is w h / 5 relative: 2 %
+    assert errors[-1] < 1e-6
+
+
+@ENGINES
+def test_rows_between_the_steps_are_as_accurate_as_the_steps(engine: str) -> None:
+    """At 0.37 of the step's multiples, none of which is a step but the first."""
+    errors = [error(free(duration=2.0, step=h, output_step=0.37 * h, engine=engine)) for h in (0.04, 0.02, 0.01)]
+    np.testing.assert_allclose(np.log2(np.array(errors[:-1]) / errors[1:]), 4.0, atol=0.15)
+    assert errors[-1] < 2 * error(free(duration=2.0, step=0.01))
+
+
+@pytest.mark.parametrize("method", ["dop853", "radau", "lsoda", "cvodes"])
+@pytest.mark.parametrize("rtol", [1e-6, 1e-9])
+def test_an_adaptive_method_keeps_its_tolerance(method: str, rtol: float) -> None:
+    run = free(duration=4.0, method=method, rtol=rtol, atol=rtol * 1e-2, output_step=0.1)
+    assert error(run) < 200 * rtol  # local tolerances add up over some hundred steps
+    assert run.metadata["steps"] == 40
+
+
+def test_cvodes_needs_a_compiled_loop_and_says_what_serves_instead() -> None:
+    run = free(duration=1.0, method="cvodes", engine="numpy")
+    assert run.metadata["status"] == "stopped"
+    assert "cvodes needs a compiled loop" in run.metadata["error"] and "use radau" in run.metadata["error"]
+
+
+@pytest.mark.parametrize("how", [
+    {"step": 0.03}, {"step": 0.001, "output_step": 0.03}, {"step": 0.004, "output_step": 0.007}, {"step": 5.0},
+    {"method": "dop853", "output_step": 0.03}, {"method": "dop853"}, {"method": "cvodes", "output_step": 0.03},
+    {"period": 0.03, "step": 0.01}, {"period": 0.03, "method": "dop853"}, {"step": 0.1}, {"step": 0.01, "output_step": 0.1},
+], ids=str)  # fmt: skip
+def test_the_last_row_lies_exactly_at_the_end_and_rows_never_repeat(how: dict[str, Any]) -> None:
+    run = free(duration=0.7, **how)
+    assert run.t[0] == 0.0 and run.t[-1] == 0.7
+    assert np.diff(run.t).min() > 1e-9
+    spacing = how.get("output_step", how.get("period", how.get("step")))
+    if spacing is not None:
+        count = int(np.ceil(0.7 / spacing - 1e-9))
+        assert len(run) == count + 1
+        np.testing.assert_allclose(run.t[:-1], spacing * np.arange(count), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("end", "step", "count"), [(1.0, 0.1, 10), (0.3, 0.1, 3), (1.0, 0.3, 4), (0.05, 0.1, 1)])
+def test_a_grid_ends_at_the_end_without_a_step_of_nothing(end: float, step: float, count: int) -> None:
+    times = grid(2.0, 2.0 + end, step)
+    assert len(times) == count + 1 and times[-1] == 2.0 + end
+    assert np.diff(times).min() > 0.1 * min(step, end)
+
+
+def test_a_run_may_start_at_another_time() -> None:
+    run = simulate(PLANT, {}, None, q=0.0, v=0.0, t=5.0, duration=0.5, inputs={"f": "t - 5"}, step=0.01, output_step=0.1)
+    np.testing.assert_allclose(run.t, [5.0, 5.1, 5.2, 5.3, 5.4, 5.5], rtol=1e-14)
+    np.testing.assert_allclose(run["u.f"], run.t - 5.0, atol=1e-14)
+
+
+@ENGINES
+@pytest.mark.parametrize("how", [{"method": "rk4", "step": 0.005}, {"method": "dop853", "rtol": 1e-12, "atol": 1e-14}])
+def test_a_sampled_run_is_the_exact_discretisation_with_a_zero_order_hold(engine: str, how: dict[str, Any]) -> None:
+    """Ticks at x_k+1 = Ad x_k + Bd u_k, with u_k the law's own at x_k; the last hold is a shorter one."""
+    period, gains = 0.05, Baumgarte(2.0, 3.0)
+    run = simulate(PLANT, {"x": Holonomic("x")}, ConstraintFollowing(gains), q=0.7, v=-0.4, duration=1.02, period=period,
+                   engine=engine, **how)  # fmt: skip
+    A, B = np.array([[0.0, 1.0], [-(PLANT.w**2), -2 * PLANT.d]]), np.array([[0.0], [1.0]])
+    K = np.array([PLANT.w**2 - 9.0, 2 * PLANT.d - 4.0])  # u cancels the plant, then pulls back
+    state, rows = np.array([0.7, -0.4]), []
+    for k in range(22):
+        rows.append([*state, K @ state])
+        hold = period if k < 20 else 0.02
+        Ad, Bd, *_ = cont2discrete((A, B, np.eye(2), np.zeros((2, 1))), hold)
+        state = Ad @ state + Bd[:, 0] * (K @ state)
+    found = np.stack([run["q.x"], run["v.x"], run["u.f"]], axis=1)
+    tolerance = 1e-8 if how["method"] == "rk4" else 1e-11  # (w 5 ms)^5 / 120 per step, times 200 steps
+    np.testing.assert_allclose(found, rows, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(run.t, [*(period * np.arange(21)), 1.02], rtol=1e-14)
+
+
+@ENGINES
+@pytest.mark.parametrize("method", ["rk4", "dop853", "radau"])
+def test_an_open_loop_follows_its_inputs(engine: str, method: str) -> None:
+    run = simulate(Oscillator(w=0.0, d=0.0), {}, None, q=0.0, v=0.0, duration=2.0, inputs={"f": "6*t"}, method=method,
+                   step=0.1, output_step=0.5, engine=engine)  # fmt: skip
+    np.testing.assert_allclose(run["q.x"], run.t**3, atol=1e-9)  # a cubic: rk4 is exact
+    np.testing.assert_allclose(run["u.f"], 6 * run.t, atol=1e-13)
+    assert "rank" not in run.columns and set(run["status"]) == {Status.OK.code}
+
+
+def test_an_input_that_is_left_out_is_zero() -> None:
+    assert not free(duration=0.1, step=0.01)["u.f"].any()
+
+
+@dataclass(frozen=True)
+class Blowing(Oscillator):
+    """x'' = 2 x^3: from x = 1, x' = 1 the solution 1 / (1 - t) ends at t = 1."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([2.0 * q[0] ** 3])
+
+
+@ENGINES
+@pytest.mark.parametrize("method", ["rk4", "dop853", "radau"])
+def test_a_run_that_blows_up_stops_near_its_pole_and_says_when(engine: str, method: str) -> None:
+    run = simulate(Blowing(), {}, None, q=1.0, v=1.0, duration=2.0, method=method, step=0.001, engine=engine)
+    assert run.metadata["status"] == "stopped"
+    assert run.metadata["error"].startswith("t = 1")
+    assert 0.99 < run.t[-1] < 1.02
+    early = run.t < 0.9
+    np.testing.assert_allclose(run["q.x"][early], 1 / (1 - run.t[early]), rtol=1e-6)
+
+
+@dataclass(frozen=True)
+class Rooted(Oscillator):
+    """A force that is defined for x >= 0 only, reached at t = 0.5."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0 * np.sqrt(q[0])])
+
+
+@ENGINES
+@pytest.mark.parametrize("how", [{"step": 0.01}, {"step": 0.01, "output_step": 0.05}, {"period": 0.02, "step": 0.01}])
+def test_a_force_that_is_not_finite_stops_the_run_and_names_it(engine: str, how: dict[str, Any]) -> None:
+    run = simulate(Rooted(), {}, None, q=1.0, v=-2.0, duration=1.0, engine=engine, **how)
+    assert run.metadata["status"] == "stopped"
+    assert run.t[-1] == pytest.approx(0.5, abs=0.03)
+    assert np.isfinite(run["q.x"]).all()
+    assert run.metadata["error"].startswith(f"t = {run.t[-1]:.6g} s: ")
+
+
+def test_a_mass_that_vanishes_stops_the_run_with_its_status() -> None:
+    @dataclass(frozen=True)
+    class Leaking(Oscillator):
+        def mass_matrix(self, q: Array, t: float) -> Array:
+            return np.array([[1.0 - t]])
+
+    for engine in ("vm", "numpy"):
+        run = simulate(Leaking(w=0.0), {}, None, q=1.0, v=0.0, duration=2.0, step=0.01, engine=engine)
+        assert run.metadata["status"] == "stopped"
+        assert Status.from_code(run["status"][-1]) is Status.NOT_POSITIVE or "not finite" in run.metadata["error"]
+        assert run.t[-1] == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_thrown_particle_flies_its_parabola_and_keeps_its_energy() -> None:
+    run = servoctl.load("projectile").simulate()
+    x, y = run["q.r"] * np.cos(run["q.theta"]), run["q.r"] * np.sin(run["q.theta"])
+    np.testing.assert_allclose(x, 2 + 3 * run.t, atol=1e-9)  # rtol 1e-11 over some fifty steps
+    np.testing.assert_allclose(y, 1 + 4 * run.t - 9.81 / 2 * run.t**2, atol=1e-9)
+    assert 0.0 <= run.metadata["energy_drift"] < 1e-8
+
+
+def test_a_config_and_the_python_call_make_the_same_run() -> None:
+    by_config = servoctl.load("two_mass_spring_off", ["run.duration=0.2"])
+    plant, start = by_config.system.model.plant, by_config.start
+    by_call = simulate(plant, {"distance": Holonomic("x2 - x1 - 2*l")}, ConstraintFollowing(Baumgarte(4, 4)), q=start.q,
+                       v=start.v, duration=0.2, output_step=0.01)  # fmt: skip
+    run = by_config.simulate()
+    for column in ("t", "q.x1", "v.x2", "u.F", "violation.distance", "residual"):
+        assert run[column].tolist() == by_call[column].tolist()
+
+
+def test_a_start_that_no_actuator_can_serve_is_refused() -> None:
+    task = {"still": Holonomic("t - x*0")}
+    with pytest.raises(TaskError, match=r"task\.still"):
+        simulate(PLANT, task, ConstraintFollowing(), q=0.0, duration=0.1)
