@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.analysis import internal_dynamics
 from servoctl.closed_loop import NumpyLoop
 from servoctl.errors import ServoctlError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
@@ -50,7 +51,7 @@ def check(run: Run) -> CheckReport:
         run: As `load(config, strict=False)` gives it.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _task, _reach, _gains, _start, _engine):
+    for part in (_plant, _passive, _task, _reach, _gains, _internal, _start, _engine):
         part(run, report)
     return report
 
@@ -176,20 +177,38 @@ def _gains(run: Run, report: CheckReport) -> None:
     held = settings.period is not None
     spacing = settings.period or (settings.integrator.step if settings.integrator.method == "rk4" else None)
     lines, values = [], {}
-    for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True):
-        limit = longest_spacing(damping, stiffness, row.has_rate, held)
-        poles = np.roots([1.0, damping, stiffness]) if row.has_rate else np.array([-stiffness])
-        shown = (
-            ", ".join(f"{pole:.4g}" for pole in poles) if damping or stiffness else "none: violations are not corrected"
-        )
+    for i, row in enumerate(law.rows):
+        damping, stiffness, higher = law.gains(i)
+        limit = longest_spacing(damping, stiffness, row.has_rate, held, higher)
+        shown = ", ".join(f"{pole:.4g}" for pole in poles(damping, stiffness, row.has_rate, higher))
+        if not (damping or stiffness):
+            shown = "none: violations are not corrected"
         against = f"; bears a {'period' if held else 'step'} of {limit:.3g} s" if spacing and np.isfinite(limit) else ""
         lines.append(f"{row.name}: poles of the violation [1/s]: {shown}{against}")
-        values[row.name] = {"damping": damping, "stiffness": stiffness, "longest": limit}
+        values[row.name] = {"damping": damping, "stiffness": stiffness, "higher": list(higher), "longest": limit}
     lines = _shortened(lines)
     if spacing:
         lines.append(f"{'period' if held else 'step'}: {spacing:g} s")
     report.sections.append(("corrections", lines))
     report.values["gains"] = values
+
+
+def _internal(run: Run, report: CheckReport) -> None:
+    if run.system.law is None or run.problems:
+        return
+    found = internal_dynamics(run.loop, run.start)
+    if found is None:
+        return
+    lines = [f"{_count(found.dimension, 'state')} beside the violations: {found.verdict}"]
+    if found.dimension:
+        lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in found.modes[:SHOWN]))
+    report.sections.append(("internal dynamics", lines))
+    report.values["internal"] = {
+        "dimension": found.dimension, "stable": found.stable,
+        "modes": [[mode.real, mode.imag] for mode in found.modes],
+    }  # fmt: skip
+    if found.stable is False:
+        report.warnings.append(f"internal dynamics: {found.verdict}")
 
 
 def _start(run: Run, report: CheckReport) -> None:

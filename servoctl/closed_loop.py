@@ -48,6 +48,10 @@ class PassiveStabilisation:
     stiffness: tuple[float, ...]
     rank_tolerance: float
 
+    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
+        """Damping, stiffness and no higher gains of a passive row."""
+        return self.damping[row], self.stiffness[row], ()
+
     def correction(self, matrices: Matrices, model: Model) -> Array:
         """What is added to bhat, shape of bhat."""
         passive = matrices.passive
@@ -249,6 +253,10 @@ class TracedLoop(Loop):
     def _numbers(self, t: float, x: Array) -> list[Array]:
         """What the functions take beside time, state and parameters."""
         return []
+
+    def inputs(self, *names: str) -> dict[str, Array]:
+        """The symbols of some inputs."""
+        return {name: self._given[name] for name in names}
 
     def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
         return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)

@@ -110,7 +110,9 @@ def test_a_grid_ends_at_the_end_without_a_step_of_nothing(end: float, step: floa
 
 
 def test_a_run_may_start_at_another_time() -> None:
-    run = simulate(PLANT, {}, None, q=0.0, v=0.0, t=5.0, duration=0.5, inputs={"f": "t - 5"}, step=0.01, output_step=0.1)
+    run = simulate(
+        PLANT, {}, None, q=0.0, v=0.0, t=5.0, duration=0.5, inputs={"f": "t - 5"}, step=0.01, output_step=0.1
+    )
     np.testing.assert_allclose(run.t, [5.0, 5.1, 5.2, 5.3, 5.4, 5.5], rtol=1e-14)
     np.testing.assert_allclose(run["u.f"], run.t - 5.0, atol=1e-14)
 
@@ -159,7 +161,7 @@ class Blowing(Oscillator):
 
 
 @ENGINES
-@pytest.mark.parametrize("method", ["rk4", "dop853", "radau"])
+@pytest.mark.parametrize("method", ["rk4", "dop853"])
 def test_a_run_that_blows_up_stops_near_its_pole_and_says_when(engine: str, method: str) -> None:
     run = simulate(Blowing(), {}, None, q=1.0, v=1.0, duration=2.0, method=method, step=0.001, engine=engine)
     assert run.metadata["status"] == "stopped"
@@ -174,7 +176,7 @@ class Rooted(Oscillator):
     """A force that is defined for x >= 0 only, reached at t = 0.5."""
 
     def force(self, q: Array, v: Array, t: float) -> Array:
-        return np.array([0.0 * np.sqrt(q[0])])
+        return np.array([1e-9 * np.sqrt(q[0])])
 
 
 @ENGINES

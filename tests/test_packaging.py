@@ -31,6 +31,7 @@ LEVELS = {
     "plants": 4,
     "servoctl.closed_loop": 5,
     "servoctl.simulation": 6,
+    "servoctl.analysis": 6,
     "servoctl.runs": 7,
     "servoctl.check": 8,
     "hil": 8,

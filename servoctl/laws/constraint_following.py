@@ -120,6 +120,12 @@ class BoundConstraintFollowing(BoundLaw):
     on_infeasible: str
     input_damping: float
 
+    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
+        """Damping, stiffness and the gains of the higher derivatives of a row."""
+        width = len(self.higher) // len(self.rows)
+        own = max(0, self.rows[row].degree - 2)
+        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + own]
+
     @property
     def stops_on(self) -> frozenset[int]:
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import qr
 
 from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
 from servoctl.engine.symbol import is_symbolic, where
@@ -85,7 +85,8 @@ class Enforced:
         w: `L^T q''`, shape (n,).
         factor: S of `P = S S^T`, shape (n, n); equal to P where no level has a clearance.
         rank: Directions that exact rows have taken.
-        counted: Which rows of the last level act, shape (r,); the others have gain 0: earlier levels leave them no room.
+        counted: Which rows of the last level act, shape (r,); to the others, whose gain is 0, earlier levels leave no
+            room.
         levels: The levels, in order.
     """
 
@@ -149,8 +150,8 @@ class Enforced:
         if not len(missed):
             return None
         # H^T left vanishes where the level contradicts itself; else it combines exact rows of earlier levels
-        H = weighted(self.L, last.A)
-        parts = [weighted(self.L, level.A[_exact(level)]) for level in earlier]
+        H = _weighted(self.L, last.A)
+        parts = [_weighted(self.L, level.A[_exact(level)]) for level in earlier]
         owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         rows = np.concatenate([H[:0], *parts])
         mix = decompose(rows.T, RANK_TOLERANCE).solve(H.T @ left)
@@ -206,7 +207,7 @@ def enforce(
         PlantError: A shape, a number or a clearance is impossible, or the name is taken.
     """
     level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance), motion)
-    H, exact = weighted(motion.L, level.A), _exact(level)
+    H, exact = _weighted(motion.L, level.A), _exact(level)
     scale = frobenius(H)
     step = realise(motion.w, motion.factor, H[exact], level.b[exact], rank_tolerance, scale)
     rank, counted = motion.rank + step.split.rank, np.zeros(len(H), dtype=object)
@@ -274,7 +275,7 @@ def _yielding(step: Realised, h: Array, b: Any, R: Any, limit: Any) -> Realised:
     return Realised(x, S, counted, step.split)
 
 
-def weighted(L: Array, A: Array) -> Array:
+def _weighted(L: Array, A: Array) -> Array:
     """A L^-T, shape (r, n)."""
     return solve_lower(L, A.T).T
 
@@ -322,9 +323,10 @@ def projector_by_complement(A: Array, rank_tolerance: float = RANK_TOLERANCE) ->
     R, order = qr(A, mode="r", pivoting=True)
     rank = int(np.sum(np.abs(np.diag(R)) > rank_tolerance * frobenius(A)))
     Z = np.zeros((n, n - rank))
-    Z[order[:rank]] = -solve_triangular(R[:rank, :rank], R[:rank, rank:])
+    Z[order[:rank]] = -np.linalg.solve(R[:rank, :rank], R[:rank, rank:])
     Z[order[rank:]] = np.eye(n - rank)
-    return Z @ decompose(Z, rank_tolerance).pseudoinverse()
+    projector: Array = Z @ decompose(Z, rank_tolerance).pseudoinverse()
+    return projector
 
 
 def projector_by_inverse(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:

@@ -88,8 +88,9 @@ class Run:
         for group, rows, gains, spacing, held in groups:
             if spacing is None:
                 continue
-            for row, damping, stiffness in zip(rows, gains.damping, gains.stiffness, strict=True):
-                limit = longest_spacing(damping, stiffness, row.has_rate, held)
+            for i, row in enumerate(rows):
+                damping, stiffness, higher = gains.gains(i)
+                limit = longest_spacing(damping, stiffness, row.has_rate, held, higher)
                 word = "period" if held else "step"
                 if spacing > limit:
                     said.append(

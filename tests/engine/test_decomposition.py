@@ -1,6 +1,6 @@
 """The rank-revealing pseudoinverse against Penrose's conditions, 50 digits, and rank by construction."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -22,14 +22,14 @@ SIZES = st.integers(1, 8)
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def pinv_kernel(rows: int, n: int) -> Kernel:
     """servoctl.pinv, traced."""
     A = inputs({"A": (rows, n)})
     return Kernel.compile("pinv", A, {"P": servoctl.pinv(A["A"], TOLERANCE)})
 
 
-@lru_cache(maxsize=None)
+@cache
 def solve_kernel(rows: int, n: int) -> Kernel:
     """What a decomposition says, traced."""
     given = inputs({"A": (rows, n), "b": (rows,), "tolerance": (1,)})
@@ -73,7 +73,9 @@ ENGINES = pytest.mark.parametrize("engine", ["numbers", "symbols"])
 @ENGINES
 @FEW
 @given(matrices(), st.integers(-150, 150))
-def test_the_pseudoinverse_meets_the_four_conditions_of_penrose(engine: str, case: tuple[Array, int], power: int) -> None:
+def test_the_pseudoinverse_meets_the_four_conditions_of_penrose(
+    engine: str, case: tuple[Array, int], power: int
+) -> None:
     A, rank = case
     P = pinv_of(engine, A * 10.0**power) * 10.0**power
     small = 100 * EPS * condition(A, rank)  # backward stable: the error of A^+ is its condition times rounding

@@ -3,12 +3,12 @@
 import linecache
 import math
 from collections.abc import Callable
-from numpy import sign as early_sign  # imported before any trace, as user code may do
-from numpy import zeros as early_zeros
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy import sign as early_sign  # imported before any trace, as user code may do
+from numpy import zeros as early_zeros
 
 import servoctl
 from servoctl.engine.kernel import Kernel, inputs
@@ -59,8 +59,34 @@ def test_an_operator_gives_what_numpy_gives_with_the_symbol_on_either_side(word:
     assert_same(lambda x: np.array([apply(x[0], 2.0), apply(2.0, x[0])]))
 
 
-UNARY = ["sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh", "arcsinh", "exp", "expm1", "sign", "fabs", "floor", "ceil"]
-UNARY += ["deg2rad", "radians", "rad2deg", "degrees", "absolute", "negative", "positive", "square", "reciprocal", "conjugate"]
+UNARY = [
+    "sin",
+    "cos",
+    "tan",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "exp",
+    "expm1",
+    "sign",
+    "fabs",
+    "floor",
+    "ceil",
+]
+UNARY += [
+    "deg2rad",
+    "radians",
+    "rad2deg",
+    "degrees",
+    "absolute",
+    "negative",
+    "positive",
+    "square",
+    "reciprocal",
+    "conjugate",
+]
 POSITIVE = ["sqrt", "log", "log1p", "log10", "arcsin", "arccos", "arctanh"]
 
 

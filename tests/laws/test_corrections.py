@@ -1,8 +1,8 @@
 """Corrections: the gains they come down to, the decay they promise, and what they refuse."""
 
 import re
-from typing import Any, ClassVar
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -69,14 +69,18 @@ def test_a_tasks_own_correction_comes_before_the_common_one() -> None:
         (Baumgarte({"place": [1.0]}, 1), [H1, H2], "alpha.place: expected 2 values, one per row, got 1"),
     ],
 )
-def test_a_correction_that_does_not_fit_names_row_and_remedy(correction: Correction, rows: list[Row], text: str) -> None:
+def test_a_correction_that_does_not_fit_names_row_and_remedy(
+    correction: Correction, rows: list[Row], text: str
+) -> None:
     with pytest.raises(TaskError, match="^" + re.escape(text) + "$"):
         correction.gains(rows)
 
 
 def test_every_row_that_does_not_fit_is_named_at_once() -> None:
     with pytest.raises(TaskError, match=r"roll: baumgarte does not fit.*\nplace\.0: p_feedback") as caught:
-        resolve([N, Row("place.0", "place", "second_order", False, False, 0)], PFeedback(1.0), {"roll": Baumgarte(1, 1)})
+        resolve(
+            [N, Row("place.0", "place", "second_order", False, False, 0)], PFeedback(1.0), {"roll": Baumgarte(1, 1)}
+        )
     assert len(str(caught.value).splitlines()) == 2
 
 
@@ -172,11 +176,13 @@ def test_a_run_decays_below_the_limit_and_grows_above_it(correction: Correction,
     """On both sides of the limit by 2 %, over enough holds or steps to tell."""
     first_order = isinstance(correction, PFeedback)
     task = {"x": Nonholonomic("der(x)") if first_order else Holonomic("x")}
-    (damping, stiffness), = correction.gains([N if first_order else H1])
+    ((damping, stiffness),) = correction.gains([N if first_order else H1])
     limit = longest_spacing(damping, stiffness, not first_order, held)
     for factor, grows in ((0.98, False), (1.02, True)):
         h = factor * limit
         spacing = {"period": h, "step": h / 4} if held else {"step": h}
-        run = simulate(Point(), task, ConstraintFollowing(correction), q=[0.5, 0.0], v=[0.3, 0.0], duration=300 * h, **spacing)
+        run = simulate(
+            Point(), task, ConstraintFollowing(correction), q=[0.5, 0.0], v=[0.3, 0.0], duration=300 * h, **spacing
+        )
         violation = np.abs(run["violation.x"])
         assert (violation[-50:].max() > violation[:50].max()) == grows

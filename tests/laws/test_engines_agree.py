@@ -1,6 +1,6 @@
 """Two executors, one meaning: on every shipped config, every number of a row is the same in NumPy and compiled."""
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ TOO_LARGE = {"swarm_50"}
 """A hundred rows are not unrolled: there the compiled plant under LAPACK is held against the plain one."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def loops(name: str) -> tuple[Loop, Loop]:
     system = servoctl.load(name, engine="numpy").system
     return NumpyLoop(system), NumpyLoop(system, compiled_plant=True) if name in TOO_LARGE else CompiledLoop(system)
@@ -60,7 +60,9 @@ def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str
         np.testing.assert_allclose(other_rates, rates, rtol=0, atol=RELATIVE * max(1.0, np.abs(rates).max()))
         assert_rows_agree(numpy_loop, row, other_row)
         command = numpy_loop.control(state.t, x)
-        np.testing.assert_allclose(command, row[: len(command)], rtol=0, atol=RELATIVE * max(1.0, np.abs(command).max()))
+        np.testing.assert_allclose(
+            command, row[: len(command)], rtol=0, atol=RELATIVE * max(1.0, np.abs(command).max())
+        )
         held = command.copy()
         held[: model.m] += 1.0  # a command that is not the law's own
         for mine, others in zip(numpy_loop.motion(state.t, x, held), compiled.motion(state.t, x, held), strict=True):
@@ -92,7 +94,9 @@ def test_gains_and_parameters_are_inputs_of_the_compiled_loop() -> None:
     from dataclasses import replace
 
     run = servoctl.load("two_mass_spring_off", engine="vm")
-    other = servoctl.load("two_mass_spring_off", ["plant.parameters.m2=3", "law.correction.baumgarte.alpha=7"], engine="vm")
+    other = servoctl.load(
+        "two_mass_spring_off", ["plant.parameters.m2=3", "law.correction.baumgarte.alpha=7"], engine="vm"
+    )
     loop, second = run.loop, other.loop
     assert isinstance(loop, CompiledLoop) and isinstance(second, CompiledLoop)
     x = np.concatenate([run.start.q, run.start.v])

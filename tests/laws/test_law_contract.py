@@ -5,7 +5,7 @@ Accelerations are found by multipliers here, never by the projections that the l
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ STATES = 5
 NO_MEMORY = np.zeros(0)
 
 
-@lru_cache(maxsize=None)
+@cache
 def run(name: str) -> servoctl.Run:
     return servoctl.load(name, engine="numpy")
 
@@ -79,7 +79,9 @@ def test_the_task_is_met_whatever_the_allocation(name: str, kind: str) -> None:
         assert command.rank == len(wanted)
         missed = m.task.A @ accelerated(m, command.u) - wanted
         # 1e-9 relative: two solutions of systems whose condition is below 1e5
-        assert np.abs(missed).max() <= 1e-9 * (1.0 + np.abs(wanted).max() + np.abs(m.task.A @ accelerated(m, 0 * command.u)).max())
+        assert np.abs(missed).max() <= 1e-9 * (
+            1.0 + np.abs(wanted).max() + np.abs(m.task.A @ accelerated(m, 0 * command.u)).max()
+        )
         assert np.abs(command.residual).max() <= 1e-9 * (1.0 + np.abs(wanted).max())
 
 
@@ -170,7 +172,9 @@ def test_a_null_space_term_may_be_equations_of_some_actuators() -> None:
     model, start = run("coordinated_robots").system.model, run("coordinated_robots").start
     task = {"correction": Baumgarte(10, 10)}
     by_text = ConstraintFollowing(**task, null_space={"u2": "-l*der(theta1) + t"}).bind(model)
-    by_function = ConstraintFollowing(**task, null_space=lambda s: np.array([0.0, s.t - s.v[0], 0, 0, 0, 0])).bind(model)
+    by_function = ConstraintFollowing(**task, null_space=lambda s: np.array([0.0, s.t - s.v[0], 0, 0, 0, 0])).bind(
+        model
+    )
     for state in model.samples(start, 3):
         np.testing.assert_allclose(by_text.control(model, state).u, by_function.control(model, state).u, rtol=1e-13)
 

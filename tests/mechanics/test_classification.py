@@ -55,7 +55,11 @@ LINEAR: dict[str, tuple[str | Nonholonomic, str, bool]] = {
         "x y heading spin",
         False,
     ),
-    "disk rolling on a line": (several(lambda q, v, t: v[0] - 0.5 * v[3], lambda q, v, t: v[2]), "x y heading spin", True),
+    "disk rolling on a line": (
+        several(lambda q, v, t: v[0] - 0.5 * v[3], lambda q, v, t: v[2]),
+        "x y heading spin",
+        True,
+    ),
     "two rows integrable only together": (
         several(lambda q, v, t: v[0] + q[2] * v[1], lambda q, v, t: v[1]),
         "x y z",

@@ -190,7 +190,9 @@ def test_rows_are_named_after_their_constraint_and_counted_where_there_are_sever
 
 
 def test_parameters_of_plant_and_constraints_stand_in_one_vector() -> None:
-    model = Model(Free(), {"a": OnCylinder(0.9), "b": Holonomic("x - l"), "c": Steered()}, State(0.0, np.ones(3), np.ones(3)))
+    model = Model(
+        Free(), {"a": OnCylinder(0.9), "b": Holonomic("x - l"), "c": Steered()}, State(0.0, np.ones(3), np.ones(3))
+    )
     assert model.parameter_names == ["l", "w[0]", "w[1]", "a.radius", "c.gain"]
     assert model.parameters.tolist() == [0.7, 0.3, -0.4, 0.9, 2.0]
     kernel, p = model.rows_kernel, np.array([0.7, 0.3, -0.4, 3.0, 5.0])
@@ -217,7 +219,11 @@ WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
         TaskError,
         r"c: a nonholonomic equation holds a velocity, row 1 holds none \(write it as holonomic\)",
     ),
-    "matrix": (Holonomic(lambda q, t: np.outer(q, q)), TaskError, r"c: .*expected a scalar or a vector, got shape \(3, 3\)"),
+    "matrix": (
+        Holonomic(lambda q, t: np.outer(q, q)),
+        TaskError,
+        r"c: .*expected a scalar or a vector, got shape \(3, 3\)",
+    ),
     "A": (
         SecondOrder(lambda q, v, t: np.eye(2), lambda q, v, t: np.zeros(2)),
         TaskError,
@@ -233,8 +239,16 @@ WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
         TaskError,
         r"c: SecondOrder.violation: shape \(2,\), expected \(3,\)",
     ),
-    "nothing given": (type("Empty", (Holonomic,), {"__init__": lambda self: None})(), TaskError, r"c: Empty: give a function"),
-    "branch": (Holonomic(lambda q, t: q[0] if q[0] > 0 else q[1]), TraceError, r"c: .*the truth of a symbol is not known"),
+    "nothing given": (
+        type("Empty", (Holonomic,), {"__init__": lambda self: None})(),
+        TaskError,
+        r"c: Empty: give a function",
+    ),
+    "branch": (
+        Holonomic(lambda q, t: q[0] if q[0] > 0 else q[1]),
+        TraceError,
+        r"c: .*the truth of a symbol is not known",
+    ),
 }
 
 

@@ -38,7 +38,9 @@ class Problem:
         nothing = Rows(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
         rows = Rows(self.A, self.b, np.zeros(r), np.zeros(r))
         state = State(0.0, np.zeros(n), np.zeros(n))
-        return assemble(state, Matrices(CoordinatedRobots(), self.M, self.Q, np.zeros((n, 0)), self.c, rows, nothing), 1e-10)
+        return assemble(
+            state, Matrices(CoordinatedRobots(), self.M, self.Q, np.zeros((n, 0)), self.c, rows, nothing), 1e-10
+        )
 
     def published(self) -> Array:
         """q'' exactly as printed, with explicit matrix square roots and SciPy-independent pseudoinverse."""
@@ -93,7 +95,9 @@ def test_the_terms_that_laws_use_say_the_same(case: Problem) -> None:
 def test_an_ideal_motion_satisfies_the_conditions_of_karush_kuhn_and_tucker(case: Problem) -> None:
     found = fundamental_equation(case.M, case.Q, case.A, case.b)
     np.testing.assert_allclose(case.M @ found.acceleration, case.Q + found.constraint_force, rtol=0, atol=1e-9)
-    multipliers = np.linalg.lstsq(case.A.T, found.constraint_force, rcond=None)[0] if case.A.size else np.zeros(len(case.b))
+    multipliers = (
+        np.linalg.lstsq(case.A.T, found.constraint_force, rcond=None)[0] if case.A.size else np.zeros(len(case.b))
+    )
     np.testing.assert_allclose(case.A.T @ multipliers, found.constraint_force, rtol=0, atol=1e-9)
 
 

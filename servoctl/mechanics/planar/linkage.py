@@ -250,6 +250,6 @@ class Linkage:
             raise PlantError(f"{where}: {field}: expected a positive {what}, got {value}")
 
     def _pair(self, where: str, field: str, given: Pair) -> Point:
-        if np.shape(given) != (2,):
+        if np.size(given) != 2:
             raise PlantError(f"{where}: {field}: expected two coordinates (x, y), got {given!r}")
         return given[0], given[1]

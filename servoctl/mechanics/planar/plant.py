@@ -5,7 +5,7 @@
 Design: the list is made anew whenever a method needs it, from the plant's own fields, so parameters stay inputs of
 everything compiled. It is made once more with the plant, so that what is wrong is said there.
 
-Source: de Falco, Pennestri, Vita, (26)-(27), for the coordinates; Orsino 2017 for levels of constraints.
+Source: Orsino 2017, figure 4, for constraints that are enforced level by level.
 """
 
 from abc import abstractmethod

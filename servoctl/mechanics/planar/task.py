@@ -38,11 +38,12 @@ class PointFollows(Holonomic):
             raise TaskError(f"point: there is no point '{self.point}' ({remedy(self.point, points)})")
         places = [self._equation(field, plant) for field in ("x", "y")]
 
-        def gap(q: Array, t: float) -> Array:
+        def missing(q: Array, t: float) -> Array:
             place = [equation_value(equation, linkage, State(t, q, np.zeros(len(q)))) for equation in places]
-            return linkage.point(self.point, q) - np.array(place)
+            gap: Array = linkage.point(self.point, q) - np.array(place)
+            return gap
 
-        return Holonomic(gap).rows(plant, t, q, v)
+        return Holonomic(missing).rows(plant, t, q, v)
 
     def _equation(self, field: str, plant: Plant) -> Expression:
         try:

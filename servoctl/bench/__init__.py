@@ -1,0 +1,20 @@
+"""Benchmarks: what published experiments and peers give, beside what we do, measured in one run.
+
+Design: a benchmark is a function (Effort, Progress) -> BenchReport; the first line of its docstring is its
+description. What it measures is said with its limits: a run that was cut short is shown as cut short.
+"""
+
+from inspect import getdoc
+
+from servoctl.bench.pseudoinverse import pseudoinverse
+from servoctl.bench.report import Benchmark, BenchReport, Effort, Progress, Table
+
+__all__ = ["BENCHMARKS", "BenchReport", "Benchmark", "Effort", "Progress", "Table", "description"]
+
+BENCHMARKS: dict[str, Benchmark] = {"pseudoinverse": pseudoinverse}
+"""Name -> benchmark."""
+
+
+def description(name: str) -> str:
+    """What a benchmark measures, in one line."""
+    return (getdoc(BENCHMARKS[name]) or "").partition("\n")[0]

@@ -1,0 +1,227 @@
+"""One run of the overconstrained parallelogram, and whether its motion is right.
+
+    q'' = a_f + L^-T D^+ (b - 2 alpha phi' - beta^2 phi - A a_f),   D = A L^-T,   a_f = M^-1 Q,   M = L L^T
+
+12 absolute coordinates, 12 rows of rank 11, one degree of freedom. Three parallel links and a coupler swing under
+gravity, from rest at -45 deg; the one angle theta follows a pendulum's equation that has a closed solution.
+
+Design: a motion counts as correct by its angles and its energy, against that solution, and never by its violation:
+once the rank flips to 12 the mechanism is another one, whose violation stays small all the same.
+
+Source: de Falco, Pennestri, Vita, 6 and (29)-(30). The published start is unknown; this one is ours.
+"""
+
+import time
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from scipy.integrate import ode
+from scipy.special import ellipj
+
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.pseudoinverse import METHODS, RankRule
+from servoctl.runs.classes import load_class
+from servoctl.types import Array, State
+
+PLANT = "plants.parallelogram:Parallelogram"
+START = -np.pi / 4  # [rad]
+DURATION = 20.0  # [s]
+FIRST_STEP = 0.0066  # [s] published
+SPACING = 0.01  # [s] at least this between two instants at which the motion is judged
+
+INERTIA = 3.05  # [kg m^2] 3 (I + m L^2 / 4) + m2 L^2
+MOMENT = 3.5 * 9.81  # [N m] (3 m / 2 + m2) g L: theta'' = -MOMENT / INERTIA cos(theta)
+
+ANGLE_LIMIT = 0.01  # [rad]
+ENERGY_LIMIT = 0.01 * MOMENT * (1.0 + np.sin(START))  # [J] 1 % of the energy of the swing
+
+FAILURES = {-4: "repeated error-test failures", -5: "repeated convergence failures"}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What one run shall do.
+
+    Attributes:
+        method: A name of `METHODS`.
+        tolerance: Of the integrator, relative and absolute.
+        rule: How the method decides the rank.
+        alpha: Baumgarte's [1/s]; 0 with beta = 0: no stabilisation.
+        beta: Baumgarte's [1/s].
+    """
+
+    method: str
+    tolerance: float
+    rule: RankRule
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        correct_until: Last instant judged up to which all angles and the energy were right [s].
+        reached: Where the run ended [s].
+        end: `done`, `cap`, or why the integrator gave up.
+        angle_error: Largest error of an angle at the end [rad].
+        energy_drift: At the end, from the start [J].
+        violation: Sum of the squared violations at the end [m^2].
+        evaluations: Of q''.
+        steps: Of the integrator.
+        rank_min: Smallest rank that the method found.
+        rank_max: Largest.
+        cpu_time: Of the whole run [s].
+        wall_time: Of the whole run [s].
+    """
+
+    correct_until: float
+    reached: float
+    end: str
+    angle_error: float
+    energy_drift: float
+    violation: float
+    evaluations: int
+    steps: int
+    rank_min: int
+    rank_max: int
+    cpu_time: float
+    wall_time: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether the motion went wrong before the run ended."""
+        return self.correct_until < self.reached
+
+
+def exact_angle(t: Array, start: float = START) -> Array:
+    """theta(t) [rad] of `INERTIA theta'' = -MOMENT cos(theta)`, from rest at `start`.
+
+        sin(psi/2) = k cn(w t) / dn(w t),   psi = theta + pi/2,   k = sin(psi(0)/2),   w^2 = MOMENT / INERTIA
+
+    Args:
+        t: Times [s].
+        start: theta(0) [rad], between -3/2 pi and pi/2.
+    """
+    k = np.sin((start + np.pi / 2) / 2)
+    _, cn, dn, _ = ellipj(np.sqrt(MOMENT / INERTIA) * np.asarray(t), k**2)
+    angle: Array = 2.0 * np.arcsin(k * cn / dn) - np.pi / 2
+    return angle
+
+
+def pose(theta: float) -> Array:
+    """q, shape (12,), of the closed linkage: (x, y, phi) of three links and of the coupler."""
+    x, y = np.cos(theta), np.sin(theta)
+    links = [(pivot + x / 2, y / 2, theta) for pivot in (0.0, 1.0, 2.0)]
+    return np.array([*np.ravel(links), 1.0 + x, y, 0.0])
+
+
+class Linkage:
+    """The mechanism, compiled."""
+
+    def __init__(self) -> None:
+        plant = load_class(PLANT, Path(), Plant)()
+        self.start = State(0.0, pose(START), np.zeros(12))
+        model = Model(plant, {}, self.start)
+        symbols = model.symbols()
+        m = model.symbolic_matrices(symbols)
+        L, _ = cholesky(m.M)
+        free = solve_upper(L, solve_lower(L, m.Q))
+        outputs = {
+            "D": solve_lower(L, m.passive.A.T).T,
+            "back": solve_upper(L, np.eye(12)),  # L^-T
+            "free": free,
+            "missing": m.passive.b - m.passive.A @ free,
+            "violation": m.passive.violation,
+            "violation_rate": m.passive.violation_rate,
+        }
+        self.kernel = Kernel.compile("parallelogram", symbols, outputs)
+        self.parameters = model.parameters
+        at_start = model.matrices(self.start)
+        self.M, self.Q = at_start.M, at_start.Q  # both constant: coordinates are absolute, and gravity is uniform
+
+    def energies(self, q: Array, v: Array) -> Array:
+        """Mechanical energy [J] of states in rows, shape (k,): the constant force Q has the potential -Q q."""
+        total: Array = 0.5 * np.einsum("ki,ij,kj->k", v, self.M, v) - q @ self.Q
+        return total
+
+
+linkage = cache(Linkage)
+"""The one mechanism of this process."""
+
+
+class _Acceleration:
+    """d/dt (q, v) for VODE; counts, and remembers which ranks it saw."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.linkage, self.method, self.rule = linkage(), METHODS[experiment.method], experiment.rule
+        self.damping, self.stiffness = 2.0 * experiment.alpha, experiment.beta**2
+        self.evaluations, self.ranks = 0, set[int]()
+
+    def __call__(self, t: float, y: Array) -> Array:
+        self.evaluations += 1
+        if not np.isfinite(y).all():
+            return np.full(24, np.nan)
+        D, back, free, missing, violation, rate = self.linkage.kernel(t, y[:12], y[12:], self.linkage.parameters)
+        inverse, rank = self.method(D, self.rule)
+        self.ranks.add(rank)
+        push = inverse @ (missing - self.damping * rate - self.stiffness * violation)
+        return np.concatenate([y[12:], free + back @ push])
+
+
+def simulate(experiment: Experiment, cap: float) -> Outcome:
+    """Runs an experiment, for at most `cap` seconds of wall time, by VODE's Adams method with functional iteration.
+
+    Source: de Falco, Pennestri, Vita, 4 and 6, where IMSL's DIVPAG did the same.
+    """
+    motion = _Acceleration(experiment)
+    solver = ode(motion).set_integrator(
+        "vode", method="adams", rtol=experiment.tolerance, atol=experiment.tolerance, first_step=FIRST_STEP
+    )
+    start = np.concatenate([motion.linkage.start.q, motion.linkage.start.v])
+    solver.set_initial_value(start, 0.0)
+    times, states, steps, end = [0.0], [start], 0, "done"
+    began, cpu = time.monotonic(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="vode", category=UserWarning)  # a failure is said by the outcome
+        while solver.t < DURATION:
+            solver.integrate(DURATION, step=True)
+            if not solver.successful():
+                end = FAILURES.get(solver.get_return_code(), f"code {solver.get_return_code()}")
+                break
+            steps += 1
+            if solver.t >= times[-1] + SPACING and solver.t < DURATION:
+                times.append(solver.t)
+                states.append(solver.y.copy())
+            if time.monotonic() - began > cap and solver.t < DURATION:
+                end = "cap"
+                break
+        if end == "done":
+            solver.integrate(DURATION)  # back from behind the end, within the last step
+    cpu, wall = time.process_time() - cpu, time.monotonic() - began
+    if solver.t > times[-1] and np.isfinite(solver.y).all():
+        times.append(solver.t)
+        states.append(solver.y.copy())
+    judged = _judged(motion.linkage, np.array(times), np.array(states))
+    ranks = (min(motion.ranks), max(motion.ranks))
+    return Outcome(*judged[:1], times[-1], end, *judged[1:], motion.evaluations, steps, *ranks, cpu, wall)
+
+
+def _judged(machine: Linkage, times: Array, states: Array) -> tuple[float, float, float, float]:
+    """correct_until, then angle error, energy drift and sum of squared violations at the last instant."""
+    q, v = states[:, :12], states[:, 12:]
+    theta = exact_angle(times)
+    errors = np.abs(q[:, 2::3] - np.column_stack([theta, theta, theta, np.zeros(len(times))])).max(axis=1)
+    energies = machine.energies(q, v)
+    drifts = energies - energies[0]
+    wrong = (errors > ANGLE_LIMIT) | (np.abs(drifts) > ENERGY_LIMIT)
+    until = times[max(int(np.argmax(wrong)) - 1, 0)] if wrong.any() else times[-1]
+    violation = machine.kernel(times[-1], q[-1], v[-1], machine.parameters)[4]
+    return float(until), float(errors[-1]), float(drifts[-1]), float(violation @ violation)

@@ -1,0 +1,58 @@
+"""What a benchmark is asked for, and what it hands back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Progress = Callable[[float], None]
+"""Is told how much is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a benchmark may cost.
+
+    Attributes:
+        quick: A reduced set that takes seconds; the report says what was left out.
+        jobs: Processes that work at the same time, at least 1.
+        cap: Wall time [s] after which one run is cut short.
+    """
+
+    quick: bool = False
+    jobs: int = 1
+    cap: float = 20.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in columns.
+
+    Attributes:
+        header: One title per column; a title may have two lines.
+        sections: Groups of rows, one text per column.
+        left: Indices of the columns that stand to the left; the others hold numbers.
+    """
+
+    header: Sequence[str]
+    sections: Sequence[Sequence[Sequence[str]]]
+    left: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The findings, for a person and for a program.
+
+    Attributes:
+        title: What was measured, in one line.
+        table: The figures as text.
+        values: The same and more as plain values, which JSON knows; None for what is not a finite number.
+        notes: What must be known to read the table, a sentence each.
+    """
+
+    title: str
+    table: Table
+    values: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+Benchmark = Callable[[Effort, Progress], BenchReport]
