@@ -89,7 +89,8 @@ def test_cvodes_needs_a_compiled_loop_and_says_what_serves_instead() -> None:
 @pytest.mark.parametrize("how", [
     {"step": 0.03}, {"step": 0.001, "output_step": 0.03}, {"step": 0.004, "output_step": 0.007}, {"step": 5.0},
     {"method": "dop853", "output_step": 0.03}, {"method": "dop853"}, {"method": "cvodes", "output_step": 0.03},
-    {"period": 0.03, "step": 0.01}, {"period": 0.03, "method": "dop853"}, {"step": 0.1}, {"step": 0.01, "output_step": 0.1},
+    {"period": 0.03, "step": 0.01}, {"period": 0.03, "method": "dop853"}, {"step": 0.1},
+    {"step": 0.01, "output_step": 0.1},
 ], ids=str)  # fmt: skip
 def test_the_last_row_lies_exactly_at_the_end_and_rows_never_repeat(how: dict[str, Any]) -> None:
     run = free(duration=0.7, **how)
@@ -121,9 +122,9 @@ def test_a_run_may_start_at_another_time() -> None:
 @pytest.mark.parametrize("how", [{"method": "rk4", "step": 0.005}, {"method": "dop853", "rtol": 1e-12, "atol": 1e-14}])
 def test_a_sampled_run_is_the_exact_discretisation_with_a_zero_order_hold(engine: str, how: dict[str, Any]) -> None:
     """Ticks at x_k+1 = Ad x_k + Bd u_k, with u_k the law's own at x_k; the last hold is a shorter one."""
-    period, gains = 0.05, Baumgarte(2.0, 3.0)
-    run = simulate(PLANT, {"x": Holonomic("x")}, ConstraintFollowing(gains), q=0.7, v=-0.4, duration=1.02, period=period,
-                   engine=engine, **how)  # fmt: skip
+    period, law = 0.05, ConstraintFollowing(Baumgarte(2.0, 3.0))
+    how = {**how, "engine": engine, "period": period}
+    run = simulate(PLANT, {"x": Holonomic("x")}, law, q=0.7, v=-0.4, duration=1.02, **how)
     A, B = np.array([[0.0, 1.0], [-(PLANT.w**2), -2 * PLANT.d]]), np.array([[0.0], [1.0]])
     K = np.array([PLANT.w**2 - 9.0, 2 * PLANT.d - 4.0])  # u cancels the plant, then pulls back
     state, rows = np.array([0.7, -0.4]), []

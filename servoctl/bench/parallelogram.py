@@ -123,8 +123,8 @@ def pose(theta: float) -> Array:
     return np.array([*np.ravel(links), 1.0 + x, y, 0.0])
 
 
-class Linkage:
-    """The mechanism, compiled."""
+class Machine:
+    """The linkage, compiled."""
 
     def __init__(self) -> None:
         plant = load_class(PLANT, Path(), Plant)()
@@ -153,15 +153,15 @@ class Linkage:
         return total
 
 
-linkage = cache(Linkage)
-"""The one mechanism of this process."""
+machine = cache(Machine)
+"""The one machine of this process."""
 
 
 class _Acceleration:
     """d/dt (q, v) for VODE; counts, and remembers which ranks it saw."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self.linkage, self.method, self.rule = linkage(), METHODS[experiment.method], experiment.rule
+        self.machine, self.method, self.rule = machine(), METHODS[experiment.method], experiment.rule
         self.damping, self.stiffness = 2.0 * experiment.alpha, experiment.beta**2
         self.evaluations, self.ranks = 0, set[int]()
 
@@ -169,7 +169,7 @@ class _Acceleration:
         self.evaluations += 1
         if not np.isfinite(y).all():
             return np.full(24, np.nan)
-        D, back, free, missing, violation, rate = self.linkage.kernel(t, y[:12], y[12:], self.linkage.parameters)
+        D, back, free, missing, violation, rate = self.machine.kernel(t, y[:12], y[12:], self.machine.parameters)
         inverse, rank = self.method(D, self.rule)
         self.ranks.add(rank)
         push = inverse @ (missing - self.damping * rate - self.stiffness * violation)
@@ -185,7 +185,7 @@ def simulate(experiment: Experiment, cap: float) -> Outcome:
     solver = ode(motion).set_integrator(
         "vode", method="adams", rtol=experiment.tolerance, atol=experiment.tolerance, first_step=FIRST_STEP
     )
-    start = np.concatenate([motion.linkage.start.q, motion.linkage.start.v])
+    start = np.concatenate([motion.machine.start.q, motion.machine.start.v])
     solver.set_initial_value(start, 0.0)
     times, states, steps, end = [0.0], [start], 0, "done"
     began, cpu = time.monotonic(), time.process_time()
@@ -209,12 +209,12 @@ def simulate(experiment: Experiment, cap: float) -> Outcome:
     if solver.t > times[-1] and np.isfinite(solver.y).all():
         times.append(solver.t)
         states.append(solver.y.copy())
-    judged = _judged(motion.linkage, np.array(times), np.array(states))
+    judged = _judged(motion.machine, np.array(times), np.array(states))
     ranks = (min(motion.ranks), max(motion.ranks))
     return Outcome(*judged[:1], times[-1], end, *judged[1:], motion.evaluations, steps, *ranks, cpu, wall)
 
 
-def _judged(machine: Linkage, times: Array, states: Array) -> tuple[float, float, float, float]:
+def _judged(machine: Machine, times: Array, states: Array) -> tuple[float, float, float, float]:
     """correct_until, then angle error, energy drift and sum of squared violations at the last instant."""
     q, v = states[:, :12], states[:, 12:]
     theta = exact_angle(times)

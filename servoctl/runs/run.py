@@ -12,9 +12,9 @@ from servoctl.closed_loop import Loop, PassiveStabilisation, System, make_loop
 from servoctl.config import dump, load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Fixed
-from servoctl.errors import ConfigError, ServoctlError, TaskError
-from servoctl.expression import Expression, parse
-from servoctl.integrate import Integrator
+from servoctl.errors import ConfigError, PlantError, ServoctlError, TaskError
+from servoctl.expression import Expression
+from servoctl.integrate import Integrator, unfit
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, resolve
 from servoctl.laws.gain_limits import longest_spacing
@@ -25,6 +25,7 @@ from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
+from servoctl.runs.arguments import ENGINES, Arguments
 from servoctl.runs.build import (
     Problems,
     build_correction,
@@ -70,6 +71,7 @@ class Run:
         return self.loop.system
 
     @cached_property
+    @np.errstate(all="ignore")
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
         engine = [] if self.loop.note is None or self.system.model.opaque is None else [self.loop.note]
@@ -103,6 +105,7 @@ class Run:
                     )
         return said
 
+    @np.errstate(all="ignore")  # a term that is not finite stops the run, which says so
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
         """Runs.
 
@@ -121,6 +124,7 @@ class Run:
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
 
+@np.errstate(all="ignore")  # numbers that are not finite are found, and said by name
 def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto", strict: bool = True) -> Run:
     """Reads a config and makes it ready.
 
@@ -133,8 +137,8 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     Raises:
         ConfigError: The config is wrong; every problem at once.
     """
-    loaded = load_config(config, overrides)
-    if engine not in ("auto", "vm", "numpy"):
+    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides)
+    if engine not in ENGINES:
         raise ConfigError(f"--engine {engine}: not available in this version (auto, vm or numpy)")
     problems = Problems(loaded)
     plant = build_plant(loaded, problems)
@@ -168,6 +172,9 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     integrator = Integrator(
         run.integrator.method, run.integrator.step or 0.001, run.integrator.rtol or 1e-10, run.integrator.atol or 1e-12
     )
+    wrong = unfit(loop, integrator.method, run.period)
+    if wrong is not None:
+        problems.add(wrong, "run", "integrator", "method")
     settings = Settings(run.duration, integrator, run.period, run.output_step)
     reach = None if found.law is None else starts.look_at_reach(found, start)
     for sentence in starts.check_start(found.model, start, values.initial.max_violation, loop):
@@ -192,9 +199,11 @@ def _bind(
     try:
         return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance)
     except ServoctlError as error:
-        place = "plant" if type(error).__name__ == "PlantError" else "task"
+        place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
-            problems.add(line, *(() if line.startswith("law.") else (place,)))
+            field, _, what = line.partition(": ")
+            known = field.startswith(("law.", "plant.", "task."))
+            problems.add(*((what, *field.split(".")) if known else (line, place)))
         return None
 
 
@@ -261,6 +270,7 @@ def _loop(system: System, engine: str, problems: Problems) -> Loop | None:
         return None
 
 
+@np.errstate(all="ignore")
 def simulate(
     plant: Plant,
     task: Mapping[str, Constraint],
@@ -272,7 +282,7 @@ def simulate(
     t: float = 0.0,
     inputs: Mapping[str, str] | None = None,
     method: str = "rk4",
-    step: float = 0.001,
+    step: float | None = None,
     rtol: float = 1e-10,
     atol: float = 1e-12,
     period: float | None = None,
@@ -290,13 +300,13 @@ def simulate(
         plant: The plant.
         task: Name -> constraint.
         law: The law; None: an open loop.
-        q: Initial coordinates, shape (n,) or one number for all.
-        v: Initial velocities, likewise.
+        q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
+        v: Initial velocities, likewise; zero where a mapping leaves them out.
         duration: [s].
         t: Time at the start [s].
         inputs: For an open loop: actuator -> equation; zero where left out.
         method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
-        step: Of rk4 [s].
+        step: Of rk4 [s]; None: 0.001, or the largest part of the period that is not longer.
         rtol: Of the adaptive methods.
         atol: Of the adaptive methods.
         period: Of a sampled law [s]; None: the law acts continuously.
@@ -309,13 +319,14 @@ def simulate(
         name: For titles.
 
     Raises:
+        ConfigError: Arguments that make no sense; every one at once.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    n = len(plant.coordinates)
-    start = State(
-        t, np.broadcast_to(np.asarray(q, dtype=float), n).copy(), np.broadcast_to(np.asarray(v, dtype=float), n).copy()
-    )
-    equations = {actuator: parse(text) for actuator, text in (inputs or {}).items()}
+    given = Arguments(plant, task, law, engine)
+    start = State(t, given.vector(q, "q"), given.vector(v, "v"))
+    equations = given.equations(inputs, law)
+    settings = given.settings(duration, method, step, rtol, atol, period, output_step)
+    given.check()
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance)
     if project:
         start, _ = nearest(system.model, start)
@@ -323,7 +334,8 @@ def simulate(
     reach = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
     problems += starts.unreachable(reach) if reach is not None else []
+    wrong = unfit(loop, method, period)
+    problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     if problems:
         raise TaskError("\n".join(problems))
-    settings = Settings(duration, Integrator(method, step, rtol, atol), period, output_step)
     return Run(name, loop, start, settings, reach).simulate(out)

@@ -1,6 +1,6 @@
 """Plants from energies against equations of motion derived by hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -115,7 +115,7 @@ class CartPole(servoctl.LagrangianPlant):
 class Twin(servoctl.LagrangianPlant):
     """A shipped plant's energies without its equations: T = energy(q, v) - energy(q, 0)."""
 
-    plant: servoctl.Plant = PolarParticle()
+    plant: servoctl.Plant = field(default_factory=PolarParticle)
     actuators: ClassVar = {}
 
     @property

@@ -1,0 +1,81 @@
+"""A closed loop that can be evaluated, and how a row of it is laid out."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop.system import System
+from servoctl.engine.symbol import largest, where
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array, State, Status
+
+
+class Layout:
+    """Where what stands in a row: name -> slice. The command part comes first."""
+
+    def __init__(self, model: Model, memory: int) -> None:
+        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
+        self.command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1, "memory_rate": memory}
+        self.log = {"violation": r, "violation_rate": r, "passive": p, "passive_force": n, "servo_force": n}
+        self.slices: dict[str, slice] = {}
+        position = 0
+        for name, size in {**self.command, **self.log}.items():
+            self.slices[name] = slice(position, position + size)
+            position += size
+        self.size = position
+        self.command_size = sum(self.command.values())
+
+
+class Loop(ABC):
+    """A closed loop that can be evaluated; x is q, v and memory in one vector.
+
+    Attributes:
+        system: What it is made of.
+        layout: Where what stands in a row.
+        engine: `vm` or `numpy`.
+        note: What a person should know about the choice of engine; None where there is nothing to say.
+        evaluations: Number of evaluations so far.
+    """
+
+    engine: str
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        memory = {} if system.law is None else system.law.memory
+        self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
+        self.layout = Layout(system.model, len(memory))
+        self.size = 2 * system.model.n + len(memory)
+        self.note: str | None = None
+        self.evaluations = 0
+
+    @abstractmethod
+    def control(self, t: float, x: Array) -> Array:
+        """The command part of a row."""
+
+    @abstractmethod
+    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
+        """x' and the log part of a row, under a command that is held."""
+
+    @abstractmethod
+    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
+        """x' and the whole row, under a law that acts continuously."""
+
+    def split(self, t: Any, x: Array) -> tuple[State, Array]:
+        """State and memory of a vector x."""
+        n = self.system.model.n
+        return State(t, x[:n], x[n : 2 * n]), x[2 * n :]
+
+    def _control(self, terms: Terms, memory: Array, system: System) -> Array:
+        command = system.command(terms, memory)
+        rate = np.zeros(0) if system.law is None else system.law.memory_rate(terms, memory)
+        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(command.residual))]
+        parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], rate]
+        return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
+
+    def _motion(self, terms: Terms, command: Array, system: System) -> tuple[Array, Array]:
+        u, rate = command[self.layout.slices["u"]], command[self.layout.slices["memory_rate"]]
+        log = system.motion(terms, u)
+        rates = np.concatenate([terms.state.v, log.pop("acceleration"), rate])
+        return rates, np.concatenate([np.zeros(0), *log.values()])

@@ -1,0 +1,43 @@
+"""Which executor serves a closed loop."""
+
+from servoctl.closed_loop.loop import Loop
+from servoctl.closed_loop.numpy_loop import NumpyLoop
+from servoctl.closed_loop.system import System
+from servoctl.closed_loop.traced import CompiledLoop, OpaqueLoop
+from servoctl.errors import TraceError
+
+UNROLLED_ROWS = 15
+"""Above this many rows or coordinates, symbols are not unrolled: 15x18 took 64,000 instructions (measured)."""
+
+
+def make_loop(system: System, engine: str = "auto") -> Loop:
+    """The loop on the engine asked for, or on the fastest that serves.
+
+    Args:
+        system: Plant, law and constraints.
+        engine: `auto`, `vm` or `numpy`.
+
+    Raises:
+        TraceError: `vm` is asked for and the law cannot be traced.
+    """
+    model = system.model
+    if engine == "numpy":
+        return NumpyLoop(system)
+    size = max(model.n, len(model.task_rows), len(model.passive_rows))
+    if engine == "auto" and size > UNROLLED_ROWS:
+        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"{size} rows or coordinates: linear algebra by LAPACK"
+        if model.opaque is not None:
+            loop.note += f", the plant in NumPy: {model.opaque}"
+        return loop
+    try:
+        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
+    except TraceError as error:
+        if engine == "vm":
+            raise
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"the law runs in NumPy, it cannot be compiled: {error}"
+        return loop
+    if model.opaque is not None:
+        loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
+    return loop

@@ -1,0 +1,165 @@
+"""The executors that are traced and compiled."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.closed_loop.loop import Loop
+from servoctl.closed_loop.system import System
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.trace import trace
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.terms import Matrices
+from servoctl.types import Array, State
+
+
+class TracedLoop(Loop):
+    """Evaluates CasADi functions traced from the same stages.
+
+    Parameters of plant, constraints, law and stabilisation are one vector, an input of every function.
+
+    Attributes:
+        parameters: That vector.
+    """
+
+    engine = "vm"
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        model, law = system.model, system.law
+        self.parameters = np.concatenate([model.parameters, parameter_values(law), parameter_values(system.passive)])
+        sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
+        self._given = inputs({name: (size,) for name, size in sizes.items()})
+        n, count, law_count = model.n, len(model.parameters), len(parameter_values(law))
+        t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        self._symbolic = System(
+            model,
+            with_parameters(law, p[count : count + law_count]),
+            system.inputs,
+            with_parameters(system.passive, p[count + law_count :]),
+        )
+        matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
+        self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
+
+    @abstractmethod
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        """The matrices of motion as expressions of the inputs."""
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        """What the functions take beside time, state and parameters."""
+        return []
+
+    def inputs(self, *names: str) -> dict[str, Array]:
+        """The symbols of some inputs."""
+        return {name: self._given[name] for name in names}
+
+    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
+        return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)
+
+    @cached_property
+    def control_kernel(self) -> Kernel:
+        """(t, x, p) -> command."""
+        return self._compile("control", ("command",), {"command": self._command})
+
+    @cached_property
+    def motion_kernel(self) -> Kernel:
+        """(t, x, p, command) -> rates, log."""
+        rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
+        return self._compile("motion", (), {"rates": rates, "log": log})
+
+    @cached_property
+    def rates_kernel(self) -> Kernel:
+        """(t, x, p) -> rates, row."""
+        rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
+        row = np.concatenate([self._command, log])
+        return self._compile("rates", ("command",), {"rates": rates, "row": row})
+
+    def control(self, t: float, x: Array) -> Array:
+        self.evaluations += 1
+        return self.control_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+
+    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
+        self.evaluations += 1
+        rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
+        return rates, log
+
+    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
+        self.evaluations += 1
+        rates, row = self.rates_kernel(t, x, self.parameters, *self._numbers(t, x))
+        return rates, row
+
+
+class OpaqueLoop(TracedLoop):
+    """The plant in NumPy, the law compiled: it takes the plant's matrices as numbers."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        model = self.system.model
+        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
+        n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
+        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        for group, count in (("passive", p), ("task", r)):
+            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        fresh = inputs(shapes)
+        self._given |= fresh
+        M, Q, B, c, *rows = fresh.values()
+        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        m = self.system.model.matrices(self.split(t, x)[0])
+        numbers = [m.M, m.Q, m.B, m.c]
+        for rows in (m.passive, m.task):
+            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
+        return numbers
+
+
+class CompiledLoop(TracedLoop):
+    """Plant and law compiled, so that whole steps are; the plant must not be opaque."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        return self.system.model.symbolic_matrices(symbols)
+
+    def stepper(self, substeps: int | None) -> Kernel:
+        """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
+
+        Args:
+            substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
+        """
+        mx = ca.MX.sym
+        x, t, h, p = mx("x", self.size), mx("t"), mx("h"), mx("p", len(self.parameters))
+        if substeps is None:
+            rates, row = self.rates_kernel.function(t, x, p)
+            following = rk4(lambda s, y: self.rates_kernel.function(s, y, p)[0], t, x, h, first=rates)
+        else:
+            command = self.control_kernel.function(t, x, p)
+            row = ca.vertcat(command, self.motion_kernel.function(t, x, p, command)[1])
+            following, part = x, h / substeps
+            for i in range(substeps):
+                following = rk4(
+                    lambda s, y: self.motion_kernel.function(s, y, p, command)[0], t + i * part, following, part
+                )
+        function = ca.Function("step", [x, t, h, p], [following, ca.densify(row)])
+        shapes = {"x": (self.size,), "t": (1,), "h": (1,), "p": (len(self.parameters),)}
+        return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
+
+
+def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
+    """One step of the classical Runge-Kutta method, on numbers or on symbols.
+
+    Args:
+        rates: (t, x) -> x'.
+        t: Time at the start [s].
+        x: State there.
+        h: Step [s].
+        first: rates(t, x), where it is known already.
+    """
+    k1 = rates(t, x) if first is None else first
+    k2 = rates(t + h / 2, x + h / 2 * k1)
+    k3 = rates(t + h / 2, x + h / 2 * k2)
+    k4 = rates(t + h, x + h * k3)
+    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
