@@ -35,8 +35,9 @@ class Crane(Plant):
         return np.array([[1.0], [0.0]])
 
     def energy(self, q: Array, v: Array, t: float) -> float:
-        load: float = self.m * (v[0] + self.l * v[1]) ** 2 / 2
-        return self.M * v[0] ** 2 / 2 + load + self.m * self.g * self.l * q[1] ** 2 / 2
+        load = self.m * (v[0] + self.l * v[1]) ** 2 / 2
+        energy: float = self.M * v[0] ** 2 / 2 + load + self.m * self.g * self.l * q[1] ** 2 / 2
+        return energy
 
     def links(self, q: Array) -> dict[str, Array]:
         return {"rope": np.array([[q[0], 0.0], [q[0] + self.l * q[1], -self.l]])}

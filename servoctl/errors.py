@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-
 _OWN = str(Path(__file__).parent)
 _LIBRARY = sysconfig.get_path("stdlib")
 

@@ -124,6 +124,8 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
     """Why a method does not serve a loop; None where it does."""
     if method not in METHODS:
         return f"expected one of {', '.join(METHODS)}, got {method!r}"
+    if loop.system.passive.projection and method != "rk4" and period is None:
+        return f"plant.passive.projection ends every step on the constraints, {method}'s steps are its own (use rk4)"
     if method != "cvodes":
         return None
     if period is not None:
@@ -270,6 +272,7 @@ def _stepped(
         parts: Of a hold, as `_parts` has them; None: the law acts continuously.
     """
     wanted = _Wanted(times, output_step)
+    project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
     for k in range(len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
         following, row = advance(t, x, h)
@@ -292,7 +295,7 @@ def _stepped(
         if stopped is not None:
             yield collector.chunk(stopped)
             return
-        x = following
+        x = loop.projected(t + h, following) if project else following
         if collector.due():
             yield collector.chunk()
     yield _last(loop, collector, float(times[-1]), x)

@@ -86,6 +86,8 @@ class Columns:
         for group, members in names.items():
             block = chunk.rows[:, slices[group]]
             columns |= {f"{group}.{name}": block[:, i] for i, name in enumerate(members)}
+        if model.passive_rows:
+            columns["passive_rank"] = chunk.rows[:, slices["passive_rank"].start].astype(np.int64)
         columns |= {f"memory.{name}": x[:, 2 * n + i] for i, name in enumerate(self._loop.memory_names)}
         single = {name: chunk.rows[:, slices[name].start] for name in ("rank", "residual", "pivot_min", "status")}
         single["status"] = single["status"].astype(np.int64)
@@ -240,7 +242,7 @@ def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
 def _events(trajectory: Trajectory) -> list[dict[str, Any]]:
     """Changes of rank and of status, each with its time."""
     events: list[dict[str, Any]] = []
-    for column in ("rank", "status"):
+    for column in ("rank", "passive_rank", "status"):
         values = trajectory.columns.get(column)
         if values is None:
             continue

@@ -50,9 +50,7 @@ WITHOUT_STABILISATION: dict[float, Rows] = {
         # the steps are those of table 3, and more than the evaluations
         "greville": Published("correct up to 19.0 s", 9.7e-4, 1_017_558, 1_422_689, 0.37, ("steps",)),
         # all but the CPU time is that of table 3
-        "householder": Published(
-            "correct", 7.9e-4, 1_641_751, 1_422_297, 0.76, ("violation", "evaluations", "steps")
-        ),
+        "householder": Published("correct", 7.9e-4, 1_641_751, 1_422_297, 0.76, ("violation", "evaluations", "steps")),
         "gram_schmidt": Published("correct", 6.9e-4, 1_013_795, 839_020, 3.40),
     },
 }

@@ -1,7 +1,7 @@
 """What a benchmark is asked for, and what it hands back."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Progress = Callable[[float], None]
@@ -28,14 +28,16 @@ class Table:
     """Texts in columns.
 
     Attributes:
-        header: One title per column; a title may have two lines.
-        sections: Groups of rows, one text per column.
-        left: Indices of the columns that stand to the left; the others hold numbers.
+        title: What all rows have in common.
+        header: One title per column.
+        rows: One text per column.
+        left: How many of the first columns stand to the left; the others hold numbers.
     """
 
+    title: str
     header: Sequence[str]
-    sections: Sequence[Sequence[Sequence[str]]]
-    left: frozenset[int] = frozenset()
+    rows: Sequence[Sequence[str]]
+    left: int = 1
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,15 @@ class BenchReport:
 
     Attributes:
         title: What was measured, in one line.
-        table: The figures as text.
+        tables: The figures as text.
         values: The same and more as plain values, which JSON knows; None for what is not a finite number.
-        notes: What must be known to read the table, a sentence each.
+        notes: What must be known to read the tables, a sentence each.
     """
 
     title: str
-    table: Table
+    tables: Sequence[Table]
     values: dict[str, Any]
-    notes: list[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
 
 
 Benchmark = Callable[[Effort, Progress], BenchReport]

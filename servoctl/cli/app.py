@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from servoctl.cli.bench import bench
 from servoctl.cli.check import check
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("check")(check)
 app.command("report")(report)
+app.command("bench")(bench)
 app.command("new")(new)
 app.command("list")(list_all)
 app.command("schema")(schema)

@@ -64,26 +64,30 @@ def _run(name: str, effort: "Effort") -> "BenchReport":
 
 
 def _say_report(report: "BenchReport") -> None:
-    say(f"{report.title}\n")
-    _say_table(report.table)
+    say(report.title)
+    for table in report.tables:
+        say(f"\n{table.title}")
+        # as wide as in the other tables with these columns
+        alike = [other for other in report.tables if other.header == table.header]
+        lines = [line for other in alike for line in [other.header, *other.rows]]
+        _say_table(table, [max(map(len, column)) for column in zip(*lines, strict=True)])
     say()
     for sentence in report.notes:
         say(sentence)
 
 
-def _say_table(table: "Table") -> None:
-    """Prints a table with its sections apart; as wide as it must be where no person's terminal limits it."""
+def _say_table(table: "Table", widths: list[int]) -> None:
+    """Prints a table, folded only where a terminal is too narrow for it."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
 
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, title in enumerate(table.header):
-        drawn.add_column(title, justify="left" if index in table.left else "right", no_wrap=True)
-    for section in table.sections:
-        for row in section:
-            drawn.add_row(*row)
-        drawn.add_section()
+    for index, (title, width) in enumerate(zip(table.header, widths, strict=True)):
+        drawn.add_column(title, justify="left" if index < table.left else "right", min_width=width)
+    for row in table.rows:
+        drawn.add_row(*row)
     console = Console(highlight=False, markup=False)
-    console.width = max(console.width, console.measure(drawn).maximum)
-    console.print(drawn, crop=False)
+    if not console.is_terminal:
+        console.width = sum(widths) + 3 * len(widths)
+    console.print(drawn)

@@ -18,7 +18,14 @@ class Layout:
     def __init__(self, model: Model, memory: int) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
         self.command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1, "memory_rate": memory}
-        self.log = {"violation": r, "violation_rate": r, "passive": p, "passive_force": n, "servo_force": n}
+        self.log = {
+            "violation": r,
+            "violation_rate": r,
+            "passive": p,
+            "passive_rank": min(p, 1),
+            "passive_force": n,
+            "servo_force": n,
+        }
         self.slices: dict[str, slice] = {}
         position = 0
         for name, size in {**self.command, **self.log}.items():
@@ -62,6 +69,19 @@ class Loop(ABC):
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         """x' and the whole row, under a law that acts continuously."""
 
+    @abstractmethod
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        """Changes of q and of v that close the passive constraints to first order."""
+
+    def projected(self, t: float, x: Array) -> Array:
+        """x put back onto the passive constraints: two Newton steps in q, then one in v."""
+        n = self.system.model.n
+        x = x.copy()
+        for _ in range(2):
+            x[:n] += self.closing(t, x)[0]
+        x[n : 2 * n] += self.closing(t, x)[1]
+        return x
+
     def split(self, t: Any, x: Array) -> tuple[State, Array]:
         """State and memory of a vector x."""
         n = self.system.model.n
@@ -73,6 +93,10 @@ class Loop(ABC):
         residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(command.residual))]
         parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], rate]
         return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
+
+    def _closing(self, terms: Terms, system: System) -> tuple[Array, Array]:
+        passive, model = system.passive, system.model
+        return passive.closing(terms, model, velocity=False), passive.closing(terms, model, velocity=True)
 
     def _motion(self, terms: Terms, command: Array, system: System) -> tuple[Array, Array]:
         u, rate = command[self.layout.slices["u"]], command[self.layout.slices["memory_rate"]]

@@ -22,6 +22,9 @@ class NumpyLoop(Loop):
         with np.errstate(all="ignore"):
             return self.system.terms(state, self._matrices(state))
 
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        return self._closing(self._terms(self.split(t, x)[0]), self.system)
+
     def control(self, t: float, x: Array) -> Array:
         state, memory = self.split(t, x)
         return self._control(self._terms(state), memory, self.system).astype(float)

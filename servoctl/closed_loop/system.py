@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import is_finite, where
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
@@ -22,11 +23,13 @@ class PassiveStabilisation:
         damping: Per passive row [1/s].
         stiffness: Per passive row [1/s^2], or [1/s] for nonholonomic rows.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether a simulated run is put back onto the passive constraints after each step.
     """
 
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
     rank_tolerance: float
+    projection: bool = False
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and no higher gains of a passive row."""
@@ -41,6 +44,25 @@ class PassiveStabilisation:
             for i, row in enumerate(model.passive_rows)
         ]
         return np.array(terms)
+
+    def closing(self, terms: Terms, model: Model, velocity: bool) -> Array:
+        """The smallest mass-weighted change of q, or of v, that closes the passive constraints to first order.
+
+        Args:
+            terms: At the state.
+            model: Whose rows they are.
+            velocity: Whether v is changed; else q.
+        """
+        passive = terms.matrices.passive
+        error = np.array(
+            [
+                (passive.violation_rate[i] if row.has_rate else passive.violation[i])
+                if velocity
+                else (passive.violation[i] if row.has_rate else 0.0)
+                for i, row in enumerate(model.passive_rows)
+            ]
+        )
+        return -solve_upper(terms.L, terms.passive.solve(error))
 
 
 @dataclass(frozen=True)
@@ -92,6 +114,7 @@ class System:
             "violation": m.task.violation,
             "violation_rate": m.task.violation_rate,
             "passive": m.passive.violation,
+            "passive_rank": np.array([terms.passive.rank][: len(self.model.passive_rows)]),
             "passive_force": passive_force,
             "servo_force": m.B @ u,
         }

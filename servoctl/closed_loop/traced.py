@@ -80,6 +80,16 @@ class TracedLoop(Loop):
         row = np.concatenate([self._command, log])
         return self._compile("rates", ("command",), {"rates": rates, "row": row})
 
+    @cached_property
+    def closing_kernel(self) -> Kernel:
+        """(t, x, p) -> changes of q and of v that close the passive constraints."""
+        dq, dv = trace(self._closing, self._terms, self._symbolic)
+        return self._compile("closing", ("command",), {"q": dq, "v": dv})
+
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
+        return dq, dv
+
     def control(self, t: float, x: Array) -> Array:
         self.evaluations += 1
         return self.control_kernel(t, x, self.parameters, *self._numbers(t, x))[0]

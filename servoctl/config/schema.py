@@ -47,6 +47,9 @@ class Passive(Section):
     rank_tolerance: Fraction = Field(
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
+    projection: StrictBool = Field(
+        default=False, description="whether each step of a simulation ends on the passive constraints; with rk4 only"
+    )
 
 
 class Plant(Section):

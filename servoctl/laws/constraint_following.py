@@ -10,14 +10,15 @@ Source: Chen 2009; Liu et al. 2015, (32)-(35), (71).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
 from servoctl.errors import TaskError
-from servoctl.expression import Expression
-from servoctl.laws.allocation import Allocator
+from servoctl.expression import Expression, check_names, parse
+from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import equation_value
@@ -39,7 +40,7 @@ class ConstraintFollowing(Law):
         weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
         feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
         null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
-        limits: Actuator -> (lower, upper) in actuator units; no limit where left out.
+        limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; no limit where left out.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, against |Ahat L^-T|_F.
         residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf).
@@ -53,7 +54,7 @@ class ConstraintFollowing(Law):
     weights: Mapping[str, float] | None = None
     feedback_allocation: str | None = None
     null_space: NullSpace = None
-    limits: Mapping[str, tuple[float, float]] | None = None
+    limits: Mapping[str, float | tuple[float, float]] | None = None
     rank_tolerance: float = 1e-10
     passive_rank_tolerance: float = 1e-6
     residual_tolerance: float = 1e-8
@@ -61,24 +62,16 @@ class ConstraintFollowing(Law):
     input_damping: float = 1.0
 
     def bind(self, model: Model) -> "BoundConstraintFollowing":
-        problems: list[str] = []
         actuators = list(model.plant.actuators)
-        if not actuators:
-            problems.append(f"law: {type(model.plant).__name__} has no actuators (use `law: none`)")
-        if not model.task_rows:
-            problems.append("law: there is no task to follow (give at least one)")
-        named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
-        for field, mapping in named.items():
-            for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
-                problems.append(f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators)})")
+        problems = self._problems(model)
         gains: list[tuple[float, ...]] = []
         try:
             gains = resolve_all(model.task_rows, self.correction, self.corrections)
         except TaskError as error:
-            problems += [f"law.correction: {line}" for line in str(error).splitlines()]
+            problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
-        limits = self.limits or {}
+        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
         width = max(0, *(row.degree - 2 for row in model.task_rows))
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
@@ -98,6 +91,45 @@ class ConstraintFollowing(Law):
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,
         )
+
+    def _problems(self, model: Model) -> list[str]:
+        """What is wrong with the law for this plant, its corrections apart."""
+        plant, actuators = model.plant, list(model.plant.actuators)
+        problems = [] if actuators else [f"law: {type(plant).__name__} has no actuators (use `law: none`)"]
+        if not model.task_rows:
+            problems.append("law: there is no task to follow (give at least one)")
+        feedback = self.feedback_allocation or self.allocation
+        for field, word, words in (
+            ("allocation", self.allocation, get_args(Allocation)),
+            ("feedback_allocation", feedback, get_args(Allocation)),
+            ("on_infeasible", self.on_infeasible, ("warn", "damp", "fault")),
+        ):
+            if word not in words:
+                problems.append(f"law.{field}: expected one of {', '.join(words)}, got {word!r}")
+        named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
+        for field, mapping in named.items():
+            for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
+                problems.append(f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators)})")
+        for name, weight in (self.weights or {}).items():
+            if not weight > 0.0:
+                problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
+        for name, limit in (self.limits or {}).items():
+            lower, upper = _interval(limit)
+            if not lower < upper:
+                problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
+        for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
+            equation = parse(text) if isinstance(text, str) else text
+            found = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"law.null_space.{name}: {sentence}" for sentence in found]
+        return problems
+
+
+def _interval(limit: Any) -> tuple[float, float]:
+    """Lower and upper limit from a pair, or from one number for both sides."""
+    if isinstance(limit, (int, float)):
+        return -float(limit), float(limit)
+    lower, upper = limit
+    return float(lower), float(upper)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ Source: Baumgarte 1972; Liu et al. 2015, III.B; Xu, Liu 2017, (52): alpha, beta 
 Zhao et al. 2018, (72).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
         return [float(gain)] * len(rows)
     if not isinstance(gain, Mapping):
         if len(gain) != len(rows):
-            raise TaskError(f"{name}: expected {len(rows)} values, one per row, got {len(gain)}")
+            raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(gain)}")
         return [float(value) for value in gain]
     groups = list(dict.fromkeys(row.group for row in rows))
     for wrong in [key for key in gain if key not in groups]:
@@ -128,6 +129,8 @@ class PFeedback(Correction):
         pairs: list[tuple[float, float]] = []
         common = isinstance(self.rate, (int, float)) and any(row.has_rate for row in rows)
         for row, P, rate in zip(rows, per_row(self.P, rows, "P"), per_row(self.rate, rows, "rate"), strict=True):
+            if not P > 0.0:
+                raise TaskError(f"{row.name}: p_feedback.P: expected a positive time [s], got {P:g}")
             if not row.has_violation:
                 raise TaskError(f"{row.name}: p_feedback needs a violation, a {row.kind} row has none (leave it out)")
             if row.has_rate:
@@ -194,35 +197,64 @@ class Poles(Correction):
 
 
 def resolve(
-    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction] | None = None
+    rows: Sequence[Row],
+    common: Correction | None,
+    own: Mapping[str, Correction] | None = None,
+    field: str = "law.correction",
 ) -> tuple[list[float], list[float]]:
     """Damping and stiffness of every row: a task's own correction before the common one; zero without any.
 
     Raises:
         TaskError: Names every row that its correction does not fit.
     """
-    gains = resolve_all(rows, common, own)
+    gains = resolve_all(rows, common, own, field)
     return [gain[0] for gain in gains], [gain[1] for gain in gains]
 
 
 def resolve_all(
-    rows: Sequence[Row], common: Correction | None, own: Mapping[str, Correction] | None = None
+    rows: Sequence[Row],
+    common: Correction | None,
+    own: Mapping[str, Correction] | None = None,
+    field: str = "law.correction",
 ) -> list[tuple[float, ...]]:
     """(damping, stiffness, gains of the higher derivatives from the second on) of every row.
 
+    Args:
+        rows: The rows.
+        common: For every row whose group has none of its own; None: no correction.
+        own: Group -> its own correction.
+        field: Where the common one was given, for errors.
+
     Raises:
-        TaskError: Names every row that its correction does not fit.
+        TaskError: Names every row that its correction does not fit, and every correction of a task that is not there.
     """
     own = own or {}
-    problems: list[str] = []
+    groups = list(dict.fromkeys(row.group for row in rows))
+    problems = [
+        f"task.{wrong}.correction: there is no task '{wrong}' (tasks: {', '.join(groups)})"
+        for wrong in own
+        if wrong not in groups
+    ]
     gains: dict[str, tuple[float, ...]] = dict.fromkeys((row.name for row in rows), (0.0, 0.0))
-    parts = [(own[group], [row for row in rows if row.group == group]) for group in own]
-    parts += [(common, [row for row in rows if row.group not in own])] if common is not None else []
-    for correction, members in parts:
+    parts = [
+        (f"task.{group}.correction", own[group], [row for row in rows if row.group == group])
+        for group in own
+        if group in groups
+    ]
+    parts += [(field, common, [row for row in rows if row.group not in own])] if common is not None else []
+    for place, correction, members in parts:
+        if not isinstance(correction, Correction):
+            problems.append(f"{place}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
+            continue
         try:
-            gains.update(zip((row.name for row in members), correction.gains(members), strict=True))
+            found = correction.gains(members)
         except TaskError as error:
-            problems.append(str(error))
+            problems += [f"{place}: {line}" for line in str(error).splitlines()]
+            continue
+        for row, gain in zip(members, found, strict=True):
+            gains[row.name] = gain
+            if not all(0.0 <= value < math.inf for value in gain[:2]):
+                problems.append(f"{place}: {row.name}: expected gains of at least 0, got damping and stiffness {gain}")
     if problems:
         raise TaskError("\n".join(problems))
     return [gains[row.name] for row in rows]

@@ -160,6 +160,7 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
         State(0.0, q, v),
         build_correction(passive.correction),
         passive.rank_tolerance,
+        passive.projection,
         problems,
     )
     problems.check()
@@ -194,10 +195,11 @@ def _bind(
     start: State,
     passive: Correction | None,
     passive_rank_tolerance: float,
+    projection: bool,
     problems: Problems,
 ) -> System | None:
     try:
-        return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance)
+        return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance, projection)
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():
@@ -215,6 +217,7 @@ def make_system(
     start: State,
     passive: Correction | None,
     passive_rank_tolerance: float,
+    projection: bool = False,
 ) -> System:
     """Binds a plant, a task and a law.
 
@@ -224,8 +227,8 @@ def make_system(
     model = Model(plant, task, start)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
-    damping, stiffness = resolve(model.passive_rows, _fitting(passive, model), None)
-    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance)
+    damping, stiffness = resolve(model.passive_rows, _fitting(passive, model), None, "plant.passive.correction")
+    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection)
     return System(model, None if law is None else law.bind(model), inputs, stabilisation)
 
 
@@ -289,6 +292,7 @@ def simulate(
     output_step: float | None = None,
     passive_correction: Correction | None = PASSIVE_CORRECTION,
     passive_rank_tolerance: float = 1e-6,
+    projection: bool = False,
     project: bool = False,
     engine: str = "auto",
     out: Path | None = None,
@@ -313,6 +317,7 @@ def simulate(
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         passive_correction: Stabilises the plant's own constraints.
         passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether each step ends on the passive constraints; with rk4 only.
         project: Whether to start from the nearest state that satisfies all constraints.
         engine: `auto`, `vm` or `numpy`.
         out: Run folder to write; None: in memory only.
@@ -327,7 +332,7 @@ def simulate(
     equations = given.equations(inputs, law)
     settings = given.settings(duration, method, step, rtol, atol, period, output_step)
     given.check()
-    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance)
+    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
     loop = make_loop(system, engine)

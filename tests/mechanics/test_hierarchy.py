@@ -1,16 +1,24 @@
 """Constraint levels against the batch equations, published numbers, and what a covariance must be."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
 from servoctl.mechanics.hierarchy import (
     Enforced,
     Level,
     enforce,
+    free_motion,
+    projector_by_complement,
+    projector_by_inverse,
+    projector_by_orthonormalization,
     solve_levels,
 )
 from servoctl.types import Array
@@ -39,18 +47,31 @@ def positive(n: int, random: np.random.Generator) -> Array:
     return root @ root.T + np.eye(n)
 
 
-def problem(seed: int, n: int = 7, shapes: tuple[tuple[int, int], ...] = ((3, 2), (4, 2), (2, 1))) -> Any:
-    """M, Q and consistent levels, each of (rows, new directions), otherwise combinations of all rows before."""
-    random = np.random.default_rng(seed)
+SHAPES = [
+    ((3, 2), (4, 2), (2, 1)),
+    ((1, 1), (1, 0), (1, 1)),
+    ((2, 2), (3, 3), (4, 2)),
+    ((0, 0), (5, 3)),
+    ((3, 1), (2, 0), (2, 1), (3, 2)),
+]
+"""Levels of seven coordinates: (rows, directions that are new at the level)."""
+
+
+def problem(shapes: tuple[tuple[int, int], ...], seed: int) -> tuple[Array, Array, list[Level]]:
+    """M, Q and consistent levels; a level's rows combine all rows before with its new directions."""
+    random, n = np.random.default_rng(seed), 7
     M, Q, a = positive(n, random), random.standard_normal(n), random.standard_normal(n)
-    every, levels = np.zeros((0, n)), []
-    for rows, new in shapes:
-        basis = np.concatenate([every, random.standard_normal((new, n))])
-        mix = random.standard_normal((rows, len(basis)))
-        A = mix @ basis / np.sqrt(len(basis))
-        every = np.concatenate([every, A])
-        levels.append(Level(f"of {rows}", A, A @ a))
+    directions, levels = np.linalg.qr(random.standard_normal((n, n)))[0], []
+    known = 0
+    for k, (rows, new) in enumerate(shapes):
+        known += new
+        A = random.standard_normal((rows, known)) @ directions[:known]
+        A[:new] += 2 * directions[known - new : known]
+        levels.append(Level(f"level {k + 1}", A, A @ a))
     return M, Q, levels
+
+
+PROBLEMS = pytest.mark.parametrize("case", [problem(shapes, seed) for shapes in SHAPES for seed in range(4)])
 
 
 def batch(levels: list[Level]) -> tuple[Array, Array]:
@@ -104,7 +125,6 @@ def test_clearances_let_the_parallel_mechanism_yield_as_published(
         np.testing.assert_allclose(motion.acceleration, reference["alpha_level3"], rtol=0, atol=PRINTED)
         assert motion.trace == pytest.approx(reference["trace_P3"], abs=1e-10)
         left = np.concatenate([motion.residuals["chains"], motion.residuals["platform"]])
-        np.testing.assert_allclose(left, reference["residual_A_alpha_minus_b"], rtol=0, atol=PRINTED) if False else None
         np.testing.assert_allclose(-left, reference["residual_A_alpha_minus_b"], rtol=0, atol=PRINTED)
 
 
@@ -114,8 +134,234 @@ def test_row_by_row_the_dependent_row_has_gain_zero() -> None:
     motions = solve_levels(case["M"], case["Q"], rows)
     assert [m.trace for m in motions] == pytest.approx(case["trace_P"], abs=ROUNDING)
     assert [m.skipped for m in motions] == [(), (), (), (), (0,)]
-    assert motions[4].w is not motions[3].w
     np.testing.assert_array_equal(motions[4].w, motions[3].w)
     np.testing.assert_array_equal(motions[4].factor, motions[3].factor)
     np.testing.assert_allclose(motions[4].acceleration, case["qdd"], rtol=0, atol=ROUNDING)
     assert motions[4].contradiction() is None
+
+
+def relative(found: Array, expected: Array) -> float:
+    return float(np.abs(found - expected).max() / max(1.0, np.abs(expected).max()))
+
+
+@PROBLEMS
+def test_every_level_moves_as_the_batch_of_its_rows_and_those_before(case: tuple[Array, Array, list[Level]]) -> None:
+    M, Q, levels = case
+    for k, motion in enumerate(solve_levels(M, Q, levels), start=1):
+        A, b = batch(levels[:k])
+        expected = fundamental_equation(M, Q, A, b)
+        assert relative(motion.acceleration, expected.acceleration) < ROUNDING
+        assert relative(motion.constraint_force, expected.constraint_force) < 10 * ROUNDING
+        assert relative(motion.acceleration, multiplier_equation(M, Q, A, b)) < 10 * ROUNDING
+        assert motion.rank == expected.rank
+        assert motion.trace == pytest.approx(7 - expected.rank, abs=ROUNDING)
+        assert max((np.abs(left).max(initial=0.0) for left in motion.residuals.values()), default=0.0) < 10 * ROUNDING
+
+
+@PROBLEMS
+def test_one_row_after_the_other_leads_to_the_same_motion(case: tuple[Array, Array, list[Level]]) -> None:
+    M, Q, levels = case
+    last = solve_levels(M, Q, levels)[-1]
+    motion, skipped = free_motion(M, Q), 0
+    for row, target in zip(*batch(levels), strict=True):
+        motion = enforce(motion, row, target)
+        skipped += len(motion.skipped)
+    assert relative(motion.acceleration, last.acceleration) < 10 * ROUNDING
+    assert relative(motion.P, last.P) < 10 * ROUNDING
+    assert skipped == len(batch(levels)[0]) - last.rank
+
+
+@PROBLEMS
+def test_the_order_of_consistent_levels_does_not_matter(case: tuple[Array, Array, list[Level]]) -> None:
+    M, Q, levels = case
+    forward, backward = solve_levels(M, Q, levels)[-1], solve_levels(M, Q, levels[::-1])[-1]
+    assert relative(backward.acceleration, forward.acceleration) < 10 * ROUNDING
+    assert relative(backward.P, forward.P) < 10 * ROUNDING
+    assert backward.rank == forward.rank
+
+
+@PROBLEMS
+def test_every_square_root_of_the_mass_matrix_gives_the_same_motion(case: tuple[Array, Array, list[Level]]) -> None:
+    """The recursion exactly as published, with M^1/2, covariances and NumPy's pseudoinverse."""
+    M, Q, levels = case
+    values, vectors = np.linalg.eigh(M)
+    inverse = vectors / np.sqrt(values) @ vectors.T
+    a, P = inverse @ Q, np.eye(7)
+    for motion, level in zip(solve_levels(M, Q, levels), levels, strict=True):
+        H = level.A @ inverse
+        # a cut relative to H P itself would take the round-off of a dependent level for rank 1
+        K = np.linalg.pinv(H @ P, rcond=1e-9 * np.linalg.norm(H) / max(np.linalg.norm(H @ P, 2), 1e-30))
+        a, P = a + K @ (level.b - H @ a), (np.eye(7) - K @ H) @ P
+        assert relative(motion.acceleration, inverse @ a) < 10 * ROUNDING
+        Phi = inverse @ P @ inverse
+        assert relative(np.linalg.solve(motion.L.T, motion.P) @ np.linalg.inv(motion.L), Phi) < 10 * ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_with_and_without_clearance_mix_in_any_order(seed: int) -> None:
+    M, Q, levels = problem(SHAPES[0], seed)
+    A, b = batch(levels)
+    b = b + 0.1 * np.random.default_rng(seed).standard_normal(len(b))  # no exact row depends on another
+    R = np.array([0.0, 0.3, 1e-3, 0.5, 0.0, 1e-6, 2.0, 0.0, 0.7])
+    splits = [np.split(values, [3, 7]) for values in (A, b, R)]
+    motions = solve_levels(M, Q, [Level(str(i), *parts) for i, parts in enumerate(zip(*splits, strict=True))])
+    for k, motion in zip([3, 7, 9], motions, strict=True):
+        assert relative(motion.acceleration, with_clearance(M, Q, A[:k], b[:k], R[:k])) < 1e-10  # R down to 1e-6
+    backward = solve_levels(M, Q, [Level(str(i), *parts) for i, parts in enumerate(zip(*splits, strict=True))][::-1])
+    assert relative(backward[-1].acceleration, motions[-1].acceleration) < 1e-10
+    assert relative(backward[-1].P, motions[-1].P) < 1e-10
+
+
+def test_the_factor_is_that_of_the_published_covariance() -> None:
+    M, Q, levels = problem(SHAPES[2], 1)
+    P, R = np.eye(7), np.array([0.2, 0.0, 1e-3])
+    motion = enforce(free_motion(M, Q), levels[0].A, levels[0].b, 0.4)
+    for H, noise in [(levels[0].A, np.full(2, 0.4)), (levels[1].A, R)]:
+        H = np.linalg.solve(motion.L, H.T).T
+        K = P @ H.T @ np.linalg.inv(H @ P @ H.T + np.diag(noise))
+        P = (np.eye(7) - K @ H) @ P @ (np.eye(7) - K @ H).T + K @ np.diag(noise) @ K.T
+    motion = enforce(motion, levels[1].A, levels[1].b, R)
+    np.testing.assert_allclose(motion.P, P, rtol=0, atol=ROUNDING)
+    assert motion.rank == 1
+
+
+def test_a_row_yields_by_its_clearance_times_its_force() -> None:
+    # 2 kg pushed by 6 N against a stop: 2 a = 6 + lambda, 0 - a = R lambda
+    motion = enforce(free_motion(np.array([[2.0]]), np.array([6.0])), np.eye(1), np.zeros(1), clearance=0.25)
+    assert motion.acceleration[0] == pytest.approx(1.0, rel=1e-15)
+    assert motion.constraint_force[0] == pytest.approx(-4.0, rel=1e-15)
+    assert motion.trace == pytest.approx(1 / 3, rel=1e-15)  # R / (1/m + R)
+
+
+def test_an_exact_level_stays_enforced_while_later_ones_pull() -> None:
+    """Rows nearly those of the level before, with targets a million times larger than its own."""
+    random = np.random.default_rng(8)
+    M, A = positive(6, random), random.standard_normal((3, 6))
+    motion = enforce(free_motion(M, random.standard_normal(6)), A, np.ones(3), name="firm")
+    motion = enforce(motion, A + 1e-6 * random.standard_normal((3, 6)), np.full(3, 1.0 + 1e-3))
+    assert np.abs(motion.acceleration).max() > 100.0
+    assert np.abs(motion.residuals["firm"]).max() < 1e-12 * np.abs(motion.acceleration).max()
+    assert motion.rank == 6
+
+
+def test_a_dependent_row_with_a_tiny_clearance_is_skipped_not_amplified() -> None:
+    M, Q, levels = problem(SHAPES[0], 2)
+    motion = solve_levels(M, Q, levels)[0]
+    mixed = np.array([1.0, -2.0, 0.5]) @ levels[0].A
+    after = enforce(motion, mixed, 1e3, clearance=1e-30)
+    assert after.skipped == (0,)
+    np.testing.assert_array_equal(after.w, motion.w)
+
+
+E1, E2, E3 = np.eye(3)
+
+
+def test_rows_that_contradict_an_earlier_level_are_named_and_give_way() -> None:
+    levels = [
+        Level("floor", E3, 0.0),
+        Level("rail", np.array([E1, E2]), np.array([1.0, 2.0])),
+        Level("clamp", np.array([E2, E1 + E3, E2 - E1]), np.array([2.0, 4.0, 1.0])),
+    ]
+    motions = solve_levels(np.diag([1.0, 2.0, 4.0]), np.ones(3), levels)
+    np.testing.assert_allclose(motions[2].acceleration, [1.0, 2.0, 0.0], atol=1e-14)
+    assert [m.contradiction() for m in motions[:2]] == [None, None]
+    found = motions[2].contradiction()
+    assert found is not None
+    assert (found.level, found.rows, found.against) == ("clamp", (1,), ("floor", "rail"))
+    assert found.residual == pytest.approx((3.0,))
+    assert str(found) == (
+        "level 'clamp': row 1 by 3: cannot be met (at odds with 'floor' and 'rail': correct b, or give a clearance)"
+    )
+
+
+def test_rows_that_contradict_each_other_meet_by_least_squares() -> None:
+    motion = enforce(free_motion(np.eye(3), np.zeros(3)), E1, 1.0, name="first")
+    motion = enforce(motion, np.array([E2, E3, E3]), np.array([5.0, 0.0, 2.0]), name="second")
+    np.testing.assert_allclose(motion.acceleration, [1.0, 5.0, 1.0], atol=1e-14)
+    found = motion.contradiction()
+    assert found is not None and (found.rows, found.against) == ((1, 2), ())
+    assert "row 1 by -1, row 2 by 1: cannot be met (at odds with each other" in str(found)
+
+
+def test_a_constraint_with_clearance_gives_way_and_contradicts_nothing() -> None:
+    motion = enforce(free_motion(np.eye(3), np.zeros(3)), E1, 1.0, clearance=0.1, name="soft")
+    motion = enforce(motion, E1, 2.0, name="hard")
+    assert motion.acceleration[0] == pytest.approx(2.0)
+    assert motion.contradiction() is None
+    assert motion.residuals["soft"] == pytest.approx([-1.0])
+    assert motion.rank == 1
+
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"A": np.ones((2, 2)), "b": np.ones(2)},
+        "level 'x': expected A (r, 3), b (r,) and clearance () or (r,), got A (2, 2)",
+    ),
+    ({"A": np.ones((2, 3)), "b": np.ones(3)}, "got A (2, 3), b (3,), clearance ()"),
+    ({"A": np.ones((2, 3)), "b": np.ones(2), "clearance": np.ones(1)}, "got A (2, 3), b (2,), clearance (1,)"),
+    ({"A": np.ones(3), "b": 1.0, "clearance": -1e-6}, "level 'x': clearance: expected at least 0, got -1e-06"),
+    ({"A": np.ones(3), "b": 1.0, "clearance": np.nan}, "level 'x': clearance: expected at least 0, got nan"),
+    ({"A": np.ones(3), "b": np.inf}, "level 'x': A or b is not finite"),
+    ({"A": np.ones(3), "b": 1.0, "name": "taken"}, "level 'taken': there is a level of this name (rename one of them)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), IMPOSSIBLE)
+def test_an_impossible_level_is_refused_by_name(arguments: dict[str, Any], text: str) -> None:
+    motion = enforce(free_motion(np.eye(3), np.zeros(3)), E1, 0.0, name="taken")
+    with pytest.raises(PlantError, match=re.escape(text)):
+        enforce(motion, **{"name": "x", **arguments})
+
+
+def test_a_mass_matrix_that_does_not_serve_is_refused() -> None:
+    text = "not positive definite (smallest eigenvalue 0.0e+00; if it is singular, see mechanics.singular_mass)"
+    with pytest.raises(PlantError, match=re.escape(text)):
+        free_motion(np.diag([1.0, 0.0]), np.zeros(2))
+    with pytest.raises(PlantError, match="mass matrix or force: not finite"):
+        free_motion(np.diag([1.0, np.nan]), np.zeros(2))
+
+
+def test_symbols_say_the_same_as_numbers() -> None:
+    M, Q, levels = problem(((3, 2), (4, 2)), 5)
+    R = np.array([0.0, 0.2, 0.0, 1e-3])
+    given = inputs({"M": (7, 7), "Q": (7,), "A": (7, 7), "b": (7,), "slack": (1,)})
+    A, b, slack = given["A"], given["b"], given["slack"]
+    chain = [Level("1", A[:3], b[:3]), Level("2", A[3:], b[3:], np.append(R[:3], slack))]
+    first, last = solve_levels(given["M"], given["Q"], chain)
+    outputs = {"a": last.acceleration, "force": last.constraint_force, "P": last.P, "left": last.residual}
+    counts = {"rank": np.array([first.rank, last.rank]), "counted": last.counted, "trace": np.array([last.trace])}
+    kernel = Kernel.compile("levels", given, outputs | counts)
+    A, b = batch(levels)
+    found = kernel(M, Q, A, b, R[3:])
+    first, last = solve_levels(M, Q, [levels[0], Level("2", levels[1].A, levels[1].b, R)])
+    for name, value in zip(outputs, found, strict=False):
+        expected = {"a": last.acceleration, "force": last.constraint_force, "P": last.P, "left": last.residual}[name]
+        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-11, err_msg=name)
+    assert list(found[4]) == [first.rank, last.rank]
+    assert list(found[5]) == list(last.counted)
+    assert found[6][0] == pytest.approx(last.trace, abs=ROUNDING)
+    assert np.isnan(kernel(-M, Q, A, b, R[3:])[0]).all()
+
+
+MATRICES = [np.concatenate([level.A for level in problem(shapes, 3)[2]]) for shapes in SHAPES]
+MATRICES += [np.zeros((0, 4)), np.zeros((3, 4)), np.random.default_rng(0).standard_normal((6, 4))]
+
+
+@pytest.mark.parametrize("A", MATRICES)
+def test_three_roads_lead_to_one_projector(A: Array) -> None:
+    roads = [projector_by_complement, projector_by_inverse, projector_by_orthonormalization]
+    first, *others = [road(A) for road in roads]
+    n = A.shape[1]
+    for X in others:
+        np.testing.assert_allclose(X, first, rtol=0, atol=ROUNDING)
+    np.testing.assert_allclose(A @ first, 0.0, atol=10 * ROUNDING)
+    np.testing.assert_allclose(first, first.T, rtol=0, atol=ROUNDING)
+    rank = np.linalg.matrix_rank(A, tol=1e-9) if len(A) else 0
+    assert np.trace(first) == pytest.approx(n - rank, abs=ROUNDING)
+
+
+def test_the_recursion_carries_the_projector_of_all_rows_so_far() -> None:
+    _, Q, levels = problem(SHAPES[4], 2)
+    for k, motion in enumerate(solve_levels(np.eye(7), Q, levels), start=1):
+        every = batch(levels[:k])[0]
+        np.testing.assert_allclose(motion.P, projector_by_inverse(every), rtol=0, atol=ROUNDING)
