@@ -6,12 +6,12 @@ description. What it measures is said with its limits: a run that was cut short 
 
 from inspect import getdoc
 
-from servoctl.bench.pseudoinverse import pseudoinverse
+from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.report import Benchmark, BenchReport, Effort, Progress, Table
 
 __all__ = ["BENCHMARKS", "BenchReport", "Benchmark", "Effort", "Progress", "Table", "description"]
 
-BENCHMARKS: dict[str, Benchmark] = {"pseudoinverse": pseudoinverse}
+BENCHMARKS: dict[str, Benchmark] = {"pseudoinverse": pseudoinverse_study}
 """Name -> benchmark."""
 
 

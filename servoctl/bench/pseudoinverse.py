@@ -4,6 +4,7 @@ Source: de Falco, Pennestri, Vita, tables 2-7.
 """
 
 import platform
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
@@ -38,14 +39,14 @@ HEADER = (
 )
 
 
-def pseudoinverse(effort: Effort, progress: Progress) -> BenchReport:
+def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
     """Five published pseudoinverse methods and our own on an overconstrained parallelogram, 20 s.
 
     Args:
         effort: Quick leaves only SVD at TOL 1e-8, and ours there.
         progress: Is told the share of runs that are done.
     """
-    sections = [list(section) for section in _sections(effort.quick)]
+    sections = list(_sections(effort.quick))
     experiments = [experiment for section in sections for experiment in section]
     outcomes = dict(zip(experiments, _simulated(experiments, effort, progress), strict=True))
     tables = [Table(_title(section[0]), HEADER, _texts(section, outcomes), left=2) for section in sections]
@@ -64,13 +65,13 @@ def pseudoinverse(effort: Effort, progress: Progress) -> BenchReport:
     )
 
 
-def _sections(quick: bool) -> Iterator[Iterator[Experiment]]:
+def _sections(quick: bool) -> Iterator[list[Experiment]]:
     """The published experiments, table by table, then ours."""
     tolerances, methods = ((1e-8,), ("svd",)) if quick else (TOLERANCES, tuple(METHODS))
     for tol, gains in PUBLISHED_TABLES:
         if tol in tolerances:
-            yield (Experiment(method, tol, RankRule(tol, relative=False), *gains) for method in methods)
-    yield (Experiment("cod", tol, OUR_RULE, *OUR_GAINS) for tol in tolerances)
+            yield [Experiment(method, tol, RankRule(tol, relative=False), *gains) for method in methods]
+    yield [Experiment("cod", tol, OUR_RULE, *OUR_GAINS) for tol in tolerances]
 
 
 def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress) -> list[Outcome]:
@@ -81,8 +82,9 @@ def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress
             done.append(simulate(experiment, effort.cap))
             progress(len(done) / len(experiments))
         return done
-    # spawned, not forked: CasADi and BLAS may hold threads
-    with ProcessPoolExecutor(effort.jobs, mp_context=get_context("spawn")) as pool:
+    # spawned, not forked: CasADi and BLAS may hold threads; and an interrupt ends the workers without a traceback
+    silent = (signal.SIGINT, signal.SIG_DFL)
+    with ProcessPoolExecutor(effort.jobs, get_context("spawn"), signal.signal, silent) as pool:
         futures = [pool.submit(simulate, experiment, effort.cap) for experiment in experiments]
         try:
             for count, _ in enumerate(as_completed(futures), start=1):
@@ -165,7 +167,7 @@ def _notes(effort: Effort, outcomes: list[Outcome]) -> list[str]:
         f"correct: every angle within {ANGLE_LIMIT:g} rad and the energy within {ENERGY_LIMIT:.2g} J of the closed "
         "solution, which a small violation alone does not show",
         "angle, energy, sum psi^2: largest error of an angle, drift of the energy and violation, all at the end",
-        "CPU: one run on this machine, and more where others share it; the published unit is unknown",
+        "CPU: of this one run; the published unit is unknown",
         "published: start and integrator (IMSL DIVPAG) are another's, so compare results and orders, not digits; "
         "? a figure copied there from the table of another TOL",
         "householder, gram_schmidt: their pivots are near the squares of small singular values, so the same threshold "

@@ -41,7 +41,7 @@ class Passive(Section):
     """How a simulated plant keeps its own constraints."""
 
     correction: Correction = Field(
-        default=Correction(baumgarte=Baumgarte(alpha=5.0, beta=5.0)),
+        default=Correction(baumgarte=Baumgarte(alpha=10.0, beta=10.0)),
         description="correction of the passive constraints, in simulation only",
     )
     rank_tolerance: Fraction = Field(

@@ -1,7 +1,7 @@
 """Priorities: levels of task rows, each realised in what the higher ones leave free.
 
-    u_1 = T_1^+ e_1                                  N_1 = I - T_1^+ T_1
-    u_k = u_{k-1} + (T_k N_{k-1})^+ (e_k - T_k u_{k-1})     N_k = N_{k-1} (I - (T_k N_{k-1})^+ T_k N_{k-1})
+    u_1 = T_1^+ e_1,                             N_1 = I - T_1^+ T_1
+    u_k = u_j + (T_k N_j)^+ (e_k - T_k u_j),     N_k = N_j - (T_k N_j)^+ T_k N_j,     j = k - 1
 
 A level is met exactly where the higher ones and the actuators let it, else by least squares; it never costs a higher
 one anything. Of all inputs that do so, u is the shortest, or the one of least |measure u|.

@@ -7,8 +7,8 @@ from `w = L^-1 Q` and `P = I` on:
     w <- w + K (b - H w)
     P <- (I - K H) P (I - K H)^T + K R K^T
 
-This is the Kalman filter of a static process: P, its covariance, projects onto what the levels so far leave free, and
-a clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
+This is the Kalman filter of a static process: P, its covariance, is the projector onto what exact levels leave free,
+and a clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
 
 Design: what is carried is S with `P = S S^T`, so P stays positive semidefinite under rounding. The exact rows of a
 level enter together, `K = S (H S)^+` by the rank-revealing decomposition; its rows with a clearance follow one by one
@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
 
 from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
 from servoctl.engine.symbol import is_symbolic, where
@@ -281,42 +280,37 @@ def _weighted(L: Array, A: Array) -> Array:
 
 
 def _exact(level: Level) -> Array:
-    """Which rows have no clearance, shape (r,); a symbol counts as one."""
+    """Which rows have no clearance, shape (r,); a symbol stands for a clearance, be it 0."""
     return np.array([not is_symbolic(R) and R == 0.0 for R in level.clearance], dtype=bool)
 
 
 def _checked(level: Level, motion: Enforced) -> Level:
     """The level with arrays of the right dimensions; raises PlantError."""
-    n, where_ = len(motion.L), f"level '{level.name}'"
+    n, place = len(motion.L), f"level '{level.name}'"
     A, b, R = np.atleast_2d(level.A), np.atleast_1d(level.b), np.asarray(level.clearance)
     if level.name in [other.name for other in motion.levels]:
-        raise PlantError(f"{where_}: there is a level of this name (rename one of them)")
+        raise PlantError(f"{place}: there is a level of this name (rename one of them)")
     if A.shape[1:] != (n,) or b.shape != A.shape[:1] or R.shape not in ((), b.shape):
         shapes = f"A {A.shape}, b {b.shape}, clearance {R.shape}"
-        raise PlantError(f"{where_}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
+        raise PlantError(f"{place}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
     if is_finite(A, b) is False:
-        raise PlantError(f"{where_}: A or b is not finite (check the constraints at this state)")
+        raise PlantError(f"{place}: A or b is not finite (check the constraints at this state)")
     R = np.broadcast_to(R, b.shape)
     if not is_symbolic(R) and not (R >= 0.0).all():
-        raise PlantError(f"{where_}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
+        raise PlantError(f"{place}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
     return replace(level, A=A, b=b, clearance=R)
 
 
 def projector_by_complement(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """Z Z^+, where the columns of Z, an orthogonal complement of A, are any basis of its kernel.
+    """Z Z^+, shape (n, n), for an orthogonal complement Z of A: the columns of Z are any basis of its kernel.
 
-    Z comes from splitting the coordinates, `[A1 A2] = Q [R1 R2]`, into as many dependent ones as A has rank and free
-    ones: `Z = [-R1^-1 R2; I]`. The three roads lead to the same orthogonal projector onto the kernel.
-
-    Args:
-        A: Shape (r, n), numbers.
-        rank_tolerance: A direction counts when its pivot exceeds this times |A|_F.
-
-    Returns:
-        Shape (n, n).
+    Z comes from splitting the coordinates into as many dependent ones as A has rank and free ones,
+    `A = Q [R1 R2]`, `Z = [-R1^-1 R2; I]`. The three roads lead to one orthogonal projector; on numbers.
 
     Source: Orsino 2017, proposition 3.1 (i).
     """
+    from scipy.linalg import qr  # here, since laws import this module and a run need not wait for SciPy
+
     n = A.shape[1]
     if not len(A):
         return np.eye(n)
@@ -330,15 +324,16 @@ def projector_by_complement(A: Array, rank_tolerance: float = RANK_TOLERANCE) ->
 
 
 def projector_by_inverse(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """I - A^+ A; any inverse with A A^g A = A and A^g A symmetric would serve; see `projector_by_complement`.
+    """I - A^+ A, shape (n, n); any A^g with `A A^g A = A` and `A^g A` symmetric would serve.
 
     Source: Orsino 2017, proposition 3.1 (iii).
     """
-    return np.eye(A.shape[1]) - decompose(A, rank_tolerance).pseudoinverse() @ A
+    projector: Array = np.eye(A.shape[1]) - decompose(A, rank_tolerance).pseudoinverse() @ A
+    return projector
 
 
 def projector_by_orthonormalization(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """I - Z^T Z, where the rows of Z are those of A made orthonormal; see `projector_by_complement`.
+    """I - Z^T Z, shape (n, n), where the rows of Z are those of A made orthonormal.
 
     Source: Orsino 2017, proposition 3.1 (iv).
     """

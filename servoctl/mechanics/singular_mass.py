@@ -99,9 +99,9 @@ def require_unique(
     if direction is not None:
         names = coordinates or [f"q[{i}]" for i in range(len(M))]
         terms = [f"{x:+.3g} {name}" for x, name in zip(direction, names, strict=True) if abs(x) > 1e-6]
-        where_ = " ".join(terms).removeprefix("+")
+        along = " ".join(terms).removeprefix("+")
         raise PlantError(
-            f"mass matrix: singular along {where_}, which no constraint holds either "
+            f"mass matrix: singular along {along}, which no constraint holds either "
             "(give it mass or a constraint, or leave out a coordinate)"
         )
 

@@ -13,6 +13,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.reach import Reach, reach
+from servoctl.mechanics.terms import assemble
 from servoctl.types import State, Status
 
 ASSEMBLED = 1e-3
@@ -50,6 +51,21 @@ def _open(at: Consistency) -> list[tuple[str, float]]:
 
 def _listed(rows: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{name} (off by {value:.3g})" for name, value in rows)
+
+
+def unstabilised(system: System, start: State) -> list[str]:
+    """Dependent passive rows without a correction: their drift soon looks like a direction of its own."""
+    model, passive = system.model, system.passive
+    if not model.passive_rows or passive.projection:
+        return []
+    rank = assemble(start, model.matrices(start), passive.rank_tolerance).passive.rank
+    loose = [row.name for row, k in zip(model.passive_rows, passive.stiffness, strict=True) if row.has_violation and not k]
+    if rank == len(model.passive_rows) or not loose:
+        return []
+    return [
+        f"rank {rank} of {len(model.passive_rows)} passive rows, and none corrects {', '.join(loose)}: the motion would "
+        "be lost (give plant.passive.correction, or plant.passive.projection: true)"
+    ]
 
 
 def check_start(model: Model, start: State, max_violation: float, loop: Loop | None) -> list[str]:

@@ -1,8 +1,8 @@
 """The list of what a planar mechanism is made of, filled by `PlanarLinkage.build`.
 
 Design: names are checked as they come, so that an error stands at the line that is wrong; values are checked where
-they are numbers, and taken as they are where they are symbols. Names are unique within their kind; a spring, damper or
-load also shares no name with a body, for both are drawn.
+they are numbers, and taken as they are where they are symbols. Bodies, forces and points share one set of names, for
+all of them are drawn; joints and gears have another, motors a third.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -83,7 +83,7 @@ class Linkage:
             J: Moment of inertia about the centre of mass [kg m^2].
             outline: Corners of its picture [m]; none: drawn through its joints and named points.
         """
-        where = self._new(name, "body", self.bodies, self._actions)
+        where = self._new(name, "body", self._drawn)
         self._positive(where, "m", "mass [kg]", m)
         self._positive(where, "J", "moment of inertia [kg m^2]", J)
         corners = tuple(self._pair(where, "outline", corner) for corner in outline)
@@ -99,7 +99,7 @@ class Linkage:
             pivot: The place [m].
             at: The body's point that is held there [m].
         """
-        where = self._new(name, "body", self.bodies, self._actions)
+        where = self._new(name, "body", self._drawn)
         self._new(name, "joint", self._connections, self.joints)
         self._positive(where, "m", "mass [kg]", m)
         self._positive(where, "J", "moment of inertia [kg m^2]", J)
@@ -114,7 +114,7 @@ class Linkage:
             name: An identifier.
             J: Moment of inertia [kg m^2].
         """
-        where = self._new(name, "body", self.bodies, self._actions)
+        where = self._new(name, "body", self._drawn)
         self._new(name, "joint", self._connections, self.joints)
         self._positive(where, "J", "moment of inertia [kg m^2]", J)
         self.bodies[name] = Body(name, 0.0, J, self.size, 1)
@@ -207,9 +207,13 @@ class Linkage:
 
     def point(self, name: str, body: str, at: Pair) -> None:
         """Names a point of a body: it is drawn, and `PlanarLinkage.point` and `PointFollows` know it."""
-        where = self._new(name, "point", self.points)
+        where = self._new(name, "point", self._drawn)
         self._body(where, body)
         self.points[name] = body, self._pair(where, "at", at)
+
+    @property
+    def _drawn(self) -> list[str]:
+        return [*self.bodies, *self._actions, *self.points]
 
     def _new(self, name: str, kind: str, *taken: Container[str]) -> str:
         """Where an error would be; raises PlantError unless the name is new and an identifier."""
@@ -231,7 +235,7 @@ class Linkage:
         return where
 
     def _action(self, name: str, kind: str, *bodies: str) -> str:
-        where = self._new(name, kind, self._actions, self.bodies)
+        where = self._new(name, kind, self._drawn)
         for body in bodies:
             self._body(where, body)
         return where

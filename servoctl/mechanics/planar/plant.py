@@ -120,14 +120,13 @@ class PlanarLinkage(Plant):
         return np.array(linkage.frames(q)[body].position(point))
 
     def links(self, q: Array) -> dict[str, Array]:
-        """Each body through its joints and named points, closed from three on; springs and dampers as lines."""
+        """Each body through its joints and named points, closed from three on; springs, dampers; named points as dots."""
         linkage = self.linkage()
         frames = linkage.frames(q)
         drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
-        lines = [action for action in linkage.actions if isinstance(action, Line)]
-        return {name: np.array(points) for name, points in drawn.items() if len(points) > 1} | {
-            line.name: np.array(line.ends(frames)) for line in lines
-        }
+        drawn |= {action.name: list(action.ends(frames)) for action in linkage.actions if isinstance(action, Line)}
+        drawn |= {name: [frames[body].position(point)] for name, (body, point) in linkage.points.items()}
+        return {name: np.array(points) for name, points in drawn.items() if points}
 
     def _masses(self, linkage: Linkage) -> list[float]:
         return [mass for body in linkage.bodies.values() for mass in body.masses]

@@ -1,0 +1,195 @@
+"""Priorities against nested least squares: what each level can have, given all that the higher ones take."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.linalg import decompose
+from servoctl.laws.priorities import Prioritised, prioritised
+from servoctl.types import Array
+
+Levels = list[tuple[Array, Array]]
+
+TOLERANCE = 1e-10
+ROUNDING = 1e-11
+"""Conditions of the random levels and of what is left of them lie below 1e3."""
+
+SHAPES: list[tuple[tuple[int, int], ...]] = [
+    ((2, 2), (2, 2), (2, 2)),
+    ((2, 2), (3, 1), (2, 2)),
+    ((3, 2), (3, 3), (4, 1)),
+    ((4, 4), (4, 4), (2, 2)),
+    ((6, 6), (3, 3)),
+    ((2, 0), (3, 2)),
+    ((5, 3),),
+    ((0, 0), (2, 2), (1, 1)),
+]
+"""Levels on six inputs: (rows, rank of the level by itself)."""
+
+
+def problem(shapes: tuple[tuple[int, int], ...], seed: int, m: int = 6) -> Levels:
+    """Random levels with targets that their own rows may contradict."""
+    random = np.random.default_rng(seed)
+    return [
+        (random.standard_normal((rows, rank)) @ random.standard_normal((rank, m)), random.standard_normal(rows))
+        for rows, rank in shapes
+    ]
+
+
+PROBLEMS = pytest.mark.parametrize("levels", [problem(shapes, seed) for shapes in SHAPES for seed in range(3)])
+
+
+def nested(levels: Levels, measure: Array) -> Array:
+    """Least squares level by level over a basis of what is left, then the least |measure u|; by singular values."""
+    m = levels[0][0].shape[1]
+    u, basis = np.zeros(m), np.eye(m)
+    for T, e in [*levels, (measure, np.zeros(len(measure)))]:
+        U, sizes, V = np.linalg.svd(T @ basis)
+        rank = int(np.sum(sizes > 1e-9 * max(np.linalg.norm(T), 1e-30)))
+        part = V[:rank].T @ ((U[:, :rank].T @ (e - T @ u)) / sizes[:rank])
+        u, basis = u + basis @ part, basis @ V[rank:].T
+    return u
+
+
+@PROBLEMS
+def test_the_inputs_are_those_of_nested_least_squares(levels: Levels) -> None:
+    found = prioritised(levels, TOLERANCE)
+    np.testing.assert_allclose(found.u, nested(levels, np.eye(6)), rtol=0, atol=ROUNDING)
+    for (T, e), left in zip(levels, found.residuals, strict=True):
+        np.testing.assert_array_equal(left, e - T @ found.u)
+
+
+@PROBLEMS
+def test_a_lower_level_costs_the_higher_ones_nothing(levels: Levels) -> None:
+    whole = prioritised(levels, TOLERANCE)
+    for k in range(1, len(levels)):
+        alone = prioritised(levels[:k], TOLERANCE)
+        for left, same in zip(whole.residuals, alone.residuals, strict=False):
+            np.testing.assert_allclose(left, same, rtol=0, atol=ROUNDING)
+        assert whole.ranks[:k] == alone.ranks
+
+
+@PROBLEMS
+def test_each_level_is_met_by_least_squares_in_what_is_left(levels: Levels) -> None:
+    """The gradient of |e - T u|^2 vanishes along everything that the higher levels leave free."""
+    for k, (T, _) in enumerate(levels):
+        free = prioritised(levels[:k], TOLERANCE).free if k else np.eye(6)
+        left = prioritised(levels, TOLERANCE).residuals[k]
+        np.testing.assert_allclose((T @ free).T @ left, 0.0, atol=ROUNDING)
+
+
+@PROBLEMS
+def test_what_is_free_is_a_projector_that_no_level_feels(levels: Levels) -> None:
+    found = prioritised(levels, TOLERANCE)
+    every = np.concatenate([T for T, _ in levels])
+    np.testing.assert_allclose(every @ found.free, 0.0, atol=ROUNDING)
+    np.testing.assert_allclose(found.free @ found.free, found.free, atol=ROUNDING)
+    np.testing.assert_allclose(found.free, found.free.T, atol=ROUNDING)
+    assert found.rank == np.linalg.matrix_rank(every, tol=1e-9)
+    assert np.trace(found.free) == pytest.approx(6 - found.rank, abs=ROUNDING)
+
+
+@PROBLEMS
+def test_a_measure_chooses_among_inputs_that_do_the_same(levels: Levels) -> None:
+    random = np.random.default_rng(7)
+    weights = np.diag(np.sqrt([1.0, 4.0, 0.1, 2.0, 9.0, 0.5]))
+    for measure in (weights, random.standard_normal((8, 6)), random.standard_normal((2, 6))):
+        found, shortest = prioritised(levels, TOLERANCE, measure=measure), prioritised(levels, TOLERANCE)
+        for left, same in zip(found.residuals, shortest.residuals, strict=True):
+            np.testing.assert_allclose(left, same, rtol=0, atol=ROUNDING)
+        np.testing.assert_allclose((measure @ found.free).T @ (measure @ found.u), 0.0, atol=ROUNDING)
+        if len(measure) >= 6:
+            np.testing.assert_allclose(found.u, nested(levels, measure), rtol=0, atol=ROUNDING)
+
+
+def test_one_level_is_the_pseudoinverse() -> None:
+    ((T, e),) = levels = problem(((4, 3),), 1)
+    found = prioritised(levels, TOLERANCE)
+    split = decompose(T, TOLERANCE)
+    np.testing.assert_allclose(found.u, split.solve(e), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found.free, np.eye(6) - split.row_projector(), rtol=0, atol=1e-14)
+    assert (found.rank, found.pivot_min) == (split.rank, split.pivot_min)
+
+
+def test_two_levels_are_the_published_formula() -> None:
+    (T1, e1), (T2, e2) = levels = problem(((2, 2), (3, 2)), 4)
+    first = np.linalg.pinv(T1)
+    N1 = np.eye(6) - first @ T1
+    expected = first @ e1 + np.linalg.pinv(T2 @ N1, rcond=1e-9) @ (e2 - T2 @ first @ e1)
+    np.testing.assert_allclose(prioritised(levels, TOLERANCE).u, expected, rtol=0, atol=ROUNDING)
+
+
+def test_a_level_without_room_moves_nothing_and_says_so() -> None:
+    (T, e), (other, f) = problem(((3, 3), (2, 2)), 6)
+    levels = [(T, e), (np.array([[1.0, 2.0, -1.0], [0.0, 1.0, 1.0]]) @ T, np.array([5.0, 5.0])), (other, f)]
+    found, without = prioritised(levels, TOLERANCE), prioritised([levels[0], levels[2]], TOLERANCE)
+    np.testing.assert_allclose(found.u, without.u, rtol=0, atol=1e-14)
+    assert found.ranks == (3, 0, 2)
+    assert found.pivots[1] == 0.0
+    assert found.pivot_min == min(found.pivots[0], found.pivots[2]) > 0.0
+    assert np.abs(found.residuals[1]).min() > 0.1
+    assert max(np.abs(found.residuals[0]).max(), np.abs(found.residuals[2]).max()) < ROUNDING
+
+
+def test_nearly_dependent_levels_do_not_disturb_the_higher_one() -> None:
+    random = np.random.default_rng(2)
+    T = random.standard_normal((3, 6))
+    near = T + 1e-7 * random.standard_normal((3, 6))
+    found = prioritised([(T, np.ones(3)), (near, np.zeros(3))], TOLERANCE)
+    assert np.abs(found.u).max() > 1e5
+    assert np.abs(found.residuals[0]).max() < 1e-14 * np.abs(found.u).max() * 10
+    assert found.ranks == (3, 3)
+
+
+@pytest.mark.parametrize(("size", "rank"), [(0.9e-6, 0), (1.1e-6, 1)])
+def test_rank_is_counted_against_the_matrix_before_any_projection(size: float, rank: int) -> None:
+    """What is left of the second row has the length `size`; the row itself has the length 1."""
+    levels = [(np.array([[3.0, 0.0]]), np.ones(1)), (np.array([[np.sqrt(1 - size**2), size]]), np.ones(1))]
+    assert prioritised(levels, 1e-6).ranks == (1, rank)
+    assert prioritised(levels, 1e-6, scale=[3.0, 0.5]).ranks == (1, 1)
+    assert prioritised(levels, 1e-6, scale=2.0).ranks == (1, 0)
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_symbols_say_the_same_as_numbers(shapes: tuple[tuple[int, int], ...]) -> None:
+    rows = sum(count for count, _ in shapes)
+    cuts = np.cumsum([count for count, _ in shapes])[:-1]
+    given = inputs({"T": (rows, 6), "e": (rows,), "measure": (4, 6), "tolerance": (1,)})
+    symbolic = list(zip(np.split(given["T"], cuts), np.split(given["e"], cuts), strict=True))
+
+    def outputs(found: Prioritised) -> dict[str, Any]:
+        ranks, pivots = np.array(found.ranks), np.array([*found.pivots, found.pivot_min])
+        left = np.concatenate(found.residuals)
+        return {"u": found.u, "free": found.free, "left": left, "ranks": ranks, "pivots": pivots}
+
+    traced = prioritised(symbolic, given["tolerance"][0], measure=given["measure"])
+    kernel = Kernel.compile("priorities", given, outputs(traced))
+    measure = np.random.default_rng(9).standard_normal((4, 6))
+    for seed in range(3):
+        levels = problem(shapes, seed)
+        T, e = np.concatenate([T for T, _ in levels]), np.concatenate([e for _, e in levels])
+        expected = outputs(prioritised(levels, TOLERANCE, measure=measure))
+        for (name, value), found in zip(expected.items(), kernel(T, e, measure, TOLERANCE), strict=True):
+            np.testing.assert_allclose(found, value, rtol=0, atol=ROUNDING, err_msg=name)
+
+
+def test_derivatives_stay_finite_where_a_level_loses_its_rank() -> None:
+    import casadi as ca
+
+    given = inputs({"T": (2, 3), "e": (2,)})
+    found = prioritised([(given["T"][:1], given["e"][:1]), (given["T"][1:], given["e"][1:])], TOLERANCE)
+    kernel = Kernel.compile("two", given, {"u": found.u})
+    slope = kernel.function.jacobian()
+    for T in ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]):
+        for part in slope(ca.DM(T), ca.DM([1.0, 2.0]), ca.DM.zeros(3)):
+            assert np.isfinite(np.array(part)).all()
+
+
+def test_impossible_arguments_are_refused() -> None:
+    levels = problem(((2, 2), (2, 2)), 0)
+    with pytest.raises(ValueError, match="levels: expected at least one, got none"):
+        prioritised([], TOLERANCE)
+    with pytest.raises(ValueError, match=r"scale: expected one per level \(2\), got 3"):
+        prioritised(levels, TOLERANCE, scale=[1.0, 2.0, 3.0])

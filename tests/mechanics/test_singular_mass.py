@@ -1,0 +1,184 @@
+"""Singular mass matrices against closed forms, multipliers, the regular form and the limit of small masses."""
+
+import re
+
+import numpy as np
+import pytest
+
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
+from servoctl.mechanics.singular_mass import null_direction, regular_form, require_unique, singular_mass_equation
+from servoctl.types import Array
+
+AGREEMENT = 1e-11
+"""Conditions of the problems lie below 100."""
+
+Problem = tuple[Array, Array, Array, Array]
+
+SHAPES = [(5, 3, 2, 2), (6, 2, 5, 4), (4, 0, 4, 4), (7, 6, 4, 1), (3, 3, 2, 1), (6, 4, 6, 3), (4, 4, 0, 0)]
+"""Coordinates, rank of M, rows, rank of A; together of full column rank."""
+
+
+def problem(shape: tuple[int, int, int, int], seed: int) -> Problem:
+    """M, Q, A and consistent b; the rows hold what M leaves without mass, slantwise, before anything else."""
+    (n, masses, rows, rank), random = shape, np.random.default_rng(seed)
+    V = np.linalg.qr(random.standard_normal((n, n)))[0]
+    M = (V[:, :masses] * random.uniform(0.5, 2.0, masses)) @ V[:, :masses].T
+    directions = V.T[::-1][:rank] + 0.1 * random.standard_normal((rank, n))
+    A = np.linalg.qr(random.standard_normal((rows, rows)))[0][:, :rank] @ directions
+    return M, random.standard_normal(n), A, A @ random.standard_normal(n)
+
+
+PROBLEMS = pytest.mark.parametrize("case", [problem(shape, seed) for shape in SHAPES for seed in range(4)])
+
+
+def distance(found: Array, expected: Array) -> float:
+    return float(np.abs(found - expected).max(initial=0.0) / max(1.0, np.abs(expected).max(initial=0.0)))
+
+
+@PROBLEMS
+def test_the_regular_form_keeps_acceleration_and_constraint_force(case: Problem) -> None:
+    M, Q, A, b = case
+    found = singular_mass_equation(M, Q, A, b)
+    for s in (None, 1.0, 0.3, 20.0):
+        regular = fundamental_equation(*regular_form(M, Q, A, b, s), A, b)
+        assert distance(regular.acceleration, found.acceleration) < AGREEMENT
+        assert distance(M @ regular.acceleration - Q, found.constraint_force) < AGREEMENT
+        assert distance(regular.constraint_force, found.constraint_force) < 10 * AGREEMENT
+        assert regular.rank == found.rank
+
+
+@PROBLEMS
+def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Problem) -> None:
+    M, Q, A, b = case
+    found = singular_mass_equation(M, Q, A, b)
+    N = np.eye(len(M)) - (np.linalg.pinv(A, rcond=1e-9) @ A if A.size else 0.0)
+    published = np.linalg.pinv(np.vstack([N @ M, A]), rcond=1e-9) @ np.concatenate([Q, b])
+    assert distance(found.acceleration, published) < AGREEMENT
+    assert distance(found.acceleration, multiplier_equation(M, Q, A, b)) < AGREEMENT
+    assert distance(A @ found.acceleration, b) < AGREEMENT
+    assert distance(N @ found.constraint_force, np.zeros(len(M))) < AGREEMENT  # no force where the rows leave freedom
+    assert distance(found.inconsistency, np.zeros(len(b))) < AGREEMENT
+
+
+@PROBLEMS
+def test_the_regular_form_keeps_what_forces_do_to_the_motion(case: Problem) -> None:
+    """Phi = Z (Z^T M Z)^-1 Z^T with Z from singular values, against the projection through the Cholesky factor."""
+    M, Q, A, b = case
+    rank = np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0
+    Z = np.linalg.svd(A)[2][rank:].T if A.size else np.eye(len(M))
+    expected = Z @ np.linalg.solve(Z.T @ M @ Z, Z.T)
+    regular = regular_form(M, Q, A, b)
+    pushed = [
+        fundamental_equation(regular[0], regular[1] + push, A, b).acceleration
+        - fundamental_equation(*regular, A, b).acceleration
+        for push in np.eye(len(M))
+    ]
+    assert distance(np.array(pushed).T, expected) < 10 * AGREEMENT
+
+
+@PROBLEMS
+def test_the_motion_is_the_limit_of_small_masses(case: Problem) -> None:
+    M, Q, A, b = case
+    limit = singular_mass_equation(M, Q, A, b).acceleration
+    sizes = np.array([1e-4, 1e-5])
+    steps = [np.abs(fundamental_equation(M + m * np.eye(len(M)), Q, A, b).acceleration - limit).max() for m in sizes]
+    assert steps[1] < 1e-3 * max(1.0, np.abs(limit).max())
+    if steps[1] > 1e-9:  # else the rows alone decide the motion
+        assert steps[0] / steps[1] == pytest.approx(10.0, rel=0.05)  # the error is of first order in the masses
+
+
+def test_a_regular_mass_matrix_gives_the_fundamental_equation() -> None:
+    M, Q, A, b = problem((5, 5, 3, 2), 0)
+    found, expected = singular_mass_equation(M, Q, A, b), fundamental_equation(M, Q, A, b)
+    assert distance(found.acceleration, expected.acceleration) < AGREEMENT
+    assert distance(found.constraint_force, expected.constraint_force) < AGREEMENT
+    assert found.rank == expected.rank
+
+
+def pendulum(angle: float, rate: float, m: float = 1.3, length: float = 0.7, g: float = 9.81) -> Problem:
+    """A point mass at (x, y) on a massless rod with its angle for a coordinate: x = l sin, y = -l cos."""
+    M, Q = np.diag([m, m, 0.0]), np.array([0.0, -m * g, 0.0])
+    s, c = length * np.sin(angle), length * np.cos(angle)
+    A = np.array([[1.0, 0.0, -c], [0.0, 1.0, -s]])
+    return M, Q, A, rate**2 * np.array([-s, c])
+
+
+@pytest.mark.parametrize(("angle", "rate"), [(0.4, 0.0), (-1.2, 2.5), (2.9, -4.0)])
+def test_a_pendulum_on_a_massless_rod_swings_as_its_own_equation_says(angle: float, rate: float) -> None:
+    g, length, m = 9.81, 0.7, 1.3
+    M, Q, A, b = pendulum(angle, rate, m, length, g)
+    alpha = -g / length * np.sin(angle)
+    along, across = np.array([np.sin(angle), -np.cos(angle)]), np.array([np.cos(angle), np.sin(angle)])
+    expected = [*(length * alpha * across - length * rate**2 * along), alpha]
+    found = singular_mass_equation(M, Q, A, b)
+    np.testing.assert_allclose(found.acceleration, expected, rtol=0, atol=1e-12)
+    # the rod pulls with m (l rate^2 + g cos), and nothing turns what has no inertia
+    tension = m * (length * rate**2 + g * np.cos(angle))
+    np.testing.assert_allclose(found.constraint_force, [*(-tension * along), 0.0], rtol=0, atol=1e-12)
+    regular = fundamental_equation(*regular_form(M, Q, A, b), A, b)
+    np.testing.assert_allclose(regular.acceleration, expected, rtol=0, atol=AGREEMENT)
+
+
+def test_the_regular_form_is_well_conditioned_in_any_units() -> None:
+    """Lengths in micrometres and tonnes make M and A differ by twelve orders."""
+    M, Q, A, b = pendulum(0.4, 1.0)
+    found = fundamental_equation(*regular_form(1e9 * M, 1e9 * Q, 1e-3 * A, 1e-3 * b), 1e-3 * A, 1e-3 * b)
+    np.testing.assert_allclose(found.acceleration, singular_mass_equation(M, Q, A, b).acceleration, rtol=1e-12)
+    assert np.linalg.cond(regular_form(1e9 * M, Q, 1e-3 * A, b)[0]) < 20.0
+
+
+def test_contradicting_rows_are_met_by_least_squares() -> None:
+    M, Q, A, b = pendulum(0.4, 1.0)
+    twice, off = np.vstack([A, A[0]]), np.append(b, b[0] + 2.0)
+    found = singular_mass_equation(M, Q, twice, off)
+    np.testing.assert_allclose(found.inconsistency, [-1.0, 0.0, 1.0], atol=1e-13)
+    np.testing.assert_allclose(twice @ found.acceleration - off, [1.0, 0.0, -1.0], atol=1e-12)
+    regular = fundamental_equation(*regular_form(M, Q, twice, off), twice, off)
+    np.testing.assert_allclose(regular.acceleration, found.acceleration, rtol=0, atol=AGREEMENT)
+
+
+def test_a_direction_without_mass_and_constraint_is_named() -> None:
+    M, A = np.diag([2.0, 2.0, 0.0, 0.0]), np.array([[1.0, 0.0, 1.0, 1.0]])
+    text = (
+        "mass matrix: singular along 0.707 spool -0.707 reel, which no constraint holds either "
+        "(give it mass or a constraint, or leave out a coordinate)"
+    )
+    with pytest.raises(PlantError, match=re.escape(text)):
+        singular_mass_equation(M, np.zeros(4), A, np.zeros(1), coordinates=["x", "y", "spool", "reel"])
+    with pytest.raises(PlantError, match=re.escape("singular along 0.707 q[2] -0.707 q[3]")):
+        require_unique(M, A)
+    direction = null_direction(M, A)
+    assert direction is not None
+    np.testing.assert_allclose(direction, [0, 0, np.sqrt(0.5), -np.sqrt(0.5)], atol=1e-15)
+
+
+def test_of_several_directions_the_one_nearest_to_a_coordinate_is_named() -> None:
+    M, A = np.diag([1.0, 0.0, 0.0, 0.0]), np.array([[0.0, 1.0, 1.0, 0.0]])
+    with pytest.raises(PlantError, match="singular along 1 free, which"):
+        require_unique(M, A, coordinates=["x", "a", "b", "free"])
+
+
+def test_nothing_is_missing_where_mass_and_constraints_fill_the_space() -> None:
+    M, _, A, _ = pendulum(0.4, 0.0)
+    assert null_direction(M, A) is None
+    assert null_direction(np.zeros((2, 2)), np.eye(2)) is None
+    require_unique(M, A)
+
+
+def test_a_negative_mass_is_refused_with_its_eigenvalue() -> None:
+    M = np.diag([1.0, -0.5, 0.0])
+    text = "mass matrix: not positive semidefinite (smallest eigenvalue -5.0e-01; check the masses)"
+    with pytest.raises(PlantError, match=re.escape(text)):
+        singular_mass_equation(M, np.zeros(3), np.eye(3), np.zeros(3))
+
+
+def test_the_regular_form_of_symbols_is_that_of_numbers() -> None:
+    M, Q, A, b = problem(SHAPES[0], 1)
+    given = inputs({"M": M.shape, "Q": Q.shape, "A": A.shape, "b": b.shape})
+    mass, force = regular_form(given["M"], given["Q"], given["A"], given["b"])
+    kernel = Kernel.compile("regular", given, {"mass": mass, "force": force})
+    for found, expected in zip(kernel(M, Q, A, b), regular_form(M, Q, A, b), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert np.isfinite(kernel(0 * M, Q, 0 * A, b)[0]).all()
