@@ -331,8 +331,8 @@ FIELDS = [
     ),
     (
         "task",
-        "task:\n- {name: a, holonomic: x, priority: 2}",
-        "c.yaml:4: task.a.priority: not available in this version (leave it out: every task counts equally)",
+        "task:\n- {name: a, holonomic: x, priority: 1.5}",
+        "c.yaml:4: task.a.priority: expected an integer >= 1, got 1.5",
     ),
     (
         "task",

@@ -131,29 +131,6 @@ class Equation:
         return {"type": ["string", "number"]}
 
 
-@dataclass(frozen=True)
-class Unavailable:
-    """A field that the grammar has and this version has not.
-
-    Attributes:
-        instead: What to do meanwhile.
-    """
-
-    instead: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.refuse, handler(source))
-
-    def refuse(self, value: Any) -> None:
-        """Let only a field pass that is left out.
-
-        Raises:
-            PydanticCustomError: It is not.
-        """
-        if value is not None:
-            raise fault(f"not available in this version ({self.instead})")
-
-
 def _class_path(value: str) -> str:
     module, colon, name = value.rpartition(":")
     dotted = re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module) and not module.endswith(".py")

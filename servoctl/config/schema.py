@@ -26,7 +26,6 @@ from servoctl.config.fields import (
     Real,
     ScalarOr,
     Section,
-    Unavailable,
     fault,
 )
 
@@ -105,8 +104,8 @@ class Task(Section):
     correction: Correction | None = Field(
         default=None, description="correction of this entry instead of the law's; a list has one value per row"
     )
-    priority: Annotated[None, Unavailable("leave it out: every task counts equally")] = Field(
-        default=None, description="level in a hierarchy of tasks [-]; not available in this version"
+    priority: Annotated[int, Number("an integer >= 1", least=1, whole=True)] = Field(
+        default=1, description="level [-], 1 the highest: a task costs those of higher levels nothing"
     )
 
     @model_validator(mode="before")

@@ -11,11 +11,13 @@ point is `unprojected`; Udwadia 2008 for weighted norms; Zhao et al. 2018, (72),
 it feeds forward and least_acceleration for what it feeds back.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, decompose, frobenius, solve_upper
+from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.laws.priorities import Prioritised, prioritised
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array
 
@@ -27,19 +29,36 @@ class Allocator:
 
     Attributes:
         reach: T, shape (r, m).
-        split: Decomposition of T; its rank is the task's.
+        rank: Number of directions counted, all levels together.
+        pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
     """
 
-    def __init__(self, terms: Terms, rank_tolerance: Any) -> None:
+    def __init__(self, terms: Terms, rank_tolerance: Any, levels: Sequence[Sequence[int]] = ()) -> None:
+        """Takes T apart.
+
+        Args:
+            terms: At the state.
+            rank_tolerance: See `laws.constraint_following`.
+            levels: Rows of each priority, highest first; fewer than two: all rows count alike.
+        """
         self._terms, self._rank_tolerance = terms, rank_tolerance
         self.reach = terms.reach
-        self.split: Decomposition = decompose(self.reach, rank_tolerance, terms.scale)
+        self._levels = [list(level) for level in levels] if len(levels) > 1 else []
+        if self._levels:
+            found = self._prioritised(np.zeros(len(self.reach)), None)
+            self.rank, self.pivot_min, self._free = found.rank, found.pivot_min, found.free
+        else:
+            self._split = decompose(self.reach, rank_tolerance, terms.scale)
+            self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
 
     def free(self, s: Array) -> Array:
         """(I - T^+ T) s: the part of s that does not touch the task."""
-        Z = self.split.row_basis
-        part: Array = s - Z.T @ (Z @ s)
-        return part
+        if self._levels:
+            part: Array = self._free @ s
+            return part
+        Z = self._split.row_basis
+        rest: Array = s - Z.T @ (Z @ s)
+        return rest
 
     def solve(self, kind: str, demand: Array, weights: Array | None = None) -> Array:
         """The inputs that meet the demand, or miss it by least squares; shape (m,).
@@ -49,8 +68,10 @@ class Allocator:
             demand: e, shape (r,).
             weights: For `weighted`: shape (m,), positive.
         """
+        if self._levels:
+            return self._prioritised(demand, self.measure(kind, weights)).u
         if kind == "minimum_norm":
-            return self.split.solve(demand)
+            return self._split.solve(demand)
         if kind == "weighted":
             root = np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights)
             inputs = self._terms.inputs / root
@@ -59,14 +80,30 @@ class Allocator:
         if kind == "unprojected":
             W = self._terms.rows @ self._terms.inputs
             scale = self._terms.scale * frobenius(W)
-            return W.T @ decompose(self.reach @ W.T, self._rank_tolerance, scale).solve(demand)
-        measure = self._terms.inputs
-        if kind == "least_acceleration":
-            measure = solve_upper(self._terms.L, measure)
-        return self._least(measure, self.split.solve(demand))
+            u: Array = W.T @ decompose(self.reach @ W.T, self._rank_tolerance, scale).solve(demand)
+            return u
+        measure = self.measure(kind, weights)
+        assert measure is not None
+        return self._least(measure, self._split.solve(demand))
+
+    def measure(self, kind: str, weights: Array | None = None) -> Array | None:
+        """The matrix whose |measure u| an allocation makes least, shape (k, m); None for |u| itself."""
+        if kind == "weighted":
+            return np.diag(np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights))
+        if kind == "constraint_force":
+            return self._terms.inputs
+        return solve_upper(self._terms.L, self._terms.inputs) if kind == "least_acceleration" else None
+
+    def level_scales(self) -> list[Any]:
+        """What the pivots of each level are measured against."""
+        return [frobenius(self._terms.rows[level]) * frobenius(self._terms.inputs) for level in self._levels]
+
+    def _prioritised(self, demand: Array, measure: Array | None) -> Prioritised:
+        levels = [(self.reach[level], demand[level]) for level in self._levels]
+        return prioritised(levels, self._rank_tolerance, self.level_scales(), measure)
 
     def _least(self, measure: Array, u: Array) -> Array:
         """The inputs of least |measure u| among those that do for the task what u does."""
-        Z = self.split.row_basis
+        Z = self._split.row_basis
         freedom = measure - (measure @ Z.T) @ Z
         return u - decompose(freedom, self._rank_tolerance, frobenius(measure)).solve(measure @ u)

@@ -8,7 +8,7 @@ the loop it relies on. Solvable iff `(I - T T^+) bbar = 0`, which every command 
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -37,6 +37,7 @@ class ConstraintFollowing(Law):
         correction: For every task that has none of its own; None: b as it stands.
         corrections: Task name -> its own correction.
         allocation: See `laws.allocation`.
+        priorities: Task name -> level, 1 the highest and where left out; a lower level costs a higher one nothing.
         weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
         feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
         null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
@@ -50,6 +51,7 @@ class ConstraintFollowing(Law):
 
     correction: Correction | None = None
     corrections: Mapping[str, Correction] | None = None
+    priorities: Mapping[str, int] | None = None
     allocation: str = "minimum_norm"
     weights: Mapping[str, float] | None = None
     feedback_allocation: str | None = None
@@ -64,6 +66,8 @@ class ConstraintFollowing(Law):
     def bind(self, model: Model) -> "BoundConstraintFollowing":
         actuators = list(model.plant.actuators)
         problems = self._problems(model)
+        if len(_levels(model.task_rows, self.priorities or {})) > 1 and self.allocation == "unprojected":
+            problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
         gains: list[tuple[float, ...]] = []
         try:
             gains = resolve_all(model.task_rows, self.correction, self.corrections)
@@ -75,6 +79,7 @@ class ConstraintFollowing(Law):
         width = max(0, *(row.degree - 2 for row in model.task_rows))
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
+            levels=_levels(model.task_rows, self.priorities or {}),
             damping=tuple(gain[0] for gain in gains),
             stiffness=tuple(gain[1] for gain in gains),
             higher=tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),
@@ -132,11 +137,18 @@ def _interval(limit: Any) -> tuple[float, float]:
     return float(lower), float(upper)
 
 
+def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
+    """Indices of the rows of each priority, the highest first."""
+    own = [priorities.get(row.group, priorities.get(row.name.split(".")[0], 1)) for row in rows]
+    return tuple(tuple(i for i, level in enumerate(own) if level == wanted) for wanted in sorted(set(own)))
+
+
 @dataclass(frozen=True)
 class BoundConstraintFollowing(BoundLaw):
     """The law for one plant and task: gains per row, weights and limits per actuator."""
 
     rows: tuple[Row, ...]
+    levels: tuple[tuple[int, ...], ...]
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
     higher: tuple[float, ...]
@@ -168,7 +180,7 @@ class BoundConstraintFollowing(BoundLaw):
         if terms.finite is False or terms.positive is False:
             status = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
             return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, status.code)
-        allocator = Allocator(terms, self.rank_tolerance)
+        allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
         demand = terms.demand + feedback
         u = self._allocate(allocator, terms.demand, feedback)
@@ -176,7 +188,7 @@ class BoundConstraintFollowing(BoundLaw):
             u = u + allocator.free(self._secondary(terms))
         missed = demand - allocator.reach @ u
         infeasible = largest(missed) > self.residual_tolerance * (1.0 + largest(demand))
-        rank = allocator.split.rank
+        rank = allocator.rank
         status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
@@ -193,7 +205,7 @@ class BoundConstraintFollowing(BoundLaw):
         status = where(terms.finite, status, Status.NON_FINITE.code)
         none = status >= Status.NOT_POSITIVE.code
         u, missed = where(none, np.nan, u), where(none, np.nan, missed)
-        return Command(u, where(none, 0, rank), missed, where(none, 0.0, allocator.split.pivot_min), status)
+        return Command(u, where(none, 0, rank), missed, where(none, 0.0, allocator.pivot_min), status)
 
     def feedback(self, terms: Terms) -> Array:
         """What the correction adds to b, shape (r,)."""

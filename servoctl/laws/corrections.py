@@ -37,7 +37,7 @@ def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
         return [float(gain)] * len(rows)
     if not isinstance(gain, Mapping):
         if len(gain) != len(rows):
-            raise TaskError(f"{name}: expected {len(rows)} values, one per row, got {len(gain)}")
+            raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(gain)}")
         return [float(value) for value in gain]
     groups = list(dict.fromkeys(row.group for row in rows))
     for wrong in [key for key in gain if key not in groups]:

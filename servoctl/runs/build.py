@@ -262,6 +262,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
     return kind(
         correction=build_correction(values.correction),
         corrections={name: correction for name, correction in own.items() if correction is not None},
+        priorities={entry.name: entry.priority for entry in loaded.config.task},
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weights,
         feedback_allocation=values.feedback_allocation,

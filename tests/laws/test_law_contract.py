@@ -44,9 +44,10 @@ KINDS = ["minimum_norm", "weighted", "unprojected", "constraint_force", "least_a
 
 
 def law_of(name: str) -> BoundConstraintFollowing:
+    """The config's law by itself: no wishes in the null space, no limits."""
     law = run(name).system.law
     assert isinstance(law, BoundConstraintFollowing)
-    return law
+    return replace(law, null_space=None, limited=False)
 
 
 def states(name: str) -> Iterator[tuple[State, Matrices]]:

@@ -108,7 +108,7 @@ def test_every_method_sees_that_the_flat_parallelogram_loses_another_row(name: s
 
 def greville_as_printed(A: Array) -> Array:
     """The recursion with b = d P^+ / (1 + d d^T) where c = 0, as it stands in the source."""
-    P = A[:1].T / (A[0] @ A[0])
+    P: Array = A[:1].T / (A[0] @ A[0])
     for i in range(1, len(A)):
         d = A[i] @ P
         c = A[i] - d @ A[:i]

@@ -1,0 +1,328 @@
+"""The planar builder against the same mechanisms written a second time, with points as complex numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from servoctl.errors import PlantError, TaskError
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
+from servoctl.types import Array, State
+
+RANDOM = np.random.default_rng(21)
+GRAVITY = 1.3 - 9.7j
+
+
+@dataclass(frozen=True)
+class Springs(PlanarLinkage):
+    """One of everything that has a potential: free, pinned and turning bodies; every joint, spring, load and motor."""
+
+    k: float = 31.0  # [N/m]
+    reach: float = 0.6  # [m]
+
+    def build(self, linkage: Linkage) -> None:
+        linkage.gravity(GRAVITY.real, GRAVITY.imag)
+        linkage.rotor("disc", J=0.3)
+        linkage.pinned("arm", m=1.5, J=0.2, pivot=(0.4, -0.3), at=(-0.5, 0.1))
+        linkage.body("beam", m=2.0, J=0.7)
+        linkage.body("block", m=0.9, J=0.05)
+        linkage.prismatic("slide", "beam", (0.2, 0.3), "block", (0.1, -0.2), axis=(3.0, 4.0), angle=0.25, level=3)
+        linkage.gear("belt", "arm", "disc", ratio=2.5, offset=0.4, level=2)
+        linkage.revolute("elbow", "arm", (self.reach, 0.0), "beam", (-0.8, 0.1))
+        linkage.spring("coil", "arm", (0.3, 0.2), "block", (0.0, 0.4), stiffness=self.k, length=0.7)
+        linkage.spring("band", "ground", (1.0, 2.0), "beam", (0.5, -0.1), stiffness=12.0)
+        linkage.joint_spring("bow", "elbow", stiffness=5.0, rest=0.3)
+        linkage.joint_spring("buffer", "slide", stiffness=40.0, rest=-0.2)
+        linkage.load("push", "block", (0.3, 0.1), force=(7.0, -2.0), torque=1.1)
+        linkage.motor("wheel", "disc")
+        linkage.motor("bend", "elbow")
+        linkage.motor("thrust", "slide")
+        linkage.point("tip", "beam", (0.9, 0.05))
+
+
+@dataclass(frozen=True)
+class Damped(Springs):
+    """The same, with dampers."""
+
+    c: float = 2.1  # [N s/m]
+
+    def build(self, linkage: Linkage) -> None:
+        super().build(linkage)
+        linkage.damper("dashpot", "arm", (0.3, 0.2), "block", (0.0, 0.4), damping=self.c)
+        linkage.joint_damper("friction", "elbow", damping=0.8)
+        linkage.joint_damper("drag", "slide", damping=1.7)
+
+
+PLANT = Springs()
+STATES = [(RANDOM.normal(size=8), RANDOM.normal(size=8)) for _ in range(4)]
+DISC, ARM, BEAM, BLOCK = range(4)
+ANGLES = [0, 1, 4, 7]
+"""Where the angles of the four bodies stand among the coordinates."""
+
+
+def place(q: Array, body: int, point: complex) -> Any:
+    """A point of the arm, the beam or the block, as a complex number."""
+    turn = np.exp(1j * q[ANGLES[body]])
+    if body == ARM:
+        return 0.4 - 0.3j + turn * (point - (-0.5 + 0.1j))
+    return q[ANGLES[body] - 2] + 1j * q[ANGLES[body] - 1] + turn * point
+
+
+def angle(q: Array, body: int) -> Any:
+    return q[ANGLES[body]]
+
+
+def path(q: Array) -> Any:
+    """How far the block has slid along the beam, and how far it stands off the line."""
+    gap = place(q, BLOCK, 0.1 - 0.2j) - place(q, BEAM, 0.2 + 0.3j)
+    return gap * np.exp(-1j * q[ANGLES[BEAM]]) * (0.6 - 0.8j)
+
+
+def joints(q: Array) -> Array:
+    """The constraints, in the order of their levels."""
+    elbow = place(q, BEAM, -0.8 + 0.1j) - place(q, ARM, 0.6)
+    belt = angle(q, DISC) - 2.5 * angle(q, ARM) - 0.4
+    return np.array([elbow.real, elbow.imag, belt, path(q).imag, angle(q, BLOCK) - angle(q, BEAM) - 0.25])
+
+
+def motors(q: Array) -> Array:
+    return np.array([angle(q, DISC), angle(q, BEAM) - angle(q, ARM), path(q).real])
+
+
+def potential(q: Array) -> float:
+    weights = [(1.5, ARM), (2.0, BEAM), (0.9, BLOCK)]
+    total = -sum(m * (np.conj(GRAVITY) * place(q, body, 0)).real for m, body in weights)
+    total += 31.0 * (abs(place(q, ARM, 0.3 + 0.2j) - place(q, BLOCK, 0.4j)) - 0.7) ** 2 / 2
+    total += 12.0 * abs(place(q, BEAM, 0.5 - 0.1j) - (1.0 + 2.0j)) ** 2 / 2
+    total += 5.0 * (motors(q)[1] - 0.3) ** 2 / 2 + 40.0 * (motors(q)[2] + 0.2) ** 2 / 2
+    total -= ((7.0 + 2.0j) * place(q, BLOCK, 0.3 + 0.1j)).real + 1.1 * angle(q, BLOCK)
+    return float(total)
+
+
+def slope(function: Callable[[Array], Any], x: Array, h: float = 1e-6) -> Array:
+    """Jacobian by central differences."""
+    columns = [(function(x + h * e) - function(x - h * e)) / (2 * h) for e in np.eye(len(x))]
+    return np.stack(columns, axis=-1)
+
+
+def test_coordinates_are_named_after_bodies_and_know_their_units() -> None:
+    assert PLANT.coordinates == {
+        "disc_phi": "rad",
+        "arm_phi": "rad",
+        "beam_x": "m",
+        "beam_y": "m",
+        "beam_phi": "rad",
+        "block_x": "m",
+        "block_y": "m",
+        "block_phi": "rad",
+    }
+    assert PLANT.actuators == {"wheel": "N m", "bend": "N m", "thrust": "N"}
+
+
+def test_mass_matrix_is_diagonal_and_constant() -> None:
+    about_pivot = 0.2 + 1.5 * (0.5**2 + 0.1**2)
+    M = np.diag([0.3, about_pivot, 2.0, 2.0, 0.7, 0.9, 0.9, 0.05])
+    for q, _ in STATES:
+        np.testing.assert_allclose(PLANT.mass_matrix(q, 0.0), M, rtol=1e-15)
+
+
+def test_joints_close_where_the_points_meet() -> None:
+    for q, _ in STATES:
+        groups = PLANT.passive_constraints(q, 0.0)
+        np.testing.assert_allclose(np.concatenate([*groups.values()]), joints(q), atol=1e-14)
+
+
+def test_constraints_come_level_by_level() -> None:
+    assert PLANT.levels == {"elbow": 1, "belt": 2, "slide": 3}
+    assert list(PLANT.passive_constraints(STATES[0][0], 0.0)) == list(PLANT.levels)
+
+
+def test_rows_are_the_derivatives_of_the_joints() -> None:
+    model = Model(PLANT, {}, State(0.0, *STATES[0]))
+    assert model.opaque is None
+    for q, v in STATES:
+        rows = model.matrices(State(0.0, q, v)).passive
+        np.testing.assert_allclose(rows.A, slope(joints, q), atol=1e-8)  # second-order differences
+        h = 1e-4
+        curve = (joints(q + h * v) - 2 * joints(q) + joints(q - h * v)) / h**2
+        np.testing.assert_allclose(rows.b, -curve, atol=1e-6)
+        np.testing.assert_allclose(rows.violation_rate, rows.A @ v, atol=1e-13)
+
+
+def test_motors_work_on_what_they_measure() -> None:
+    for q, _ in STATES:
+        np.testing.assert_allclose(PLANT.motor_positions(q), motors(q), atol=1e-14)
+        # the power u s' of an effort u: B is the transposed Jacobian
+        np.testing.assert_allclose(PLANT.actuation(q, 0.0), slope(motors, q).T, atol=1e-8)
+
+
+def test_force_is_the_slope_of_the_potential() -> None:
+    for q, v in STATES:
+        np.testing.assert_allclose(PLANT.force(q, v, 0.0), -slope(potential, q), atol=1e-6)  # differences
+
+
+def test_energy_is_kinetic_and_potential() -> None:
+    for q, v in STATES:
+        kinetic = v @ PLANT.mass_matrix(q, 0.0) @ v / 2
+        assert PLANT.energy(q, v, 0.0) == pytest.approx(kinetic + potential(q), rel=1e-13)
+
+
+def test_dampers_follow_rayleighs_function() -> None:
+    plant = Damped()
+    efforts = (2.1, 0.8, 1.7)
+
+    def stretch(q: Array) -> Array:
+        return np.array([abs(place(q, ARM, 0.3 + 0.2j) - place(q, BLOCK, 0.4j)), *motors(q)[1:]])
+
+    for q, v in STATES:
+        damping = plant.force(q, v, 0.0) - PLANT.force(q, v, 0.0)
+        J = slope(stretch, q)
+        np.testing.assert_allclose(damping, -J.T @ (efforts * (J @ v)), atol=1e-7)  # second-order differences
+        assert plant.energy(q, v, 0.0) is None
+
+
+def test_a_spring_without_a_length_bears_that_its_ends_meet() -> None:
+    @dataclass(frozen=True)
+    class Tether(PlanarLinkage):
+        def build(self, linkage: Linkage) -> None:
+            linkage.body("ball", m=1.0, J=0.1)
+            linkage.spring("tether", "ground", (0.0, 0.0), "ball", (0.0, 0.0), stiffness=3.0)
+
+    np.testing.assert_array_equal(Tether().force(np.zeros(3), np.zeros(3), 0.0), np.zeros(3))
+    np.testing.assert_array_equal(Tether().force(np.array([2.0, 0.0, 0.0]), np.zeros(3), 0.0), [-6.0, 0.0, 0.0])
+
+
+def test_bodies_are_drawn_through_their_joints() -> None:
+    q, _ = STATES[0]
+    drawn = {name: points @ [1.0, 1.0j] for name, points in PLANT.links(q).items()}
+    assert list(drawn) == ["arm", "beam", "block", "coil", "band", "tip"]  # a rotor has no extent
+    np.testing.assert_allclose(drawn["arm"], [0.4 - 0.3j, place(q, ARM, 0.6)], atol=1e-14)
+    corners = [place(q, BEAM, point) for point in (0.2 + 0.3j, -0.8 + 0.1j, 0.9 + 0.05j, 0.2 + 0.3j)]
+    np.testing.assert_allclose(drawn["beam"], corners, atol=1e-14)
+    np.testing.assert_allclose(drawn["coil"], [place(q, ARM, 0.3 + 0.2j), place(q, BLOCK, 0.4j)], atol=1e-14)
+    np.testing.assert_allclose(drawn["tip"], [PLANT.point("tip", q) @ [1.0, 1.0j]], atol=1e-14)
+
+
+def test_a_named_point_follows_a_place() -> None:
+    task: dict[str, Constraint] = {"tip": PointFollows("tip", x="reach + 0.1*cos(t)", y="block_y - 0.2")}
+    q, v = STATES[1]
+    rows = Model(PLANT, task, State(0.0, q, v)).matrices(State(0.7, q, v)).task
+
+    def gap(q: Array, t: float = 0.7) -> Array:
+        tip = place(q, BEAM, 0.9 + 0.05j)
+        return np.array([tip.real - 0.6 - 0.1 * np.cos(t), tip.imag - q[6] + 0.2])
+
+    h = 1e-4
+    curve = (gap(q + h * v, 0.7 + h) - 2 * gap(q) + gap(q - h * v, 0.7 - h)) / h**2
+    np.testing.assert_allclose(rows.violation, gap(q), atol=1e-14)
+    np.testing.assert_allclose(rows.A, slope(gap, q), atol=1e-8)
+    np.testing.assert_allclose(rows.b, -curve, atol=1e-6)  # second-order differences
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (PointFollows("tipp", "0", "0"), r"aim: point: there is no point 'tipp' \(did you mean 'tip'\?\)"),
+        (PointFollows("tip", "0", "reech"), r"aim: y: unknown word 'reech' \(did you mean 'reach'\?\)"),
+        (PointFollows("tip", "1 +", "0"), "aim: x: "),
+        (PointFollows("tip", "der(beam_x)", "0"), r"aim: x: a place holds no velocity, got der\(beam_x\)"),
+    ],
+)
+def test_a_point_task_says_what_is_wrong(task: PointFollows, message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        Model(PLANT, {"aim": task}, State(0.0, *STATES[0]))
+
+
+def build_with(add: Callable[[Linkage], None]) -> PlanarLinkage:
+    @dataclass(frozen=True)
+    class Wrong(PlanarLinkage):
+        def build(self, linkage: Linkage) -> None:
+            linkage.body("crank", m=1.0, J=0.1)
+            linkage.body("rod", m=1.0, J=0.1)
+            linkage.revolute("axle", "ground", (0, 0), "crank", (-1, 0))
+            add(linkage)
+
+    return Wrong()
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (
+            lambda of: of.revolute("pin", "crnk", (0, 0), "rod", (0, 0)),
+            r"^Wrong: joint 'pin': there is no body 'crnk' \(did you mean 'crank'\?\)$",
+        ),
+        (
+            lambda of: of.spring("coil", "crank", (0, 0), "rood", (0, 0), stiffness=1.0),
+            r"^Wrong: spring 'coil': there is no body 'rood' \(did you mean 'rod'\?\)$",
+        ),
+        (
+            lambda of: of.motor("tau", "axel"),
+            r"^Wrong: motor 'tau': there is no revolute or prismatic joint 'axel' \(did you mean 'axle'\?\)$",
+        ),
+        (
+            lambda of: of.body("rod", m=1.0, J=0.1),
+            r"^Wrong: body 'rod': there is another of this name \(rename one of them\)$",
+        ),
+        (
+            lambda of: of.gear("axle", "crank", "rod"),
+            r"^Wrong: gear 'axle': there is another of this name \(rename one of them\)$",
+        ),
+        (
+            lambda of: of.point("rod", "rod", (0, 0)),
+            r"^Wrong: point 'rod': there is another of this name \(rename one of them\)$",
+        ),
+        (
+            lambda of: of.body("my rod", m=1.0, J=0.1),
+            r"^Wrong: body 'my rod': expected a name of letters, digits and underscores$",
+        ),
+        (
+            lambda of: of.body("slider", m=0.0, J=0.1),
+            r"^Wrong: body 'slider': m: expected a positive mass \[kg\], got 0\.0$",
+        ),
+        (
+            lambda of: of.rotor("disc", J=-0.2),
+            r"^Wrong: body 'disc': J: expected a positive moment of inertia \[kg m\^2\], got -0\.2$",
+        ),
+        (
+            lambda of: of.revolute("pin", "rod", (0, 0), "rod", (1, 0)),
+            r"^Wrong: joint 'pin': connects 'rod' with itself \(give two bodies\)$",
+        ),
+        (
+            lambda of: of.revolute("pin", "crank", (0, 0, 0), "rod", (1, 0)),
+            r"^Wrong: joint 'pin': point_a: expected two coordinates \(x, y\), got \(0, 0, 0\)$",
+        ),
+        (
+            lambda of: of.revolute("pin", "crank", (0, 0), "rod", (1, 0), level=1.5),  # type: ignore[arg-type]
+            r"^Wrong: joint 'pin': level: expected a whole number, got 1\.5$",
+        ),
+        (
+            lambda of: of.prismatic("guide", "ground", (0, 0), "rod", (0, 0), axis=(0, 0)),
+            r"^Wrong: joint 'guide': axis: expected a direction, got \(0, 0\)$",
+        ),
+    ],
+)
+def test_a_wrong_linkage_is_refused_when_it_is_made(add: Callable[[Linkage], None], message: str) -> None:
+    with pytest.raises(PlantError, match=message):
+        build_with(add)
+
+
+def test_an_unknown_point_is_named() -> None:
+    with pytest.raises(PlantError, match=r"^Springs: there is no point 'tp' \(did you mean 'tip'\?\)$"):
+        PLANT.point("tp", STATES[0][0])
+
+
+def test_parameters_stay_open() -> None:
+    model = Model(Damped(), {}, State(0.0, *STATES[0]))
+    assert model.opaque is None
+    changed = Damped(k=11.0, reach=0.9, c=0.4)
+    for q, v in STATES:
+        assert model.plant_kernel is not None
+        M, Q, B, _ = model.plant_kernel(0.0, q, v, [11.0, 0.9, 0.4])
+        np.testing.assert_allclose(M, changed.mass_matrix(q, 0.0), atol=1e-14)
+        np.testing.assert_allclose(Q, changed.force(q, v, 0.0), atol=1e-12)
+        np.testing.assert_allclose(B, changed.actuation(q, 0.0), atol=1e-14)

@@ -1,0 +1,753 @@
+"""Bad input from end to end: what the command line answers, that nothing is written, and what a broken run leaves."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.errors import ConfigError, ServoctlError, TaskError
+
+PLANT = '''
+from dataclasses import dataclass
+import math
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    """A driven cart carries a sprung mass."""
+
+    m1: float = 1.0
+    m2: float = 2.0
+    k: float = 5.0
+    w: tuple[float, ...] = (1.0, 2.0)
+    n: int = 3
+    coordinates = {"x": "m", "s": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])
+
+    def force(self, q, v, t):
+        return np.array([0.0, -self.k * q[1]])
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+'''
+LAST_LINE = len(PLANT.splitlines())
+
+CONFIG = """\
+plant: {class: "cart.py:Cart"}
+initial: {q: {x: 0, s: 0}, v: 0}
+task:
+  - {name: follow, holonomic: "x - (1 - cos(t))"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.02}
+"""
+TASK = '  - {name: follow, holonomic: "x - (1 - cos(t))"}'
+CORRECTION = "{correction: {baumgarte: {alpha: 10, beta: 10}}}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def lines(self) -> list[str]:
+        return self.err.splitlines()
+
+    def refused(self, *sentences: str) -> None:
+        """Asserts exit code 2, these sentences and no others, no traceback, and no run folder."""
+        assert self.code == 2, self.out + self.err
+        assert "Traceback" not in self.err
+        assert not (self.folder / "runs").exists()
+        assert len(self.lines) == len(sentences), self.err
+        for line, sentence in zip(self.lines, sentences, strict=True):
+            assert sentence in line
+            assert re.match(r"(cart\.yaml(:\d+)?: |--set |--engine )", line), line
+
+    def summary(self) -> dict[str, Any]:
+        """Of the run `out`, which a reader must be able to open."""
+        trajectory = sc.Trajectory.load(self.folder / "out")
+        assert np.isfinite(trajectory.q).all()
+        return dict(trajectory.metadata)
+
+
+Servoctl = Callable[..., Answer]
+
+
+@pytest.fixture
+def servoctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Servoctl:
+    """`servoctl COMMAND cart.yaml WORDS...` in a folder with this plant and config."""
+    monkeypatch.chdir(tmp_path)
+
+    def answer(*words: str, plant: str = PLANT, config: str = CONFIG, command: str = "run") -> Answer:
+        (tmp_path / "cart.py").write_text(plant)
+        (tmp_path / "cart.yaml").write_text(config)
+        try:
+            code = main([command, "cart.yaml", *words])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return Answer(code, said.out, said.err, tmp_path)
+
+    return answer
+
+
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def of_law(law: str, *tasks: str) -> str:
+    """The config with another law and other tasks."""
+    rows = "\n".join(f"  - {task}" for task in tasks) or TASK
+    return changed(CONFIG, (CORRECTION, law), (TASK, rows))
+
+
+# What a config says ---------------------------------------------------------------------------------------------------
+
+
+def test_the_config_that_all_others_are_made_of_runs(servoctl: Servoctl) -> None:
+    assert servoctl("--out", "out").code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("run:", "runn: 3\nrun:", "cart.yaml:6: runn: unknown key (did you mean 'run'?)"),
+        ("correction:", "correcton:", "cart.yaml:5: law.correcton: unknown key (did you mean 'correction'?)"),
+        ("0.02", "[1, 2]", "cart.yaml:6: run.duration: expected a positive time [s], got [1, 2]"),
+        ("0.02", ".inf", "cart.yaml:6: run.duration: expected a positive time [s], got inf"),
+        ("{x: 0, s: 0}", "[0, 0, 0]", "cart.yaml:2: initial.q: expected 2 values (x, s), got 3"),
+        ("v: 0", "v: [1]", "cart.yaml:2: initial.v: expected 2 values (x, s), got 1"),
+        ("{x: 0, s: 0}", "{x: 0}", "cart.yaml:2: initial.q: no value for s (give every coordinate)"),
+        ("v: 0", "v: {z: 1}", "cart.yaml:2: initial.v.z: there is no coordinate 'z' (known: x, s)"),
+        ("x: 0", "x: .nan", "cart.yaml:2: initial.q.x: expected a number, got nan"),
+        ("v: 0", "v: 0, project: {fix: [z]}", "cart.yaml:2: initial.project: fix: there is no coordinate 'z'"),
+        ("x - (1", "y - (1", "cart.yaml:4: task.follow.holonomic: unknown word 'y' (known: x, s, m1"),
+        ("x - (1", "der(s) - (1", "cart.yaml:4: task[0].holonomic: der(s) in a holonomic equation"),
+        ("x - (1", "w[5] - (1", "w[5]: 'w' has 2 values (choose one: w[0] to w[1])"),
+        ("x - (1 - cos(t))", "__import__('os')", "cart.yaml:4: task[0].holonomic: unknown function '__import__'"),
+        ("x - (1 - cos(t))", "x.real", "cart.yaml:4: task[0].holonomic: '.' does not belong here"),
+        ("x - (1 - cos(t))", "[x for x in t]", "cart.yaml:4: task[0].holonomic: "),
+        ("run:", "inputs: {F: 1}\nrun:", "inputs: given beside a law"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
+    answer = servoctl(config=changed(CONFIG, (old, new)))
+    answer.refused(sentence.replace("task[0].", "task") if "task[0]" not in answer.err else sentence)
+
+
+def test_several_mistakes_come_out_at_once(servoctl: Servoctl) -> None:
+    pairs = (("0.02", "-1"), ("name: follow", "nam: follow"), ("v: 0", "v: abc"))
+    servoctl(config=changed(CONFIG, *pairs)).refused(
+        "initial.v: expected a number, got 'abc'",
+        "task[0].name: missing",
+        "task[0].nam: unknown key (did you mean 'name'?)",
+        "run.duration: expected a positive time [s], got -1",
+    )
+
+
+def test_mistakes_that_need_the_plant_come_out_at_once(servoctl: Servoctl) -> None:
+    config = of_law("{limits: {G: 1}, null_space: {H: x}}", '{name: a, holonomic: "z"}', '{name: b, class: "no.py:A"}')
+    servoctl(config=changed(config, ("{x: 0, s: 0}", "{x: 0, z: 0}"))).refused(
+        "initial.q.z: there is no coordinate 'z'",
+        "initial.q: no value for s",
+        "task.a.holonomic: unknown word 'z'",
+        "task.b.class: no.py: there is no such file",
+        "law.null_space.H: there is no actuator 'H' (known: F)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "empty"),
+        ("plant: [1", "cart.yaml:1"),
+        (CONFIG + "run: {duration: 1}\n", "run"),
+        ("- 1\n", "expected"),
+        ("\x00\x01", ""),
+        ("plant: &a {class: b}\ninitial: *a\n", "alias"),
+    ],
+)
+def test_what_is_no_config_is_refused(servoctl: Servoctl, content: str, sentence: str) -> None:
+    answer = servoctl(config=content)
+    assert answer.code == 2
+    assert sentence in answer.err and "Traceback" not in answer.err
+    assert not (answer.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["no_such.yaml", "no_such", ".", "binary.yaml"])
+def test_a_config_that_cannot_be_read_is_refused(servoctl: Servoctl, name: str, tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))
+    with contextlib.suppress(SystemExit):
+        assert main(["run", name]) == 2
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--set", "run.durtion=3"], "--set run.durtion=3: run.durtion: unknown key (did you mean 'duration'?)"),
+        (["--set", "run.duration"], "--set run.duration: expected PATH=VALUE"),
+        (["--set", "run.duration.x=1"], "run.duration is 0.02 and has no key 'x'"),
+        (["--set", "task.foo.holonomic=x"], "task has no entry 'foo' (did you mean 'follow'?)"),
+        (["--set", "task.follow.holonomic=y"], "task.follow.holonomic: unknown word 'y'"),
+        (["--engine", "c"], "--engine c: not available in this version (auto, vm or numpy)"),
+    ],
+)
+def test_a_wrong_option_is_refused(servoctl: Servoctl, words: list[str], sentence: str) -> None:
+    servoctl(*words).refused(sentence)
+
+
+# The plant ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("m1: .nan", "plant.parameters.m1: expected a number"),
+        ("m1: .inf", "plant.parameters.m1: expected a number"),
+        ("m1: 1/0", "plant.parameters.m1: '1/0' is not a finite number"),
+        ("m1: abc", "plant.parameters.m1: a number is expected, 'abc' is none"),
+        ("m1: true", "plant.parameters.m1: a number is expected, got True"),
+        ("w: 3", "plant.parameters.w: expected a list of numbers, got 3"),
+        ("n: 3.5", "plant.parameters.n: expected an integer, got 3.5"),
+        ("mass: 3", "plant.parameters.mass: Cart has no such parameter (known: m1, m2, k, w, n)"),
+        ("m1: -3.5", "plant: Cart.mass_matrix: not positive definite at q=[0. 0.] (smallest eigenvalue -2.4e+00"),
+    ],
+)
+def test_a_wrong_parameter_is_refused(servoctl: Servoctl, value: str, sentence: str) -> None:
+    config = changed(CONFIG, ('Cart"', f'Cart", parameters: {{{value}}}'))
+    servoctl(config=config).refused(f"cart.yaml:1: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("crt.py:Cart", "plant.class: crt.py: there is no such file"),
+        ("cart.py:Crt", "plant.class: cart.py:Crt: there is no class 'Crt' in cart.py (did you mean 'Cart'?)"),
+        ("plants.nope:Cart", "plant.class: plants.nope: there is no such module"),
+        ("nopackage.nope:Cart", "plant.class: nopackage.nope: there is no such module"),
+        ("cart", "plant.class: expected package.module:ClassName or file.py:ClassName, got 'cart'"),
+        ("cart.py:np", "plant.class: cart.py:np: np is not a Plant (derive it from servoctl.Plant)"),
+        ("servoctl:Holonomic", "plant.class: servoctl:Holonomic: Holonomic is not a Plant"),
+        ("servoctl:Plant", "plant.class: Plant cannot be made: Can't instantiate abstract class"),
+    ],
+)
+def test_a_class_that_is_not_there_is_refused(servoctl: Servoctl, name: str, sentence: str) -> None:
+    servoctl(config=changed(CONFIG, ("cart.py:Cart", name))).refused(f"cart.yaml:1: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("added", "sentence"),
+    [
+        ("def (:", f"SyntaxError: invalid syntax (cart.py, line {LAST_LINE + 1})"),
+        ("1 / 0", f"ZeroDivisionError: division by zero (line {LAST_LINE + 1} of cart.py)"),
+        ("import no_such_module", f"No module named 'no_such_module' (line {LAST_LINE + 1} of cart.py)"),
+        ("raise SystemExit(0)", f"SystemExit: 0 (line {LAST_LINE + 1} of cart.py)"),
+    ],
+)
+def test_a_class_file_that_cannot_be_imported_is_refused(servoctl: Servoctl, added: str, sentence: str) -> None:
+    answer = servoctl(plant=PLANT + added + "\n")
+    answer.refused(f"cart.yaml:1: plant.class: cart.py: cannot be imported: {sentence.split(':')[0]}")
+    assert sentence in answer.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"s": "m"', '"sin": "m"', "coordinate 'sin' is a word of the equations (rename it)"),
+        ('"s": "m"', '"t": "s"', "coordinate 't' is a word of the equations (rename it)"),
+        ('"s": "m"', '"lambda": "m"', "coordinate 'lambda' is not an identifier (rename it)"),
+        ('"s": "m"', '"m1": "m"', "'m1' is both coordinate and parameter (rename one)"),
+        ('"s": "m"', '"F": "m"', "'F' is both coordinate and actuator (rename one)"),
+        ('{"F": "N"}', '{"pi": "N"}', "actuator 'pi' is a word of the equations (rename it)"),
+        ('{"x": "m", "s": "m"}', '["x", "s"]', "Cart.coordinates: expected a mapping of names to units, got ['x', 's']"),
+        ('{"x": "m", "s": "m"}', "{}", "Cart.coordinates: there are none (give name -> unit)"),
+        ("@dataclass(frozen=True)\n", "", "Cart: not a dataclass (decorate the class with @dataclass(frozen=True))"),
+        ("def force", "def forse", "Cart cannot be made: Can't instantiate abstract class Cart"),
+    ],
+)
+def test_a_plant_with_wrong_words_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
+    config = changed(CONFIG, ("{x: 0, s: 0}", "0"))
+    servoctl(plant=changed(PLANT, (old, new)), config=config).refused(sentence)
+
+
+MASS = "np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[self.m1 + self.m2,", "[self.m1 - self.m2,", "Cart.mass_matrix: not positive definite at q=[0. 0.]"),
+        ("[self.m2, self.m2]]", "[0.0, self.m2]]", "Cart.mass_matrix: not symmetric at q=[0. 0.] (M - M^T up to 2.0e"),
+        ("[self.m2, self.m2]]", "[self.m2, np.nan]]", "Cart.mass_matrix: not finite at q=[0. 0.]"),
+        ("[self.m2, self.m2]]", "[self.m2, 2 + 1j]]", "Cart.mass_matrix: failed at the initial state: TypeError: expected"),
+        (MASS, "np.eye(3)", "Cart.mass_matrix: expected shape (2, 2), got (3, 3)"),
+        (MASS, "None", "Cart.mass_matrix: expected shape (2, 2), got ()"),
+        ("[[1.0], [0.0]]", "[1.0, 0.0]", "Cart.actuation: expected shape (2, 1), got (2,)"),
+        ("[0.0, -self.k * q[1]]", "[0.0]", "Cart.force: expected shape (2,), got (1,)"),
+        ("-self.k", "-self.kk", "Cart.force: failed at the initial state: AttributeError: 'Cart' object has no attribute"),
+        ("def actuation", "def actuate", "Cart.actuation: missing, though there are actuators"),
+    ],
+)
+def test_a_plant_with_wrong_matrices_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
+    servoctl(plant=changed(PLANT, (old, new))).refused(sentence)
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "sentence"),
+    [
+        ("nonideal_force(self, q, v, t)", "1 / 0", "Cart.nonideal_force: failed at the initial state: ZeroDivisionError"),
+        ("nonideal_force(self, q, v, t)", "np.zeros(3)", "Cart.nonideal_force: expected shape (2,), got (3,)"),
+        ("passive_constraints(self, q, t)", "1 / 0", "Cart.passive_constraints: failed at the initial state: ZeroDiv"),
+        ("passive_constraints(self, q, t)", "[q[1]]", "Cart.passive_constraints: expected a mapping of names to values"),
+        ("passive_constraints(self, q, t)", "{'a': float(q[1])}", "Cart.passive_constraints: a: "),
+        ("passive_rates(self, q, v, t)", "{'a': q[1]}", "Cart.passive_rates: a: a nonholonomic equation holds a velocity"),
+        ("passive_constraints(self, q, t)", "{'a': np.log(q[1])}", "passive.a is not finite at the start, x = 0, s = 0"),
+        ("__post_init__(self)", "[][0]", "Cart refuses its parameters: IndexError: list index out of range (line"),
+    ],
+)
+def test_what_a_plant_may_have_beside_is_checked_too(
+    servoctl: Servoctl, method: str, value: str, sentence: str
+) -> None:
+    servoctl(plant=f"{PLANT}\n    def {method}:\n        return {value}\n").refused(sentence)
+
+
+def test_code_that_fails_is_named_with_its_line(servoctl: Servoctl) -> None:
+    plant = changed(PLANT, ("np.array([0.0, -self.k * q[1]])", "[][3]"))
+    line = next(i for i, text in enumerate(plant.splitlines(), 1) if "[][3]" in text)
+    servoctl(plant=plant).refused(f"Cart.force: failed at the initial state: IndexError: list index out of range (line {line} of cart.py)")  # fmt: skip  # noqa: E501
+
+
+def test_a_subclass_whose_fields_would_be_ignored_is_refused(servoctl: Servoctl) -> None:
+    """Undecorated, it would keep its base's mass without a word."""
+    plant = f"{PLANT}\nclass Heavy(Cart):\n    m1: float = 100.0\n"
+    servoctl(plant=plant, config=changed(CONFIG, ("cart.py:Cart", "cart.py:Heavy"))).refused(
+        "plant: Heavy: its fields (m1) are not parameters: the class is not a dataclass itself"
+    )
+
+
+# Task, law and start --------------------------------------------------------------------------------------------------
+
+RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'rail': q[1]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sentence"),
+    [
+        (['{name: far, holonomic: "x**2 + 1"}'], "no state near the start satisfies far (off by 1)"),
+        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}'], "a (off by 0.25), b (off by 0.25): the rows"),
+        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t"}'], "a (off by 0.5), b (off by 0.5): the rows"),
+        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t**2"}'], "no acceleration satisfies a, b together"),
+        (['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - 1"}'], "a (off by 0.5), b (off by"),
+        (['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - t"}'], "no acceleration satisfies a, b"),
+        (['{name: a, class: "cart.py:Torn"}'], "no acceleration satisfies a.0, a.1 together: the rows contradict"),
+        (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: violation inf"),
+        (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 (-171.9 deg, if it is an angle)"),
+    ],
+)
+def test_an_inconsistent_task_is_refused(servoctl: Servoctl, tasks: list[str], sentence: str) -> None:
+    plant = PLANT + (
+        "\nclass Torn(sc.SecondOrder):\n"
+        "    def A(self, q, v, t):\n        return np.array([[1.0, 0.0], [1.0, 0.0]])\n"
+        "    def b(self, q, v, t):\n        return np.array([0.0, 1.0])\n"
+    )
+    servoctl(plant=plant, config=of_law("{}", *tasks)).refused(sentence)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("return q[0] if q[0] > 0 else -q[0]", "the truth of a symbol is not known (use servoctl.where"),
+        ("q[0]", "Mine: expected numbers, got None (does the function return its value?)"),
+        ("return 'a'", "Mine: expected numbers, got 'a'"),
+        ("return np.eye(2)", "Mine: expected a scalar or a vector, got shape (2, 2)"),
+        ("raise RuntimeError('boo')", "RuntimeError: boo"),
+        ("return q[7]", "IndexError"),
+    ],
+)
+def test_a_constraint_class_that_does_not_work_is_refused(servoctl: Servoctl, body: str, sentence: str) -> None:
+    plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        {body}\n"
+    answer = servoctl(plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}'))
+    answer.refused(sentence)
+    assert answer.err.startswith("cart.yaml:3: task: a: ")
+
+
+def test_a_constraint_class_needs_no_constructor(servoctl: Servoctl) -> None:
+    plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0] - t**2\n"
+    assert servoctl("--out", "out", plant=plant, config=of_law("{}", '{name: a, class: "cart.py:Mine"}')).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("cart.py:Cart", "Cart is not a Constraint (derive it from servoctl.Constraint)"),
+        ("cart.py:Nope", "there is no class 'Nope' in cart.py"),
+        ("servoctl:Holonomic", "Holonomic: give a function or an equation, or override phi(q, t)"),
+        ("servoctl:SecondOrder", "SecondOrder: give functions A and b of (q, v, t), or override both"),
+    ],
+)
+def test_a_class_that_is_no_task_is_refused(servoctl: Servoctl, name: str, sentence: str) -> None:
+    servoctl(config=of_law("{}", f'{{name: a, class: "{name}"}}')).refused(sentence)
+
+
+def test_a_task_against_the_plants_own_constraints_is_refused(servoctl: Servoctl) -> None:
+    answer = servoctl(plant=RAIL, config=of_law(CORRECTION, '{name: a, holonomic: "s - 1"}'))
+    answer.refused(
+        "no state near the start satisfies rail (off by 0.5), a (off by 0.5): the rows contradict each other",
+        "law: task.a: relative degree above 2: no actuator acts on its acceleration",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("s: 0", "s: 0.3", "the start violates the plant's own constraint rail by 0.3 (correct it, or set"),
+        ("v: 0", "v: {s: 0.3}", "the start violates the rate of the plant's own constraint rail by 0.3"),
+        ("s: 0}, v: 0", "s: 0.3}, project: {fix: [s]}", "initial.project: no state near the start satisfies rail (off by"),
+    ],
+)
+def test_a_start_that_is_not_assembled_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
+    servoctl(plant=RAIL, config=changed(CONFIG, (old, new))).refused(sentence)
+
+
+def test_a_projected_start_is_assembled(servoctl: Servoctl) -> None:
+    config = changed(CONFIG, ("s: 0}, v: 0", "s: 0.3}, v: {s: 0.2}, project: true"))
+    answer = servoctl("--out", "out", plant=RAIL, config=config)
+    assert answer.code == 0
+    trajectory = sc.Trajectory.load(answer.folder / "out")
+    assert abs(trajectory["q.s"][0]) < 1e-10 and abs(trajectory["v.s"][0]) < 1e-10
+
+
+def test_a_projection_that_cannot_succeed_is_refused(servoctl: Servoctl) -> None:
+    config = of_law(CORRECTION, '{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}')
+    servoctl(config=changed(config, ("v: 0", "project: true"))).refused(
+        "initial.project: no state near the start satisfies a (off by 0.25), b (off by 0.25) (move the start, or free more)"
+    )
+
+
+H, N = '{name: a, holonomic: "x"}', '{name: a, nonholonomic: "der(x) - 1"}'
+MINE = '{name: a, class: "cart.py:Mine"}'
+
+
+@pytest.mark.parametrize(
+    ("law", "task", "sentence"),
+    [
+        ("{limits: {G: 3}}", H, "cart.yaml:5: law.limits: there is no actuator 'G' (actuators: F)"),
+        ("{limits: {F: [3, 1]}}", H, "law.limits.F: expected [lower, upper] with lower < upper, got [3.0, 1.0]"),
+        ("{allocation: {weighted: {G: 3}}}", H, "law.allocation.weighted: there is no actuator 'G' (actuators: F)"),
+        ("{null_space: {G: x}}", H, "law.null_space.G: there is no actuator 'G' (known: F)"),
+        ("{null_space: {F: z}}", H, "law.null_space.F: unknown word 'z'"),
+        ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", H, "alpha: 2 values for 1 row (give one per row)"),
+        ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", MINE, "law.correction: alpha: expected one value per row"),
+        ("{correction: {baumgarte: {alpha: 1, beta: 1}}}", N, "law.correction: a: baumgarte does not fit a nonholonomic"),
+        ("{correction: {second_order: {damping: 1, stiffness: 1}}}", N, "a: second_order does not fit a nonholonomic row"),
+    ],
+)
+def test_a_law_that_does_not_fit_is_refused(servoctl: Servoctl, law: str, task: str, sentence: str) -> None:
+    plant = f"{PLANT}\nclass Mine(sc.Holonomic):\n    def phi(self, q, t):\n        return q[0]\n"
+    servoctl(plant=plant, config=of_law(law, task)).refused(sentence)
+
+
+def test_a_correction_that_does_not_fit_names_the_one_that_does(servoctl: Servoctl) -> None:
+    own = '{name: a, nonholonomic: "der(x)", correction: {baumgarte: {alpha: 1, beta: 1}}}'
+    servoctl(config=of_law("{}", own)).refused(
+        "cart.yaml:4: task.a.correction: a: baumgarte does not fit a nonholonomic row (use p_feedback {P})"
+    )
+
+
+def test_a_row_that_no_actuator_reaches_names_row_degree_and_law(servoctl: Servoctl) -> None:
+    plant = changed(PLANT, (MASS, "np.diag([self.m1, self.m2])"))
+    answer = servoctl(plant=plant, config=of_law(CORRECTION, '{name: rest, holonomic: "s"}'))
+    answer.refused("law: task.rest: relative degree above 2: no actuator acts on its acceleration")
+    assert "input_output" in answer.err
+
+
+def test_unknown_inputs_of_an_open_loop_are_refused(servoctl: Servoctl) -> None:
+    config = changed(CONFIG, (f"law: {CORRECTION}", "law: none\ninputs: {G: 1, F: z}"))
+    servoctl(config=config).refused("inputs.G: there is no actuator 'G' (known: F)", "inputs.F: unknown word 'z'")
+
+
+def test_the_scara_as_printed_is_refused_with_its_first_command(
+    servoctl: Servoctl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = servoctl()
+    assert main(["run", "scara_as_printed"]) == 2
+    said = capsys.readouterr().err
+    assert "the start violates task.heading by 1.902 (109 deg, if it is an angle)" in said
+    assert "the first command would be tau1 = 0.6659 N m, tau2 = 0.4744 N m" in said
+    assert answer.code == 0  # the run of the good config before it
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "sentence"),
+    [
+        ("period: 0.01, integrator: {step: 0.003}", [], "run.integrator.step: 0.003 does not divide run.period 0.01"),
+        ("integrator: {rtol: 0.3}", [], "run.integrator.rtol: given with rk4, whose step is fixed"),
+        ("integrator: {method: dop853, step: 1}", [], "run.integrator.step: given with dop853"),
+        ("integrator: {method: euler}", [], "run.integrator.method: "),
+        ("integrator: {method: cvodes}", ["--engine", "numpy"], "run.integrator.method: cvodes needs a compiled loop"),
+        ("period: 0.01, integrator: {method: cvodes}", [], "run.integrator.method: cvodes does not serve a sampled law"),
+    ],
+)
+def test_a_way_to_run_that_does_not_serve_is_refused(
+    servoctl: Servoctl, run: str, words: list[str], sentence: str
+) -> None:
+    servoctl(*words, config=changed(CONFIG, ("duration: 0.02", f"duration: 0.02, {run}"))).refused(sentence)
+
+
+def test_check_says_all_that_run_refuses_and_shows_the_model_beside(servoctl: Servoctl) -> None:
+    config = of_law(CORRECTION, '{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}')
+    answer = servoctl(config=config, command="check")
+    assert answer.code == 2
+    assert "error: cart.yaml:2: initial: no state near the start satisfies a (off by 0.25), b" in answer.err
+    assert "Cart: 2 coordinates (x [m], s [m]), 1 input (F [N])" in answer.out
+
+
+# A run that goes wrong ------------------------------------------------------------------------------------------------
+
+ROOT = changed(PLANT, ("[0.0, -self.k * q[1]]", "[-np.sqrt(0.5 - q[0]), 0.0]"), (MASS, "np.diag([1.0, 1.0])"))
+OPAQUE = changed(ROOT, ("0.5 - q[0]", "0.5 - float(q[0])"))
+RAISES = changed(ROOT, ("np.sqrt(0.5 - q[0])", "math.sqrt(0.5 - float(q[0]))"))
+LONG = changed(CONFIG, ("0.02", "2, integrator: {step: 0.01}"))
+"""Follows 1 - cos(t), which passes 0.5, where the force ends, at t = pi / 3."""
+
+
+@pytest.mark.parametrize("method", ["rk4", "dop853", "radau", "lsoda", "held"])
+@pytest.mark.parametrize(("plant", "engine"), [(ROOT, "auto"), (OPAQUE, "auto"), (ROOT, "numpy")])
+def test_a_term_that_is_not_finite_stops_the_run_and_is_named(
+    servoctl: Servoctl, plant: str, engine: str, method: str
+) -> None:
+    config = {
+        "rk4": LONG,
+        "held": changed(LONG, ("duration: 2", "duration: 2, period: 0.02")),
+    }.get(method) or changed(LONG, ("{step: 0.01}", f"{{method: {method}, rtol: 1e-6}}"))
+    answer = servoctl("--engine", engine, "--out", "out", plant=plant, config=config)
+    assert answer.code == 4, answer.err
+    assert "Traceback" not in answer.err
+    summary = answer.summary()
+    assert summary["status"] == "stopped"
+    found = re.search(r"force not finite at t = ([\d.]+) s, x = ([\d.]+), s = ", summary["error"])
+    assert found is not None, summary["error"]
+    assert float(found[1]) == pytest.approx(np.pi / 3, abs=0.03)
+    assert float(found[2]) == pytest.approx(0.5, abs=0.03)
+    assert summary["final"]["t"] == pytest.approx(np.pi / 3, abs=0.06)
+
+
+@pytest.mark.parametrize("method", ["rk4", "dop853"])
+def test_code_that_fails_during_the_run_is_named_and_no_row_before_it_is_lost(servoctl: Servoctl, method: str) -> None:
+    config = LONG if method == "rk4" else changed(LONG, ("{step: 0.01}", "{method: dop853, rtol: 1e-6}"))
+    answer = servoctl("--out", "out", plant=RAISES, config=config)
+    assert answer.code == 4, answer.err
+    summary = answer.summary()
+    assert re.search(r"Cart: failed at t = 1\.0\d+ s, x=0\.5\d*, s=.*: ValueError: math domain", summary["error"])
+    assert "of cart.py)" in summary["error"]
+    assert summary["final"]["t"] == pytest.approx(np.pi / 3, abs=0.1)
+
+
+def test_cvodes_stops_without_a_word_of_its_own(servoctl: Servoctl) -> None:
+    answer = servoctl("--out", "out", plant=ROOT, config=changed(LONG, ("{step: 0.01}", "{method: cvodes}")))
+    assert (answer.code, answer.err) == (4, "")
+    assert "cvodes cannot go on" in answer.summary()["error"]
+
+
+def test_a_mass_matrix_that_loses_its_sign_is_named(servoctl: Servoctl) -> None:
+    answer = servoctl("--out", "out", plant=changed(ROOT, ("np.diag([1.0, 1.0])", "np.diag([0.2 - q[0], 1.0])")), config=LONG)
+    assert answer.code == 4
+    assert "smallest eigenvalue of mass_matrix -" in answer.summary()["error"]
+
+
+def test_gains_that_run_away_are_suspected(servoctl: Servoctl) -> None:
+    config = changed(LONG, ("alpha: 10,", "alpha: 10000,"), ("x - (1", "x - 0.1 - (1"))
+    answer = servoctl("--out", "out", config=config)
+    assert answer.code == 4
+    assert "it ran away: reduce the step, the period or the gains" in answer.summary()["error"]
+    assert "unstable: a step of 0.01 s" in answer.err
+
+
+def test_a_command_that_is_not_finite_is_named(servoctl: Servoctl) -> None:
+    answer = servoctl("--out", "out", config=of_law("{null_space: {F: 1/x}}", H))
+    assert answer.code == 4
+    assert "the command not finite at t = 0 s, x = 0" in answer.summary()["error"]
+
+
+TWO = of_law(CORRECTION, TASK[4:], '{name: rest, holonomic: "s + 0.01*t**2"}')
+
+
+@pytest.mark.parametrize(
+    ("on_infeasible", "code", "status", "word"),
+    [
+        ("fault", 4, "stopped", "INFEASIBLE"),
+        ("warn", 0, "done", "INFEASIBLE"),
+        ("damp", 0, "done", "DAMPED"),
+    ],
+)
+def test_a_task_out_of_reach_stops_or_goes_on_as_the_law_says(
+    servoctl: Servoctl, on_infeasible: str, code: int, status: str, word: str
+) -> None:
+    answer = servoctl("--out", "out", config=changed(TWO, ("{correction", f"{{on_infeasible: {on_infeasible}, correction")))
+    assert answer.code == code
+    assert "warning: task: rank 1 of 2 rows" in answer.err
+    summary = json.loads((answer.folder / "out/summary.json").read_text())
+    assert (summary["status"], list(summary["status_counts"])) == (status, [word])
+    assert answer.summary()["status"] == status
+
+
+def test_an_output_path_that_is_a_file_is_a_failure_of_writing(servoctl: Servoctl) -> None:
+    answer = servoctl("--out", "cart.py")
+    assert answer.code == 3
+    assert "cart.py: is a file (give the name of a folder)" in answer.err
+    assert servoctl("--out", "cart.py/deeper").code == 3
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_a_failure_of_writing(servoctl: Servoctl, tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    answer = servoctl("--out", "locked/out")
+    assert answer.code == 3
+    assert "cannot be written" in answer.err
+
+
+def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_folder(tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text(OPAQUE)
+    (tmp_path / "cart.yaml").write_text(changed(CONFIG, ("{q: {x: 0, s: 0}", "{q: {x: 0.1, z: 0}")))
+    command = [sys.executable, "-m", "servoctl", "run", "cart.yaml", "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "cart.yaml:2: initial.q.z: there is no coordinate 'z' (known: x, s)",
+        "cart.yaml:2: initial.q: no value for s (give every coordinate)",
+    ]
+    assert not (tmp_path / "out").exists()
+
+    (tmp_path / "cart.yaml").write_text(changed(CONFIG, ("0.02", "10000"), ("1 - cos(t)", "0.1*sin(t)")))
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ServoctlError):
+            if (tmp_path / "out/trajectory.arrows").exists() and len(sc.Trajectory.load(tmp_path / "out")) > 1:
+                break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), err
+    assert "interrupted; what there is: out" in err and "Traceback" not in err
+    trajectory = sc.Trajectory.load(tmp_path / "out")
+    assert trajectory.metadata["status"] == "interrupted"
+    np.testing.assert_allclose(np.diff(trajectory.t), 0.001, rtol=1e-6)  # none is lost in between
+
+
+# From Python ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Puck(sc.Plant):
+    """A pushed mass in a plane."""
+
+    m: float = 2.0
+    coordinates: ClassVar = {"x": "m", "y": "m"}
+    actuators: ClassVar = {"Fx": "N", "Fy": "N"}
+
+    def mass_matrix(self, q: Any, t: float) -> Any:
+        return self.m * np.eye(2)
+
+    def force(self, q: Any, v: Any, t: float) -> Any:
+        return np.zeros(2)
+
+    def actuation(self, q: Any, t: float) -> Any:
+        return np.eye(2)
+
+
+LAW = sc.ConstraintFollowing(correction=sc.Baumgarte(4, 4))
+
+
+def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) -> sc.Trajectory:
+    task = {"x": sc.Holonomic("x - t**2")} if task is None else task
+    return sc.simulate(plant or Puck(), task, law, **{"q": 0.0, "duration": 0.01, **how})
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ({"plant": Puck}, "simulate: plant: expected a plant, got <class '.*Puck'> \\(make one: Puck\\(...\\)\\)"),
+        ({"task": [sc.Holonomic("x")]}, "simulate: task: expected a mapping of names to constraints"),
+        ({"task": {"x": "x"}}, "x: expected a constraint, got 'x' \\(as in servoctl.Holonomic\\('x'\\)\\)"),
+        ({"task": {"x": sc.Holonomic("xx")}}, "x: unknown word 'xx' \\(did you mean 'x'\\?\\)"),
+        ({"task": {"x": sc.Holonomic(lambda q, t: None)}}, "x: Holonomic: expected numbers, got None"),
+        ({"law": sc.Baumgarte(1, 1)}, "simulate: law: expected a law such as ConstraintFollowing"),
+        ({"q": [0.0, 0.0, 0.0]}, "simulate: q: expected 2 values \\(x, y\\), got shape \\(3,\\)"),
+        ({"q": [np.nan, 0.0]}, "simulate: q: expected finite numbers, got \\[nan, 0.0\\]"),
+        ({"q": {"x": 0.0}}, "simulate: q: no value for y"),
+        ({"v": {"z": 0.0}}, "simulate: v.z: there is no such coordinate \\(known: x, y\\)"),
+        ({"duration": -1}, "simulate: duration: expected a positive number, got -1"),
+        ({"duration": np.inf}, "simulate: duration: expected a positive number, got inf"),
+        ({"step": 0}, "simulate: step: expected a positive number, got 0"),
+        ({"method": "euler"}, "simulate: method: expected one of rk4, dop853"),
+        ({"engine": "c"}, "simulate: engine: expected one of auto, vm, numpy, got 'c'"),
+        ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide the period 0.01"),
+        ({"method": "cvodes", "engine": "numpy"}, "simulate: method: cvodes needs a compiled loop"),
+        ({"inputs": {"Fx": "1"}}, "simulate: inputs: given beside a law"),
+        ({"law": None, "inputs": {"G": "1"}}, "simulate: inputs.G: there is no such actuator"),
+        ({"law": None, "inputs": {"Fx": "zz"}}, "simulate: inputs.Fx: unknown word 'zz'"),
+    ],
+)
+def test_python_refuses_what_a_config_would(how: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ServoctlError, match=sentence):
+        simulate(**how)
+
+
+@pytest.mark.parametrize(
+    ("law", "sentence"),
+    [
+        ({"correction": 3}, "law.correction: expected a correction such as Baumgarte"),
+        ({"correction": sc.Baumgarte(-4, 4)}, "law.correction: x: expected gains of at least 0"),
+        ({"correction": sc.PFeedback(0.0)}, "law.correction: x: p_feedback.P: expected a positive time \\[s\\], got 0"),
+        ({"corrections": {"z": sc.Baumgarte(4, 4)}}, "task.z.correction: there is no task 'z' \\(tasks: x\\)"),
+        ({"allocation": "least"}, "law.allocation: expected one of minimum_norm, weighted"),
+        ({"on_infeasible": "stop"}, "law.on_infeasible: expected one of warn, damp, fault, got 'stop'"),
+        ({"allocation": "weighted", "weights": {"Fx": 0.0}}, "law.allocation.weighted.Fx: expected a positive number"),
+        ({"limits": {"Fx": (2.0, 1.0)}}, "law.limits.Fx: expected a positive number or \\(lower, upper\\)"),
+        ({"null_space": {"Fx": "z"}}, "law.null_space.Fx: unknown word 'z'"),
+    ],
+)
+def test_a_law_from_python_is_checked_when_it_is_bound(law: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TaskError, match=sentence):
+        simulate(law=sc.ConstraintFollowing(**law))
+
+
+def test_python_says_everything_that_is_wrong_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        simulate(q=[1.0], duration=0, method="euler", engine="c")
+    assert [line.split(": ")[1] for line in caught.value.problems] == ["engine", "q", "duration", "method"]
+
+
+def test_python_takes_mappings_numbers_for_limits_and_a_period_alone() -> None:
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(4, 4), limits={"Fx": 3.0})
+    run = simulate(law=law, q={"x": 0.0, "y": 1.0}, v={"y": 0.5}, period=0.0025)
+    np.testing.assert_allclose(run.t, 0.0025 * np.arange(5), rtol=1e-12)
+    assert run["u.Fx"].max() == 3.0  # 4 N are asked for
+    assert run["q.y"][-1] == pytest.approx(1.005)
