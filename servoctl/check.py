@@ -150,7 +150,8 @@ def _reach(run: Run, report: CheckReport) -> None:
     found = run.reach
     if found is None:
         return
-    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {_count(len(found.rows), 'row')}"]
+    count = _count(len(found.rows), "row")
+    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {count}"]
     rows, unreachable = [], found.unreachable
     for row, gain in zip(found.rows, found.gain, strict=True):
         remark = ""

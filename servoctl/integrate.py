@@ -424,7 +424,7 @@ def _cvodes(
     assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
     problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
-    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 1_000_000}
+    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
     options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
     for left in range(0, len(times) - 1, 100):
         part = times[left : left + 101]

@@ -85,11 +85,12 @@ class Answer:
             assert sentence in line
             assert re.match(r"(cart\.yaml(:\d+)?: |--set |--engine )", line), line
 
-    def summary(self) -> dict[str, Any]:
-        """Of the run `out`, which a reader must be able to open."""
+    def stopped(self) -> tuple[str, sc.Trajectory]:
+        """Why the run `out` stopped, and its rows, all of which a reader finds finite."""
         trajectory = sc.Trajectory.load(self.folder / "out")
-        assert np.isfinite(trajectory.q).all()
-        return dict(trajectory.metadata)
+        assert (self.code, trajectory.metadata["status"]) == (4, "stopped"), self.err
+        assert np.isfinite(trajectory.q).all() and "Traceback" not in self.err
+        return str(trajectory.metadata["error"]), trajectory
 
 
 Servoctl = Callable[..., Answer]
@@ -147,17 +148,16 @@ def test_the_config_that_all_others_are_made_of_runs(servoctl: Servoctl) -> None
         ("x: 0", "x: .nan", "cart.yaml:2: initial.q.x: expected a number, got nan"),
         ("v: 0", "v: 0, project: {fix: [z]}", "cart.yaml:2: initial.project: fix: there is no coordinate 'z'"),
         ("x - (1", "y - (1", "cart.yaml:4: task.follow.holonomic: unknown word 'y' (known: x, s, m1"),
-        ("x - (1", "der(s) - (1", "cart.yaml:4: task[0].holonomic: der(s) in a holonomic equation"),
+        ("x - (1", "der(s) - (1", "cart.yaml:4: task.follow.holonomic: der(s) in a holonomic equation"),
         ("x - (1", "w[5] - (1", "w[5]: 'w' has 2 values (choose one: w[0] to w[1])"),
-        ("x - (1 - cos(t))", "__import__('os')", "cart.yaml:4: task[0].holonomic: unknown function '__import__'"),
-        ("x - (1 - cos(t))", "x.real", "cart.yaml:4: task[0].holonomic: '.' does not belong here"),
-        ("x - (1 - cos(t))", "[x for x in t]", "cart.yaml:4: task[0].holonomic: "),
+        ("x - (1 - cos(t))", "__import__('os')", "cart.yaml:4: task.follow.holonomic: unknown function '__import__'"),
+        ("x - (1 - cos(t))", "x.real", "cart.yaml:4: task.follow.holonomic: '.' does not belong here"),
+        ("x - (1 - cos(t))", "[x for x in t]", "cart.yaml:4: task.follow.holonomic: "),
         ("run:", "inputs: {F: 1}\nrun:", "inputs: given beside a law"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
-    answer = servoctl(config=changed(CONFIG, (old, new)))
-    answer.refused(sentence.replace("task[0].", "task") if "task[0]" not in answer.err else sentence)
+    servoctl(config=changed(CONFIG, (old, new))).refused(sentence)
 
 
 def test_several_mistakes_come_out_at_once(servoctl: Servoctl) -> None:
@@ -266,14 +266,13 @@ def test_a_class_that_is_not_there_is_refused(servoctl: Servoctl, name: str, sen
     [
         ("def (:", f"SyntaxError: invalid syntax (cart.py, line {LAST_LINE + 1})"),
         ("1 / 0", f"ZeroDivisionError: division by zero (line {LAST_LINE + 1} of cart.py)"),
-        ("import no_such_module", f"No module named 'no_such_module' (line {LAST_LINE + 1} of cart.py)"),
+        ("import no_such", f"ModuleNotFoundError: No module named 'no_such' (line {LAST_LINE + 1} of cart.py)"),
         ("raise SystemExit(0)", f"SystemExit: 0 (line {LAST_LINE + 1} of cart.py)"),
     ],
 )
 def test_a_class_file_that_cannot_be_imported_is_refused(servoctl: Servoctl, added: str, sentence: str) -> None:
-    answer = servoctl(plant=PLANT + added + "\n")
-    answer.refused(f"cart.yaml:1: plant.class: cart.py: cannot be imported: {sentence.split(':')[0]}")
-    assert sentence in answer.err
+    sentence = f"cart.yaml:1: plant.class: cart.py: cannot be imported: {sentence}"
+    servoctl(plant=f"{PLANT}{added}\n").refused(sentence)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +284,11 @@ def test_a_class_file_that_cannot_be_imported_is_refused(servoctl: Servoctl, add
         ('"s": "m"', '"m1": "m"', "'m1' is both coordinate and parameter (rename one)"),
         ('"s": "m"', '"F": "m"', "'F' is both coordinate and actuator (rename one)"),
         ('{"F": "N"}', '{"pi": "N"}', "actuator 'pi' is a word of the equations (rename it)"),
-        ('{"x": "m", "s": "m"}', '["x", "s"]', "Cart.coordinates: expected a mapping of names to units, got ['x', 's']"),
+        (
+            '{"x": "m", "s": "m"}',
+            '["x", "s"]',
+            "Cart.coordinates: expected a mapping of names to units, got ['x', 's']",
+        ),
         ('{"x": "m", "s": "m"}', "{}", "Cart.coordinates: there are none (give name -> unit)"),
         ("@dataclass(frozen=True)\n", "", "Cart: not a dataclass (decorate the class with @dataclass(frozen=True))"),
         ("def force", "def forse", "Cart cannot be made: Can't instantiate abstract class Cart"),
@@ -305,12 +308,20 @@ MASS = "np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])"
         ("[self.m1 + self.m2,", "[self.m1 - self.m2,", "Cart.mass_matrix: not positive definite at q=[0. 0.]"),
         ("[self.m2, self.m2]]", "[0.0, self.m2]]", "Cart.mass_matrix: not symmetric at q=[0. 0.] (M - M^T up to 2.0e"),
         ("[self.m2, self.m2]]", "[self.m2, np.nan]]", "Cart.mass_matrix: not finite at q=[0. 0.]"),
-        ("[self.m2, self.m2]]", "[self.m2, 2 + 1j]]", "Cart.mass_matrix: failed at the initial state: TypeError: expected"),
+        (
+            "[self.m2, self.m2]]",
+            "[self.m2, 2 + 1j]]",
+            "Cart.mass_matrix: failed at the initial state: TypeError: expected",
+        ),
         (MASS, "np.eye(3)", "Cart.mass_matrix: expected shape (2, 2), got (3, 3)"),
         (MASS, "None", "Cart.mass_matrix: expected shape (2, 2), got ()"),
         ("[[1.0], [0.0]]", "[1.0, 0.0]", "Cart.actuation: expected shape (2, 1), got (2,)"),
         ("[0.0, -self.k * q[1]]", "[0.0]", "Cart.force: expected shape (2,), got (1,)"),
-        ("-self.k", "-self.kk", "Cart.force: failed at the initial state: AttributeError: 'Cart' object has no attribute"),
+        (
+            "-self.k",
+            "-self.kk",
+            "Cart.force: failed at the initial state: AttributeError: 'Cart' object has no attribute",
+        ),
         ("def actuation", "def actuate", "Cart.actuation: missing, though there are actuators"),
     ],
 )
@@ -321,13 +332,29 @@ def test_a_plant_with_wrong_matrices_is_refused(servoctl: Servoctl, old: str, ne
 @pytest.mark.parametrize(
     ("method", "value", "sentence"),
     [
-        ("nonideal_force(self, q, v, t)", "1 / 0", "Cart.nonideal_force: failed at the initial state: ZeroDivisionError"),
+        (
+            "nonideal_force(self, q, v, t)",
+            "1 / 0",
+            "Cart.nonideal_force: failed at the initial state: ZeroDivisionError",
+        ),
         ("nonideal_force(self, q, v, t)", "np.zeros(3)", "Cart.nonideal_force: expected shape (2,), got (3,)"),
         ("passive_constraints(self, q, t)", "1 / 0", "Cart.passive_constraints: failed at the initial state: ZeroDiv"),
-        ("passive_constraints(self, q, t)", "[q[1]]", "Cart.passive_constraints: expected a mapping of names to values"),
+        (
+            "passive_constraints(self, q, t)",
+            "[q[1]]",
+            "Cart.passive_constraints: expected a mapping of names to values",
+        ),
         ("passive_constraints(self, q, t)", "{'a': float(q[1])}", "Cart.passive_constraints: a: "),
-        ("passive_rates(self, q, v, t)", "{'a': q[1]}", "Cart.passive_rates: a: a nonholonomic equation holds a velocity"),
-        ("passive_constraints(self, q, t)", "{'a': np.log(q[1])}", "passive.a is not finite at the start, x = 0, s = 0"),
+        (
+            "passive_rates(self, q, v, t)",
+            "{'a': q[1]}",
+            "Cart.passive_rates: a: a nonholonomic equation holds a velocity",
+        ),
+        (
+            "passive_constraints(self, q, t)",
+            "{'a': np.log(q[1])}",
+            "passive.a is not finite at the start, x = 0, s = 0",
+        ),
         ("__post_init__(self)", "[][0]", "Cart refuses its parameters: IndexError: list index out of range (line"),
     ],
 )
@@ -360,11 +387,17 @@ RAIL = f"{PLANT}\n    def passive_constraints(self, q, t):\n        return {{'ra
     ("tasks", "sentence"),
     [
         (['{name: far, holonomic: "x**2 + 1"}'], "no state near the start satisfies far (off by 1)"),
-        (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}'], "a (off by 0.25), b (off by 0.25): the rows"),
+        (
+            ['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}'],
+            "a (off by 0.25), b (off by 0.25): the rows",
+        ),
         (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t"}'], "a (off by 0.5), b (off by 0.5): the rows"),
         (['{name: a, holonomic: "x"}', '{name: b, holonomic: "x - t**2"}'], "no acceleration satisfies a, b together"),
         (['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - 1"}'], "a (off by 0.5), b (off by"),
-        (['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - t"}'], "no acceleration satisfies a, b"),
+        (
+            ['{name: a, nonholonomic: "der(x)"}', '{name: b, nonholonomic: "der(x) - t"}'],
+            "no acceleration satisfies a, b",
+        ),
         (['{name: a, class: "cart.py:Torn"}'], "no acceleration satisfies a.0, a.1 together: the rows contradict"),
         (['{name: a, holonomic: "1/x"}'], "task.a is not finite at the start, x = 0, s = 0: violation inf"),
         (['{name: a, holonomic: "x - 3"}'], "violates task.a by -3 (-171.9 deg, if it is an angle)"),
@@ -428,7 +461,11 @@ def test_a_task_against_the_plants_own_constraints_is_refused(servoctl: Servoctl
     [
         ("s: 0", "s: 0.3", "the start violates the plant's own constraint rail by 0.3 (correct it, or set"),
         ("v: 0", "v: {s: 0.3}", "the start violates the rate of the plant's own constraint rail by 0.3"),
-        ("s: 0}, v: 0", "s: 0.3}, project: {fix: [s]}", "initial.project: no state near the start satisfies rail (off by"),
+        (
+            "s: 0}, v: 0",
+            "s: 0.3}, project: {fix: [s]}",
+            "initial.project: no state near the start satisfies rail (off by",
+        ),
     ],
 )
 def test_a_start_that_is_not_assembled_is_refused(servoctl: Servoctl, old: str, new: str, sentence: str) -> None:
@@ -463,9 +500,21 @@ MINE = '{name: a, class: "cart.py:Mine"}'
         ("{null_space: {G: x}}", H, "law.null_space.G: there is no actuator 'G' (known: F)"),
         ("{null_space: {F: z}}", H, "law.null_space.F: unknown word 'z'"),
         ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", H, "alpha: 2 values for 1 row (give one per row)"),
-        ("{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}", MINE, "law.correction: alpha: expected one value per row"),
-        ("{correction: {baumgarte: {alpha: 1, beta: 1}}}", N, "law.correction: a: baumgarte does not fit a nonholonomic"),
-        ("{correction: {second_order: {damping: 1, stiffness: 1}}}", N, "a: second_order does not fit a nonholonomic row"),
+        (
+            "{correction: {baumgarte: {alpha: [1, 2], beta: 1}}}",
+            MINE,
+            "law.correction: alpha: expected one value per row",
+        ),
+        (
+            "{correction: {baumgarte: {alpha: 1, beta: 1}}}",
+            N,
+            "law.correction: a: baumgarte does not fit a nonholonomic",
+        ),
+        (
+            "{correction: {second_order: {damping: 1, stiffness: 1}}}",
+            N,
+            "a: second_order does not fit a nonholonomic row",
+        ),
     ],
 )
 def test_a_law_that_does_not_fit_is_refused(servoctl: Servoctl, law: str, task: str, sentence: str) -> None:
@@ -511,7 +560,11 @@ def test_the_scara_as_printed_is_refused_with_its_first_command(
         ("integrator: {method: dop853, step: 1}", [], "run.integrator.step: given with dop853"),
         ("integrator: {method: euler}", [], "run.integrator.method: "),
         ("integrator: {method: cvodes}", ["--engine", "numpy"], "run.integrator.method: cvodes needs a compiled loop"),
-        ("period: 0.01, integrator: {method: cvodes}", [], "run.integrator.method: cvodes does not serve a sampled law"),
+        (
+            "period: 0.01, integrator: {method: cvodes}",
+            [],
+            "run.integrator.method: cvodes does not serve a sampled law",
+        ),
     ],
 )
 def test_a_way_to_run_that_does_not_serve_is_refused(
@@ -547,52 +600,50 @@ def test_a_term_that_is_not_finite_stops_the_run_and_is_named(
         "held": changed(LONG, ("duration: 2", "duration: 2, period: 0.02")),
     }.get(method) or changed(LONG, ("{step: 0.01}", f"{{method: {method}, rtol: 1e-6}}"))
     answer = servoctl("--engine", engine, "--out", "out", plant=plant, config=config)
-    assert answer.code == 4, answer.err
-    assert "Traceback" not in answer.err
-    summary = answer.summary()
-    assert summary["status"] == "stopped"
-    found = re.search(r"force not finite at t = ([\d.]+) s, x = ([\d.]+), s = ", summary["error"])
-    assert found is not None, summary["error"]
+    reason, trajectory = answer.stopped()
+    found = re.search(r"force not finite at t = ([\d.]+) s, x = ([\d.]+), s = ", reason)
+    assert found is not None, reason
     assert float(found[1]) == pytest.approx(np.pi / 3, abs=0.03)
     assert float(found[2]) == pytest.approx(0.5, abs=0.03)
-    assert summary["final"]["t"] == pytest.approx(np.pi / 3, abs=0.06)
+    assert trajectory.t[-1] == pytest.approx(np.pi / 3, abs=0.1)
 
 
 @pytest.mark.parametrize("method", ["rk4", "dop853"])
 def test_code_that_fails_during_the_run_is_named_and_no_row_before_it_is_lost(servoctl: Servoctl, method: str) -> None:
     config = LONG if method == "rk4" else changed(LONG, ("{step: 0.01}", "{method: dop853, rtol: 1e-6}"))
     answer = servoctl("--out", "out", plant=RAISES, config=config)
-    assert answer.code == 4, answer.err
-    summary = answer.summary()
-    assert re.search(r"Cart: failed at t = 1\.0\d+ s, x=0\.5\d*, s=.*: ValueError: math domain", summary["error"])
-    assert "of cart.py)" in summary["error"]
-    assert summary["final"]["t"] == pytest.approx(np.pi / 3, abs=0.1)
+    reason, trajectory = answer.stopped()
+    assert re.search(
+        r"Cart: failed at t = 1\.0\d+ s, x=0\.5\d*, s=.*: ValueError: math domain error \(line \d+ of", reason
+    )
+    assert trajectory.t[-1] == pytest.approx(np.pi / 3, abs=0.1)
 
 
 def test_cvodes_stops_without_a_word_of_its_own(servoctl: Servoctl) -> None:
-    answer = servoctl("--out", "out", plant=ROOT, config=changed(LONG, ("{step: 0.01}", "{method: cvodes}")))
-    assert (answer.code, answer.err) == (4, "")
-    assert "cvodes cannot go on" in answer.summary()["error"]
+    answer = servoctl(
+        "--out", "out", plant=ROOT, config=changed(LONG, ("{step: 0.01}", "{method: cvodes, rtol: 1e-6}"))
+    )
+    assert answer.err == ""
+    assert "cvodes cannot go on" in answer.stopped()[0]
 
 
 def test_a_mass_matrix_that_loses_its_sign_is_named(servoctl: Servoctl) -> None:
-    answer = servoctl("--out", "out", plant=changed(ROOT, ("np.diag([1.0, 1.0])", "np.diag([0.2 - q[0], 1.0])")), config=LONG)
-    assert answer.code == 4
-    assert "smallest eigenvalue of mass_matrix -" in answer.summary()["error"]
+    answer = servoctl(
+        "--out", "out", plant=changed(ROOT, ("np.diag([1.0, 1.0])", "np.diag([0.2 - q[0], 1.0])")), config=LONG
+    )
+    assert "smallest eigenvalue of mass_matrix -" in answer.stopped()[0]
 
 
 def test_gains_that_run_away_are_suspected(servoctl: Servoctl) -> None:
     config = changed(LONG, ("alpha: 10,", "alpha: 10000,"), ("x - (1", "x - 0.1 - (1"))
     answer = servoctl("--out", "out", config=config)
-    assert answer.code == 4
-    assert "it ran away: reduce the step, the period or the gains" in answer.summary()["error"]
+    assert "it ran away: reduce the step, the period or the gains" in answer.stopped()[0]
     assert "unstable: a step of 0.01 s" in answer.err
 
 
 def test_a_command_that_is_not_finite_is_named(servoctl: Servoctl) -> None:
     answer = servoctl("--out", "out", config=of_law("{null_space: {F: 1/x}}", H))
-    assert answer.code == 4
-    assert "the command not finite at t = 0 s, x = 0" in answer.summary()["error"]
+    assert "the command not finite at t = 0 s, x = 0" in answer.stopped()[0]
 
 
 TWO = of_law(CORRECTION, TASK[4:], '{name: rest, holonomic: "s + 0.01*t**2"}')
@@ -609,12 +660,14 @@ TWO = of_law(CORRECTION, TASK[4:], '{name: rest, holonomic: "s + 0.01*t**2"}')
 def test_a_task_out_of_reach_stops_or_goes_on_as_the_law_says(
     servoctl: Servoctl, on_infeasible: str, code: int, status: str, word: str
 ) -> None:
-    answer = servoctl("--out", "out", config=changed(TWO, ("{correction", f"{{on_infeasible: {on_infeasible}, correction")))
+    answer = servoctl(
+        "--out", "out", config=changed(TWO, ("{correction", f"{{on_infeasible: {on_infeasible}, correction"))
+    )
     assert answer.code == code
     assert "warning: task: rank 1 of 2 rows" in answer.err
     summary = json.loads((answer.folder / "out/summary.json").read_text())
     assert (summary["status"], list(summary["status_counts"])) == (status, [word])
-    assert answer.summary()["status"] == status
+    assert sc.Trajectory.load(answer.folder / "out").metadata["status"] == status
 
 
 def test_an_output_path_that_is_a_file_is_a_failure_of_writing(servoctl: Servoctl) -> None:

@@ -58,20 +58,23 @@ def _stacked(model: Model, state: State) -> Rows:
     return Rows.stack([matrices.passive, matrices.task], model.n)
 
 
-def nearest(model: Model, state: State, fix: Sequence[str] = (), task: bool = True) -> tuple[State, Consistency]:
+def nearest(
+    model: Model, state: State, fix: Sequence[str] = (), among: Sequence[Row] | None = None
+) -> tuple[State, Consistency]:
     """The state that Gauss-Newton steps lead to, and what is left there.
 
     Args:
         model: Plant and constraints.
         state: Where to start.
         fix: Coordinates that stay as they are, their velocities too.
-        task: Whether the task's rows count beside the passive ones.
+        among: Task rows that count beside the passive ones; None: all.
     """
     model = model.plain
     names = list(model.plant.coordinates)
     free = np.array([name not in fix for name in names])
     rows = (*model.passive_rows, *model.task_rows)
-    used = np.array([task or i < len(model.passive_rows) for i in range(len(rows))], dtype=bool)
+    counted = model.task_rows if among is None else among
+    used = np.array([row in model.passive_rows or row in counted for row in rows], dtype=bool)
     holonomic = np.array([row.kind == "holonomic" for row in rows], dtype=bool) & used
     first_order = np.array([row.kind == "nonholonomic" for row in rows], dtype=bool) & used
     t, q, v = state

@@ -11,7 +11,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.initial import Consistency, consistency, nearest
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.reach import Reach, reach
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State, Status
@@ -42,11 +42,11 @@ def project(model: Model, start: State, fix: Sequence[str]) -> State:
     return found
 
 
-def _open(at: Consistency) -> list[tuple[str, float]]:
+def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
     """Rows that are not satisfied: name and how far."""
-    values = [(row.name, float(np.nanmax(np.abs([x, y])))) for row, x, y in zip(
-        at.rows, at.violation, at.violation_rate, strict=True) if not (math.isnan(x) and math.isnan(y))]  # fmt: skip
-    return [(name, value) for name, value in values if not value <= CLOSED]
+    values = zip(at.rows, at.violation, at.violation_rate, strict=True)
+    worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
+    return [(row.name, value) for row, value in worst if not value <= CLOSED and (among is None or row in among)]
 
 
 def _listed(rows: Sequence[tuple[str, float]]) -> str:
@@ -59,12 +59,13 @@ def unstabilised(system: System, start: State) -> list[str]:
     if not model.passive_rows or passive.projection:
         return []
     rank = assemble(start, model.matrices(start), passive.rank_tolerance).passive.rank
-    loose = [row.name for row, k in zip(model.passive_rows, passive.stiffness, strict=True) if row.has_violation and not k]
+    gains = zip(model.passive_rows, passive.stiffness, strict=True)
+    loose = [row.name for row, stiffness in gains if row.has_violation and not stiffness]
     if rank == len(model.passive_rows) or not loose:
         return []
     return [
-        f"rank {rank} of {len(model.passive_rows)} passive rows, and none corrects {', '.join(loose)}: the motion would "
-        "be lost (give plant.passive.correction, or plant.passive.projection: true)"
+        f"rank {rank} of {len(model.passive_rows)} passive rows, and nothing corrects {', '.join(loose)}: the motion "
+        "would be lost (give plant.passive.correction, or plant.passive.projection: true)"
     ]
 
 
@@ -82,8 +83,8 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
         return problems
     at = consistency(model, start)
     problems = _not_assembled(model, at)
-    if not problems:
-        problems += _contradictions(model, start, at)
+    for rows in _levels(model, loop) if not problems else []:
+        problems += _contradictions(model, start, at, rows)
     worst = at.worst(model.plain.task_rows, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
@@ -133,12 +134,19 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
     return problems
 
 
-def _contradictions(model: Model, start: State, at: Consistency) -> list[str]:
+def _levels(model: Model, loop: Loop | None) -> list[list[Row]]:
+    """Task rows that must agree among themselves: those of one priority."""
+    rows, law = model.plain.task_rows, None if loop is None else loop.system.law
+    levels = law.levels if isinstance(law, BoundConstraintFollowing) else [range(len(rows))]
+    return [[rows[i] for i in level] for level in levels]
+
+
+def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:
     """Rows that no state near the start satisfies together, or no acceleration."""
-    found = start
-    if _open(at):
-        found, left = nearest(model, start)
-        open_rows = _open(left)
+    found, counted = start, [*model.plain.passive_rows, *among]
+    if _open(at, counted):
+        found, left = nearest(model, start, among=among)
+        open_rows = _open(left, counted)
         if open_rows:
             return [
                 f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
@@ -146,12 +154,13 @@ def _contradictions(model: Model, start: State, at: Consistency) -> list[str]:
             ]
     matrices = model.plain.matrices(found)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
-    if not len(rows.b) or not (np.isfinite(rows.A).all() and np.isfinite(rows.b).all()):
+    used = [row in counted for row in (*model.plain.passive_rows, *model.plain.task_rows)]
+    A, b = rows.A[used], rows.b[used]
+    if not len(b) or not (np.isfinite(A).all() and np.isfinite(b).all()):
         return []
-    left_over = decompose(rows.A, 1e-9).residual(rows.b)
-    size = 1.0 + float(np.abs(rows.b).max())
-    names = (*model.passive_rows, *model.plain.task_rows)
-    wrong = [row.name for row, value in zip(names, left_over, strict=True) if abs(value) > CLOSED * size]
+    left_over = decompose(A, 1e-9).residual(b)
+    size = 1.0 + float(np.abs(b).max())
+    wrong = [row.name for row, value in zip(counted, left_over, strict=True) if abs(value) > CLOSED * size]
     if wrong:
         return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]
     return []

@@ -63,10 +63,10 @@ def test_a_tasks_own_correction_comes_before_the_common_one() -> None:
         (PFeedback(1), [S], "own: p_feedback needs a violation, a second_order row has none (leave it out)"),
         (PFeedback(1, 2.0), [N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
         (PFeedback(1, [1.0, 2.0]), [H1, N], "roll: p_feedback.rate does not fit a nonholonomic row (leave it out)"),
-        (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected 1 values, one per row, got 2"),
+        (Baumgarte([1.0, 2.0], 1), [H1], "alpha: expected one value per row, 1 in all, got 2"),
         (Baumgarte(1, {"nowhere": 1.0}), [H1], "beta: there is no task 'nowhere' (tasks: place)"),
         (Baumgarte({"place": 1.0}, 1), [H1, H3], "alpha: no value for task 'height' (give one, or one number for all)"),
-        (Baumgarte({"place": [1.0]}, 1), [H1, H2], "alpha.place: expected 2 values, one per row, got 1"),
+        (Baumgarte({"place": [1.0]}, 1), [H1, H2], "alpha.place: expected one value per row, 2 in all, got 1"),
     ],
 )
 def test_a_correction_that_does_not_fit_names_row_and_remedy(

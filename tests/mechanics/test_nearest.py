@@ -77,7 +77,7 @@ def test_a_closed_chain_is_assembled_without_the_task() -> None:
     plant = CoordinatedRobots()
     q = np.deg2rad([55.0, -62.0, 3.0, 60.0, -60.0])
     model = Model(plant, {"level": Holonomic("theta3 - 0.2")}, State(0.0, q, np.zeros(5)))
-    found, left = nearest(model, State(0.0, q, np.ones(5)), task=False)
+    found, left = nearest(model, State(0.0, q, np.ones(5)), among=())
     assert np.abs(left.violation[:2]).max() < 1e-10 and np.abs(left.violation_rate[:2]).max() < 1e-10
     assert abs(left.violation[2]) > 0.1
     assert np.linalg.norm(found.q - q) < 0.3
