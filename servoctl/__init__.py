@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
-    from servoctl.mechanics.fundamental import fundamental_acceleration as fundamental_acceleration
+    from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.plant import Plant as Plant
     from servoctl.runs import Run as Run
@@ -47,7 +47,7 @@ _HOME = {
     "Status": "servoctl.types",
     "Trajectory": "servoctl.trajectory",
     "clip": "servoctl.engine.symbol",
-    "fundamental_acceleration": "servoctl.mechanics.fundamental",
+    "fundamental_acceleration": "servoctl.mechanics.unforced",
     "load": "servoctl.runs",
     "pinv": "servoctl.engine.linalg",
     "simulate": "servoctl.runs",

@@ -417,9 +417,7 @@ def _adaptive(
     yield collector.chunk()
 
 
-def _cvodes(
-    loop: Loop, collector: _Collector, x: Array, times: Array, integrator: Integrator
-) -> Iterator[Chunk]:
+def _cvodes(loop: Loop, collector: _Collector, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
     """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
     assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))

@@ -16,7 +16,7 @@ from plants.parallelogram import Parallelogram
 from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_acceleration
+from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State

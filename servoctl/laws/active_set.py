@@ -51,17 +51,17 @@ class Problem:
     preferred: Array
     rank_tolerance: Any
 
-    def terms(self, u: Array) -> list[Array]:
-        """Per level and row: what the terms of `e - T u` add up to, whatever their signs; its rounding goes by that."""
-        return [np.abs(e) + np.abs(T) @ np.abs(u) for T, e in self.levels]
+    def sizes(self, u: Array) -> list[tuple[Array, Any]]:
+        """Per level: the size of each column of T, and what the terms of `e - T u` add up to at most."""
+        columns = [np.abs(T).sum(axis=0) for T, _ in self.levels]
+        return [(c, np.abs(e).sum() + c @ np.abs(u)) for c, (_, e) in zip(columns, self.levels, strict=True)]
 
     def slack(self, u: Array) -> Array:
         """How far an input may stand out before it counts: clipped, it changes inputs and tasks by rounding only."""
         excess = np.full(len(u), greatest(np.abs(u)))
-        for (T, _), terms in zip(self.levels, self.terms(u), strict=True):
-            columns = np.abs(T).sum(axis=0)
+        for columns, size in self.sizes(u):
             reaches = above(columns, 0.0)
-            excess = where(reaches, least(terms.sum() / where(reaches, columns, 1.0), excess), excess)
+            excess = where(reaches, least(size / where(reaches, columns, 1.0), excess), excess)
         return ROUNDING * excess
 
 
@@ -115,20 +115,21 @@ def gradients(problem: Problem, u: Array, splits: list[Decomposition]) -> Iterat
 
     What a held input would do to the higher levels is taken back by the free ones: `g - T_j^T lambda_j`.
     """
-    terms = problem.terms(u)
+    sizes = problem.sizes(u)
     for k in range(len(problem.levels) + 1):
         if k < len(problem.levels):
             T, e = problem.levels[k]
+            columns, size = sizes[k]
             excess = T @ u - e
-            gradient = T.T @ where(above(np.abs(excess), ROUNDING * terms[k]), excess, 0.0)
-            size = np.abs(T).T @ terms[k]
+            gradient, terms = T.T @ where(above(np.abs(excess), ROUNDING * size), excess, 0.0), columns * size
         else:
-            gradient, size = u - problem.preferred, np.abs(u) + np.abs(problem.preferred)
-        for (T, _), split in reversed(list(zip(problem.levels[:k], splits[:k], strict=True))):
+            gradient, terms = u - problem.preferred, np.abs(u) + np.abs(problem.preferred)
+        for j in reversed(range(k)):
+            split = splits[j]
             force = split.column_basis @ solve_lower(split.triangle.T, split.row_basis @ gradient) / split.scale
-            gradient = gradient - T.T @ force
-            size = size + np.abs(T).T @ (np.abs(force) + greatest(size) / split.scale)
-        yield gradient, ROUNDING * size
+            gradient = gradient - problem.levels[j][0].T @ force
+            terms = terms + sizes[j][0] * (np.abs(force).sum() + greatest(terms) / split.scale)
+        yield gradient, ROUNDING * terms
 
 
 def released(problem: Problem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:

@@ -23,10 +23,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.linalg import frobenius
-from servoctl.engine.symbol import Symbol, clip, from_sx, is_symbolic, symbols, to_sx, where
+from servoctl.engine.symbol import clip, from_sx, is_symbolic, symbols, to_sx, where
 from servoctl.laws.active_set import Problem, above, advance, greatest, solve
 from servoctl.types import Array
-
 
 
 def most_steps(m: int) -> int:
@@ -134,7 +133,7 @@ def _flat(problem: Problem) -> list[Array]:
 
 @cache
 def step_function(counts: tuple[int, ...], m: int) -> Any:
-    """CasADi function (state, problem) -> state of one step, for levels of so many rows; state: x, held, done, steps."""
+    """CasADi function (state, problem) -> state a step on, for levels of so many rows; state: x, held, done, steps."""
     r = sum(counts)
     T, e, scalars = symbols("T", r, m), symbols("e", r), symbols("scalars", 1 + len(counts))
     lower, upper, s, state = (symbols(name, size) for name, size in zip("lusx", (m, m, m, 2 * m + 2), strict=True))

@@ -11,9 +11,7 @@ import numpy as np
 
 from servoctl.engine.linalg import cholesky, decompose, solve_lower, solve_upper
 from servoctl.errors import PlantError
-from servoctl.mechanics.model import Model
-from servoctl.mechanics.plant import Plant
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 
 @dataclass(frozen=True)
@@ -70,19 +68,3 @@ def multiplier_equation(M: Array, Q: Array, A: Array, b: Array, c: Array | None 
     matrix = np.block([[M, -np.asarray(A).T], [A, np.zeros((r, r))]])
     right = np.concatenate([Q if c is None else Q + c, b])
     return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0][:n])
-
-
-def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float = 1e-6) -> ConstrainedMotion:
-    """How a plant accelerates under its own passive constraints, no input acting.
-
-    Args:
-        plant: The plant.
-        state: Time, coordinates and velocities.
-        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-
-    Raises:
-        PlantError: A matrix of the plant has the wrong shape or value.
-    """
-    m = Model(plant, {}, state).matrices(state)
-    c = None if plant.nonideal_force(state.q, state.v, state.t) is None else m.c
-    return fundamental_equation(m.M, m.Q, m.passive.A, m.passive.b, c, rank_tolerance)

@@ -13,6 +13,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.parameters import parameter_values, structure, with_parameters
 from servoctl.engine.trace import trace
+from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
 
@@ -97,4 +98,20 @@ def _derive(key: _Key) -> Kernel:
         - directional(momentum, q, v)
         - jacobian(momentum, t)[:, 0]
     )
-    return Kernel.compile("lagrange", given, {"M": M, "Q": Q})
+    kernel = Kernel.compile("lagrange", given, {"M": M, "Q": Q})
+    _check_quadratic(key.plant, kernel)
+    return kernel
+
+
+def _check_quadratic(plant: LagrangianPlant, kernel: Kernel) -> None:
+    """Raises PlantError where T_vv changes with v: M(q, t) cannot hold it."""
+    random = np.random.default_rng(0)
+    n, p = len(plant.coordinates), parameter_values(plant)
+    for _ in range(3):
+        t, q = random.random(), random.standard_normal(n)
+        still, moving = (kernel(t, q, v, p)[0] for v in (np.zeros(n), random.standard_normal(n)))
+        if np.isfinite([still, moving]).all() and not np.allclose(still, moving, rtol=1e-9, atol=1e-12):
+            raise PlantError(
+                f"{type(plant).__name__}.kinetic_energy: not quadratic in v, T_vv changes with it "
+                "(put what loses or feeds power into dissipation or force)"
+            )

@@ -20,8 +20,12 @@ from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError, in
 from servoctl.expression import check_names
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.singular_mass import require_unique
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
+
+SINGULAR = 1e-12
+"""A mass matrix whose smallest eigenvalue is below this times its largest entry counts as singular."""
 
 SAMPLES = 20
 """Random states and parameter sets at which a traced plant must equal its NumPy self."""
@@ -108,6 +112,7 @@ class Model:
         passive, self.passive_rows = self._stack(groups, symbols)
         servo, self.task_rows = self._stack(self.task, symbols)
         self.rows_kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
+        self.singular = self._is_singular(around)
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         try:
@@ -143,21 +148,21 @@ class Model:
             place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
             message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {in_one_line(error)}"
             raise PlantError(message) from error
-        return Matrices(self.plant, M, Q, B, c, passive, task)
+        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """Plant and constraints by their compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
         passive, task = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-        return Matrices(self.plant, M, Q, B, c, passive, task)
+        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular)
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         """Plant and constraints as expressions of symbols t (1,), q, v, p, as `symbols()` gives them."""
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         passive, _ = self._stack(self._passive, symbols)
         task, _ = self._stack(self.task, symbols)
-        return Matrices(plant, **self._plant_matrices(symbols), passive=passive, task=task)
+        return Matrices(plant, **self._plant_matrices(symbols), passive=passive, task=task, singular=self.singular)
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
@@ -207,6 +212,21 @@ class Model:
                 further = 0 if part.higher is None else part.higher.shape[1]
                 rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + further))
         return Rows.stack(parts, self.n), rows
+
+    def _is_singular(self, around: State) -> bool:
+        """Whether M is singular there; the passive constraints must then complete it.
+
+        Raises:
+            PlantError: They do not; names the direction.
+        """
+        M = np.asarray(self.plant.mass_matrix(around.q, around.t), dtype=float)
+        if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
+            return False
+        try:
+            require_unique(M, self._rows(around)[0].A, coordinates=list(self.plant.coordinates))
+        except PlantError as error:
+            raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
+        return True
 
     def _verify(self, around: State) -> None:
         """Raises TraceError unless the traced plant equals its NumPy self."""
@@ -307,9 +327,8 @@ def check_plant(plant: Plant, state: State) -> None:
     name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
     if not dataclasses.is_dataclass(plant):
         raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
-    for kind in type(plant).__mro__:
-        own = [] if kind in (Plant, object) else [key for key, hint in inspect.get_annotations(kind).items()
-               if "ClassVar" not in str(hint)]
+    for kind in type(plant).__mro__[:-1]:
+        own = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
         if own and "__dataclass_fields__" not in vars(kind):
             raise PlantError(
                 f"{kind.__name__}: its fields ({', '.join(own)}) are not parameters: "
@@ -346,9 +365,11 @@ def check_plant(plant: Plant, state: State) -> None:
     array("nonideal_force", (n,), nonideal)
     given = {"passive_constraints": lambda: plant.passive_constraints(q, t)}
     given["passive_rates"] = lambda: plant.passive_rates(q, v, t)
+    constrained = False
     for method, function in given.items():
         try:
             groups = function()
+            constrained = constrained or bool(groups)
         except Exception as error:
             problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
             continue
@@ -359,7 +380,7 @@ def check_plant(plant: Plant, state: State) -> None:
         smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
         if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
             problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
-        elif smallest <= 0.0:
+        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not constrained):
             problems.append(
                 f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
                 f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"

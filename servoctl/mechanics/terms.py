@@ -17,6 +17,7 @@ from typing import Any
 from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.singular_mass import regular_form
 from servoctl.types import Array, State
 
 
@@ -32,6 +33,7 @@ class Matrices:
         c: Nonideal part of the passive constraint force, shape (n,).
         passive: The plant's own constraints, `Ahat q'' = bhat`.
         task: The servo constraints, `A q'' = b`.
+        singular: Whether M alone is singular, so that the passive constraints must complete it.
     """
 
     plant: Plant
@@ -41,6 +43,7 @@ class Matrices:
     c: Array
     passive: Rows
     task: Rows
+    singular: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Terms:
     Attributes:
         state: The state.
         matrices: What they were made of.
-        L: Cholesky factor of M, lower triangular, shape (n, n).
+        L: Cholesky factor of M, or of its regular form, lower triangular, shape (n, n).
         positive: Whether M is positive definite.
         finite: Whether every term is a finite number.
         passive: Decomposition of `Ahat L^-T`.
@@ -105,7 +108,7 @@ class Terms:
     def passive_force(self, acceleration: Array, u: Array) -> Array:
         """Qc = M q'' - Q - B u, shape (n,): what the passive constraints, ideal and nonideal, add."""
         m = self.matrices
-        force: Array = self.L @ (self.L.T @ acceleration) - m.Q - m.B @ u
+        force: Array = m.M @ acceleration - m.Q - m.B @ u
         return force
 
     @property
@@ -124,6 +127,8 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
     finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
+    if matrices.singular and finite is not False:
+        M, Q = regular_form(M, Q, passive.A, passive.b)
     L, positive = cholesky(M) if finite is not False else (M * 0.0, False)
     if finite is False:
         nothing = decompose(passive.A[:0], rank_tolerance)

@@ -104,8 +104,8 @@ def _not_finite(model: Model, start: State) -> list[str]:
         for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
             if not (np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)):
                 problems.append(
-                    f"{field}.{row.name} is not finite at the start, {place}: violation {violation:.4g}, A {A.tolist()}, "
-                    f"b {b:.4g} (move the start, or correct the equation)"
+                    f"{field}.{row.name} is not finite at the start, {place}: violation {violation:.4g}, "
+                    f"A {A.tolist()}, b {b:.4g} (move the start, or correct the equation)"
                 )
     return problems
 

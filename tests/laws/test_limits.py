@@ -6,14 +6,14 @@ by non-negative least squares too, prove every level of a hierarchy.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import casadi as ca
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import null_space, orth
+from scipy.linalg import null_space
 from scipy.optimize import linprog, lsq_linear, nnls
 
 from servoctl.engine.kernel import Kernel, inputs
@@ -98,18 +98,20 @@ def structured(random: np.random.Generator) -> Case:
 
 
 def badly_scaled(random: np.random.Generator) -> Case:
-    """Rows and inputs in units of 1e-3 to 1e3, so entries of T from 1e-6 to 1e6."""
+    """Tasks and inputs in units of 1e-6 to 1e6, within ten of one another."""
+    return scaled(random, 6.0, 1.0)
+
+
+def in_odd_units(random: np.random.Generator) -> Case:
+    """Rows and inputs each in units of 1e-3 to 1e3, so entries of one T from 1e-6 to 1e6."""
+    return scaled(random, 0.0, 3.0)
+
+
+def scaled(random: np.random.Generator, common: float, each: float) -> Case:
     T, e, lower, upper, _ = (feasible, out_of_reach)[random.integers(2)](random)
-    rows, columns = 10.0 ** random.uniform(-3, 3, len(T)), 10.0 ** random.uniform(-3, 3, T.shape[1])
+    rows = 10.0 ** (random.uniform(-common, common) + random.uniform(-each, each, len(T)))
+    columns = 10.0 ** (random.uniform(-common, common) + random.uniform(-each, each, T.shape[1]))
     return T * rows[:, None] * columns, e * rows, lower / columns, upper / columns, np.zeros(len(lower))
-
-
-FAMILIES: dict[str, Callable[[np.random.Generator], Case]] = {
-    family.__name__: family
-    for family in (
-        inside, feasible, out_of_reach, rank_deficient, infinite, one_sided, degenerate, structured, badly_scaled,
-    )
-}  # fmt: skip
 
 
 def large(random: np.random.Generator) -> Case:
@@ -118,32 +120,52 @@ def large(random: np.random.Generator) -> Case:
     return T, T @ random.uniform(lower, upper) * random.uniform(1.0, 3.0), lower, upper, np.zeros(12)
 
 
-FAMILIES["large"] = large
+FAMILIES: dict[str, Callable[[np.random.Generator], Case]] = {
+    "inside": inside,
+    "feasible": feasible,
+    "out_of_reach": out_of_reach,
+    "rank_deficient": rank_deficient,
+    "infinite": infinite,
+    "one_sided": one_sided,
+    "degenerate": degenerate,
+    "structured": structured,
+    "badly_scaled": badly_scaled,
+    "large": large,
+}
+
+
+def size_of(T: Array, e: Array, u: Array) -> float:
+    """What the terms of `e - T u` add up to: its rounding goes by that."""
+    return float(np.linalg.norm(e) + np.linalg.norm(np.abs(T) @ np.abs(u)))
 
 
 def least_residual(T: Array, e: Array, lower: Array, upper: Array) -> float:
-    """min |T u - e| inside the limits, by BVLS; an input's unit is taken out first, which changes nothing."""
+    """min |T u - e| inside the limits, by BVLS; NaN where it fails (it divides by zero at some corners)."""
     unit = np.linalg.norm(T, axis=0)
     unit[unit == 0.0] = 1.0
-    result = lsq_linear(T / unit, e, (lower * unit, upper * unit), method="bvls", tol=1e-15, max_iter=500)
+    with np.errstate(all="ignore"):
+        result = lsq_linear(T / unit, e, (lower * unit, upper * unit), method="bvls", tol=1e-15, max_iter=500)
     return float(np.linalg.norm(T / unit @ result.x - e))
 
 
 def least_distance(T: Array, u: Array, lower: Array, upper: Array, preferred: Array) -> float:
-    """min |w - s| over `T w = T u`, `lower <= w <= upper`: least-distance programming in the null space of T."""
+    """min |w - s| over `T w = T u`, `lower <= w <= upper`: least-distance programming in the null space of T.
+
+    NaN where its own answer leaves the limits: where few w meet them, the distance is a quotient of small numbers.
+    """
     unit = np.linalg.norm(T, axis=1)
     N = null_space(T[unit > 0] / unit[unit > 0, None], rcond=1e-10) if unit.any() else np.eye(len(u))
-    start, centre = u - preferred, N @ (N.T @ (u - preferred))
+    centre = u - N @ (N.T @ (u - preferred))
     low, high = np.isfinite(lower), np.isfinite(upper)
-    # y from the null-space minimum: w = u - centre + N y
-    G = np.vstack([N[low], -N[high]])
-    h = np.concatenate([(lower - u + centre)[low], (u - centre - upper)[high]])
-    if not N.shape[1] or not len(h):
-        return float(np.linalg.norm(start - centre))
-    E, f = np.vstack([G.T, h]), np.append(np.zeros(N.shape[1]), 1.0)
-    rest = E @ nnls(E, f, maxiter=1000)[0] - f
-    y = -rest[:-1] / rest[-1]
-    return float(np.hypot(np.linalg.norm(start - centre), np.linalg.norm(y)))
+    G, h = np.vstack([N[low], -N[high]]), np.concatenate([(lower - centre)[low], (centre - upper)[high]])
+    y = np.zeros(N.shape[1])
+    if N.shape[1] and (h > 0).any():
+        E, f = np.vstack([G.T, h]), np.append(y, 1.0)
+        rest = E @ nnls(E, f, maxiter=1000)[0] - f
+        y = -rest[:-1] / rest[-1] if rest[-1] else y
+    w = centre + N @ y
+    fits = (G @ y >= h - 1e-9 * np.abs(u).max()).all() if len(h) else True
+    return float(np.linalg.norm(w - preferred)) if fits else np.nan
 
 
 def unproven(levels: list[tuple[Array, Array]], u: Array, lower: Array, upper: Array, preferred: Array) -> float:
@@ -164,80 +186,249 @@ def unproven(levels: list[tuple[Array, Array]], u: Array, lower: Array, upper: A
     return worst
 
 
-def tolerance_of(family: str) -> float:
-    return 1e-14 if family == "badly_scaled" else 1e-10
-
-
-def solve(case: Case, family: str = "") -> Limited:
+def solve(case: Case) -> Limited:
     T, e, lower, upper, preferred = case
-    return within_limits([(T, e)], lower, upper, preferred, rank_tolerance=tolerance_of(family))
+    return within_limits([(T, e)], lower, upper, preferred)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(rows: tuple[int, ...], m: int, weighted: bool = False) -> Kernel:
     """within_limits, traced."""
     shapes: dict[str, tuple[int, ...]] = {}
     for k, r in enumerate(rows):
         shapes |= {f"T{k}": (r, m), f"e{k}": (r,)}
-    values = inputs(shapes | {"lower": (m,), "upper": (m,), "s": (m,), "w": (m,), "tolerance": (1,)})
+    values = inputs(shapes | {"lower": (m,), "upper": (m,), "s": (m,), "w": (m,)})
     result = within_limits(
         [(values[f"T{k}"], values[f"e{k}"]) for k in range(len(rows))],
         values["lower"],
         values["upper"],
         values["s"],
         weights=values["w"] if weighted else None,
-        rank_tolerance=values["tolerance"][0],
     )
     outputs = {"u": result.u, "given_up": np.concatenate(result.given_up), "at_limit": result.at_limit}
     counts = {"iterations": np.array([result.iterations]), "converged": np.array([result.converged])}
     return Kernel.compile("limits", values, outputs | counts)
 
 
-def traced(levels: list[tuple[Array, Array]], *rest: Array, tolerance: float = 1e-10, weights: Array | None = None) -> list[Array]:
+def traced(levels: list[tuple[Array, Array]], *rest: Array, weights: Array | None = None) -> list[Array]:
     m = levels[0][0].shape[1]
-    arrays = [part for level in levels for part in level]
-    weighted = weights is not None
-    return kernel(tuple(len(e) for _, e in levels), m, weighted)(
-        *arrays, *rest, weights if weighted else np.ones(m), tolerance
-    )
+    function = kernel(tuple(len(e) for _, e in levels), m, weights is not None)
+    return function(*[part for level in levels for part in level], *rest, np.ones(m) if weights is None else weights)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_answer_is_inside_least_residual_then_nearest(family: str) -> None:
+def test_the_answer_is_inside_misses_least_and_is_nearest(family: str) -> None:
     random = np.random.default_rng(1)
+    measured = []
     for index in range(PER_FAMILY):
         case = FAMILIES[family](random)
         T, e, lower, upper, preferred = case
-        found = solve(case, family)
+        found = solve(case)
         u = found.u
-        assert found.converged, (family, index)
+        assert found.converged, index
         assert (u >= lower).all() and (u <= upper).all()
-        missed, demand = float(np.linalg.norm(found.given_up[0])), float(np.linalg.norm(e))
-        assert missed == np.linalg.norm(e - T @ u)
-        least = least_residual(T, e, lower, upper)
-        assert missed <= least + 1e-8 * least + 1e-11 * (1e-3 + demand), (family, index, missed, least)
+        np.testing.assert_array_equal(found.given_up[0], e - T @ u)
+        missed, size = float(np.linalg.norm(found.given_up[0])), size_of(T, e, u)
         if family in ("inside", "feasible"):
-            assert missed <= 1e-12 * (demand + np.linalg.norm(T) * np.linalg.norm(u))
+            assert missed <= 1e-12 * size, index
+        least, shortest = least_residual(T, e, lower, upper), least_distance(T, u, lower, upper, preferred)
         distance = float(np.linalg.norm(u - preferred))
-        shortest = least_distance(T, u, lower, upper, preferred)
-        assert distance <= shortest * (1 + 1e-7) + 1e-12, (family, index, distance, shortest)
+        measured.append([least, shortest])
+        assert not missed > least * (1 + 1e-8) + 1e-12 * size, (index, missed, least)
+        assert not distance > shortest * (1 + 1e-7) + 1e-12 * np.abs(u).max(), (index, distance, shortest)
+    assert np.isfinite(measured).mean() > 0.95  # the oracles' own failures
+
+
+def test_where_units_are_hopeless_it_says_so_and_stays_inside() -> None:
+    random = np.random.default_rng(1)
+    failed = 0
+    for _ in range(500):
+        T, e, lower, upper, preferred = in_odd_units(random)
+        found = within_limits([(T, e)], lower, upper, preferred, rank_tolerance=1e-14)
+        assert (found.u >= lower).all() and (found.u <= upper).all()
+        if found.converged:
+            missed, least = np.linalg.norm(found.given_up[0]), least_residual(T, e, lower, upper)
+            assert not missed > least * (1 + 1e-8) + 1e-11 * size_of(T, e, found.u)
+        failed += not found.converged
+    assert failed <= 5  # three, where what is left free has a condition number above 1e9
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_numbers_and_symbols_agree(family: str) -> None:
     random = np.random.default_rng(2)
-    seen = 0
-    while seen < 25:
-        T, e, lower, upper, preferred = case = FAMILIES[family](random)
-        if T.shape[1] > 6:
-            if family != "large" or seen > 3:
-                seen += family == "large"
-                continue
-        seen += 1
-        found = solve(case, family)
-        u, given_up, at_limit, iterations, converged = traced(
-            [(T, e)], lower, upper, preferred, tolerance=tolerance_of(family)
-        )
-        size = np.abs(found.u).max() + 1e-9
-        np.testing.assert_allclose(u, found.u, rtol=1e-9, atol=1e-9 * size, err_msg=f"{family} {seen}")
+    for _ in range(25):
+        T, e, lower, upper, preferred = FAMILIES[family](random)
+        T, e = T[:4, :6], e[:4]  # a few sizes only: each is compiled
+        found = solve((T, e, *(part[:6] for part in (lower, upper, preferred))))
+        u, given_up, at_limit, iterations, converged = traced([(T, e)], lower[:6], upper[:6], preferred[:6])
+        np.testing.assert_allclose(u, found.u, rtol=0, atol=1e-10 * np.abs(found.u).max())
+        np.testing.assert_allclose(given_up, found.given_up[0], rtol=0, atol=1e-10 * size_of(T, e, u))
         assert converged == found.converged == 1
+        assert abs(iterations[0] - found.iterations) <= 2  # ties are broken by rounding
+        assert ((at_limit > 0) == (u >= upper[:6])).all() and ((at_limit < 0) == (u <= lower[:6])).all()
+
+
+def test_the_answer_without_limits_stays_to_the_bit_where_it_is_inside() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(200):
+        T, e, lower, upper, _ = inside(random)
+        weights = random.uniform(0.1, 10.0, len(lower))
+        root = np.sqrt(weights)
+        wide = (np.minimum(lower, -100.0), np.maximum(upper, 100.0))
+        least = decompose(T, 1e-10).solve(e)
+        found = within_limits([(T, e)], lower, upper)
+        assert found.iterations == 0 and found.converged
+        np.testing.assert_array_equal(found.u, least)
+        weighted = decompose(T / root, 1e-10).solve(e) / root
+        np.testing.assert_array_equal(within_limits([(T, e)], *wide, weights=weights).u, weighted)
+        other = least + null_space(T) @ random.standard_normal(T.shape[1] - np.linalg.matrix_rank(T))
+        np.testing.assert_array_equal(within_limits([(T, e)], *wide, unlimited=other).u, other)
+
+
+def test_a_null_space_shift_keeps_the_task_where_a_clip_would_break_it() -> None:
+    """Seven actuators, three rows of rank two: the least inputs need more of one actuator than is needed at all."""
+    rows = np.array([[0.2, -0.1, -0.7, 0.6, 0.7, -0.4, 0.0], [-0.9, -0.3, 0.7, -0.7, -0.3, 0.5, -0.4]])
+    T = np.vstack([rows, -0.4 * rows[0] - 0.8 * rows[1]])
+    e = np.array([-0.8, 2.4, -1.6])
+    assert np.linalg.matrix_rank(T) == 2
+    least = np.linalg.pinv(T) @ e
+    peak = np.abs(least).max()
+    ones = np.ones((7, 1))
+    program = linprog(
+        np.append(np.zeros(7), 1.0),
+        A_ub=np.block([[np.eye(7), -ones], [-np.eye(7), -ones]]),
+        b_ub=np.zeros(14),
+        A_eq=np.hstack([T[:2], np.zeros((2, 1))]),
+        b_eq=e[:2],
+        bounds=(None, None),
+    )
+    assert peak == pytest.approx(1.286, abs=5e-4) and program.fun == pytest.approx(0.762, abs=5e-4)
+    limit = (peak + program.fun) / 2 * np.ones(7)
+    clipped = np.clip(least, -limit, limit)
+    assert np.abs(e - T @ clipped).max() > 0.1
+    for levels in ([(T, e)], [(T[:1], e[:1]), (T[1:], e[1:])]):
+        found = within_limits(levels, -limit, limit)
+        assert found.converged and np.abs(found.u).max() == limit[0]
+        assert np.abs(e - T @ found.u).max() <= 1e-14
+        assert found.at_limit.tolist() == [-1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    tight = 0.95 * program.fun * np.ones(7)
+    assert np.abs(within_limits([(T, e)], -tight, tight).given_up[0]).max() > 0.01
+
+
+def hierarchy(random: np.random.Generator, count: int) -> tuple[list[tuple[Array, Array]], Array, Array, Array]:
+    """Levels with dependent rows, conflicts between levels, equal columns, infinite limits; often out of reach."""
+    m = int(random.integers(count, 10))
+    lower, upper = box(random, m)
+    u = random.uniform(lower, upper) * random.choice([1.0, 1.0, 3.0])
+    levels = []
+    for _ in range(count):
+        T = random.standard_normal((int(random.integers(1, 4)), m))
+        kind = random.integers(5)
+        T[-1] = 2.0 * levels[0][0][0] if kind == 0 and levels else (T[0] if kind == 1 else T[-1])
+        T[:, 0] = T[:, -1] if kind == 2 else T[:, 0]
+        levels.append((T, T @ u + (random.standard_normal(len(T)) if random.random() < 0.4 else 0.0)))
+    lower[random.random(m) < 0.1], upper[random.random(m) < 0.1] = -np.inf, np.inf
+    return levels, lower, upper, random.standard_normal(m) * random.integers(0, 2)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_levels_in_order_are_each_proven_least(count: int) -> None:
+    random = np.random.default_rng(count)
+    for index in range(300):
+        levels, lower, upper, preferred = hierarchy(random, count)
+        found = within_limits(levels, lower, upper, preferred)
+        assert found.converged, index
+        assert (found.u >= lower).all() and (found.u <= upper).all()
+        assert unproven(levels, found.u, lower, upper, preferred) <= 1e-9, index
+        T, e = levels[0]
+        alone = within_limits(levels[:1], lower, upper).given_up[0]
+        np.testing.assert_allclose(found.given_up[0], alone, rtol=0, atol=1e-11 * size_of(T, e, found.u))
+        assert not np.linalg.norm(alone) > least_residual(T, e, lower, upper) * (1 + 1e-8) + 1e-11 * size_of(
+            T, e, found.u
+        )
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_lower_level_is_the_limit_of_a_light_weight(count: int) -> None:
+    """One bounded least-squares problem, each level a thousandth of the one above: a sequence of oracles in one."""
+    random = np.random.default_rng(10 + count)
+    for _ in range(50):
+        T = random.standard_normal((count, 6))
+        lower, upper = box(random, 6)
+        e = T @ random.uniform(lower, upper) * 2.5
+        found = within_limits([(T[k : k + 1], e[k : k + 1]) for k in range(count)], lower, upper)
+        weights = 1e-4 ** np.arange(count)
+        oracle = lsq_linear(T * weights[:, None], e * weights, (lower, upper), method="bvls", tol=1e-15)
+        np.testing.assert_allclose(np.concatenate(found.given_up), e - T @ oracle.x, rtol=0, atol=1e-4)
+
+
+@FEW
+@given(st.integers(0, 10_000), st.integers(1, 3))
+def test_symbols_solve_a_hierarchy_as_numbers_do(seed: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    lower, upper = box(random, 5)
+    levels = [(T, T @ random.uniform(lower, upper) * 2.0) for T in random.standard_normal((count, 2, 5))]
+    weights = random.uniform(0.1, 10.0, 5)
+    found = within_limits(levels, lower, upper, weights=weights)
+    u, given_up, _, _, converged = traced(levels, lower, upper, np.zeros(5), weights=weights)
+    np.testing.assert_allclose(u, found.u, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(given_up, np.concatenate(found.given_up), rtol=0, atol=1e-10)
+    assert converged[0] == 1 and found.converged
+
+
+@FEW
+@given(st.integers(0, 10_000))
+def test_weights_are_a_change_of_units(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    T, e, lower, upper, preferred = feasible(random)
+    weights = random.uniform(0.1, 10.0, len(lower))
+    root = np.sqrt(weights)
+    found = within_limits([(T, e)], lower, upper, preferred, weights=weights).u
+    expected = within_limits([(T / root, e)], lower * root, upper * root, preferred * root).u / root
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@FEW
+@given(st.integers(0, 10_000), st.floats(1.0, 3.0))
+def test_wider_limits_never_cost_more(seed: int, wider: float) -> None:
+    T, e, lower, upper, _ = out_of_reach(np.random.default_rng(seed))
+    narrow, wide = within_limits([(T, e)], lower, upper), within_limits([(T, e)], lower * wider, upper * wider)
+    assert np.linalg.norm(wide.given_up[0]) <= np.linalg.norm(narrow.given_up[0]) + 1e-11 * size_of(T, e, upper)
+
+
+def test_equal_limits_hold_an_input_and_numbers_that_are_none_do_not_raise() -> None:
+    T, e = np.array([[1.0, 2.0, 0.5]]), np.array([1.0])
+    found = within_limits([(T, e)], np.array([-1.0, 0.1, -1.0]), np.array([1.0, 0.1, 1.0]))
+    assert found.converged and found.u[1] == 0.1
+    np.testing.assert_allclose(found.u[[0, 2]], 0.8 * np.array([1.0, 0.5]) / 1.25, rtol=1e-14)
+    assert np.isnan(within_limits([(T, e * np.nan)], -np.ones(3), np.ones(3)).u).all()
+
+
+def test_one_scale_per_level_is_asked_for() -> None:
+    level = (np.ones((1, 2)), np.ones(1))
+    with pytest.raises(ValueError, match=r"scale: expected one per level \(2\), got 1"):
+        within_limits([level, level], -np.ones(2), np.ones(2), scale=[1.0])
+
+
+def test_the_compiled_answer_has_the_derivative_of_its_active_set() -> None:
+    random = np.random.default_rng(4)
+    T = random.standard_normal((3, 6))
+    function, ones = kernel((3,), 6).function, np.ones(6)
+    e = 3.0 * random.standard_normal(3)
+    given = [ca.SX.sym(function.name_in(i), *function.size_in(i)) for i in range(function.n_in())]
+    slope = ca.Function("slope", given, [ca.jacobian(function(*given)[0], given[1])])
+    arguments = (-ones, ones, 0.0 * ones, ones)
+    found = within_limits([(T, e)], -ones, ones)
+    assert found.iterations > 1 and 0 < np.abs(found.at_limit).sum() < 6
+    columns = [
+        (within_limits([(T, e + d)], -ones, ones).u - within_limits([(T, e - d)], -ones, ones).u) / 2e-6
+        for d in 1e-6 * np.eye(3)
+    ]
+    np.testing.assert_allclose(np.array(slope(T, e, *arguments)), np.transpose(columns), atol=1e-8)
+
+
+def test_a_compiled_step_stays_small() -> None:
+    """Counted in CasADi instructions, the decomposition's own 1,023 apart."""
+    assert step_function((3,), 6).n_instructions() < 1300
+    assert search_function((3,), 6).n_instructions() < 50  # steps are called, not copied
+    assert most_steps(6) == 32 and most_steps(12) == 64

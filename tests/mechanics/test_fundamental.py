@@ -12,7 +12,7 @@ import servoctl
 from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.fundamental import fundamental_acceleration, fundamental_equation, multiplier_equation
+from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.runs import simulate
 from servoctl.types import Array, State
