@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
+    from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
+    from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
     from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
+    from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.plant import Plant as Plant
     from servoctl.runs import Run as Run
     from servoctl.runs import load as load
@@ -36,9 +39,12 @@ _HOME = {
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Holonomic": "servoctl.mechanics.constraint",
+    "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
+    "Model": "servoctl.mechanics.model",
     "Nonholonomic": "servoctl.mechanics.constraint",
     "PFeedback": "servoctl.laws.corrections",
+    "Poles": "servoctl.laws.corrections",
     "Plant": "servoctl.mechanics.plant",
     "Run": "servoctl.runs",
     "SecondOrder": "servoctl.mechanics.constraint",

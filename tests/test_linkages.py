@@ -16,9 +16,9 @@ from plants.parallelogram import Parallelogram
 from plants.slider_crank import SliderCrank
 from plants.three_rrr import ThreeRRR
 from servoctl.errors import PlantError
-from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
+from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.types import Array, State
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
@@ -116,6 +116,16 @@ def test_the_parallelogram_keeps_to_the_published_motion() -> None:
     assert np.abs(run.q[index] - np.array(case["q"])).max() < 5e-9
 
 
+@pytest.mark.slow
+def test_the_parallelogram_turns_over_through_the_flat_pose() -> None:
+    # rk4 with 5 ms, alpha = beta = 10; with alpha = beta = 5 the links part within 6 s
+    run = trajectory("parallelogram_flat")
+    exact = pendulum(np.pi / 2, 1.0, -3.5 * 9.81 / 3.05, run.t)
+    passes = np.count_nonzero(np.diff(np.floor(exact / np.pi)))
+    assert passes == 20
+    assert np.abs(run["q.link2_phi"] - exact).max() < 2e-4
+
+
 def test_the_slider_stands_where_the_closed_form_says() -> None:
     run = trajectory("slider_crank")
     crank = 2 * np.pi * run.t
@@ -135,11 +145,12 @@ def test_the_motor_of_the_slider_crank_pays_for_the_energy() -> None:
 
 def test_an_offset_guide_lifts_the_slider() -> None:
     plant = SliderCrank(e=0.15)
-    crank, r, l, e = 0.8, 0.2, 0.6, 0.15
-    rod = np.arcsin((e - r * np.sin(crank)) / l)
-    pin, wrist = r * np.exp(1j * crank), r * np.exp(1j * crank) + l * np.exp(1j * rod)
+    crank = 0.8
+    rod = np.arcsin((0.15 - 0.2 * np.sin(crank)) / 0.6)
+    pin = 0.2 * np.exp(1j * crank)
+    wrist = pin + 0.6 * np.exp(1j * rod)
     q = pose([pin / 2, (pin + wrist) / 2, wrist], [crank, rod, 0.0])
-    assert wrist.imag == pytest.approx(e)
+    assert wrist.imag == pytest.approx(0.15)
     for name, violation in plant.passive_constraints(q, 0.0).items():
         np.testing.assert_allclose(violation, 0.0, atol=1e-15, err_msg=name)
 
@@ -170,6 +181,15 @@ def test_four_bars_in_a_row_move_as_one_pendulum(N: int) -> None:
     np.testing.assert_allclose(motion.acceleration[angles], alpha, rtol=1e-11)
     assert motion.rank == 6 * N + 2
     assert fundamental_acceleration(FourBars(N=N), State(0.0, *row_of(N + 1, 0.0, rate))).rank == 5 * N + 2
+
+
+@pytest.mark.slow
+def test_the_row_of_four_bars_keeps_its_branch_where_it_lies_flat() -> None:
+    run = trajectory("four_bars")
+    exact = pendulum(np.pi / 2, -1.0, -9.81 * 5.0 / (4 / 3 + 3), run.t)
+    assert np.count_nonzero(np.diff(np.floor(exact / np.pi))) == 5
+    for i in range(4):
+        assert np.abs(run[f"q.post{i}_phi"] - exact).max() < 5e-4
 
 
 def rrr_matrices() -> tuple[Matrices, list[int]]:
@@ -229,7 +249,10 @@ def test_the_platform_of_the_3rrr_runs_round_its_circle() -> None:
     [
         (lambda: Parallelogram(motor=4), r"^Parallelogram: motor: expected a link, 1 to 3, or 0 for none, got 4$"),
         (lambda: FourBars(N=0), r"^FourBars: N: expected at least 1 window, got 0$"),
-        (lambda: Parallelogram(m=-1.0), r"^Parallelogram: body 'link1': m: expected a positive mass \[kg\], got -1\.0$"),
+        (
+            lambda: Parallelogram(m=-1.0),
+            r"^Parallelogram: body 'link1': m: expected a positive mass \[kg\], got -1\.0$",
+        ),
     ],
 )
 def test_a_wrong_structure_is_refused(make: Any, message: str) -> None:

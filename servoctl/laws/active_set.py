@@ -27,8 +27,11 @@ from servoctl.engine.linalg import Decomposition, decompose, solve_lower
 from servoctl.engine.symbol import clip, is_symbolic, maximum, where
 from servoctl.types import Array
 
-ROUNDING = 1e-12
-"""What counts as rounding: of a task or an input when limits are compared, of a multiplier when its sign is."""
+ROUNDING = 1e-14
+"""What counts as rounding in a residual or a multiplier, relative to the terms that it is a sum of."""
+
+SLACK = 1e-12
+"""How far an input may stand out of its limits, relative to all inputs and to what the tasks feel, before it counts."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Problem:
         for columns, size in self.sizes(u):
             reaches = above(columns, 0.0)
             excess = where(reaches, least(size / where(reaches, columns, 1.0), excess), excess)
-        return ROUNDING * excess
+        return SLACK * excess
 
 
 def above(a: Any, b: Any) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.engine.symbol import minimum, where
-from servoctl.mechanics.hierarchy import realise
+from servoctl.mechanics.projection import realise
 from servoctl.types import Array
 
 

@@ -21,17 +21,15 @@ Source: Orsino 2017, (4.14)-(4.18). The inverse in (4.16) exists only where the 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.linalg import cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
+from servoctl.mechanics.projection import RANK_TOLERANCE, realise, realise_with_clearance
 from servoctl.types import Array
-
-RANK_TOLERANCE = 1e-10
-"""A direction counts when its pivot exceeds this times |A L^-T|_F of its level, before any projection."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,14 @@ class Level:
         b: Shape (r,).
         clearance: R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by
             `b_i - A_i q'' = R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact.
+        rows: Names of the rows, for sentences; None: `row 0`, `row 1`, ...
     """
 
     name: str
     A: Array
     b: Array
     clearance: Any = 0.0
+    rows: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,17 @@ class Contradiction:
         rows: Their indices in the level.
         residual: `b - A q''` of these rows, by least squares.
         against: Earlier levels with which they are at odds; none: rows of the level contradict each other.
+        names: What the rows are called.
     """
 
     level: str
     rows: tuple[int, ...]
     residual: tuple[float, ...]
     against: tuple[str, ...]
+    names: tuple[str, ...]
 
     def __str__(self) -> str:
-        missed = ", ".join(f"row {i} by {x:.3g}" for i, x in zip(self.rows, self.residual, strict=True))
+        missed = ", ".join(f"{name} by {x:.3g}" for name, x in zip(self.names, self.residual, strict=True))
         other = " and ".join(f"'{name}'" for name in self.against) or "each other"
         return f"level '{self.level}': {missed}: cannot be met (at odds with {other}: correct b, or give a clearance)"
 
@@ -152,12 +154,14 @@ class Enforced:
         H = _weighted(self.L, last.A)
         parts = [_weighted(self.L, level.A[_exact(level)]) for level in earlier]
         owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        rows = np.concatenate([H[:0], *parts])
-        mix = decompose(rows.T, RANK_TOLERANCE).solve(H.T @ left)
+        known = np.concatenate([H[:0], *parts])
+        mix = decompose(known.T, RANK_TOLERANCE).solve(H.T @ left)
         floor = tolerance * frobenius(H) * frobenius(left)
-        shares = [np.linalg.norm(mix[owner == k] @ rows[owner == k]) for k in range(len(parts))]
+        shares = [np.linalg.norm(mix[owner == k] @ known[owner == k]) for k in range(len(parts))]
         against = [level.name for level, share in zip(earlier, shares, strict=True) if share > floor]
-        return Contradiction(last.name, tuple(map(int, missed)), tuple(map(float, left[missed])), tuple(against))
+        rows, residual = tuple(map(int, missed)), tuple(map(float, left[missed]))
+        names = tuple(f"row {i}" if last.rows is None else last.rows[i] for i in rows)
+        return Contradiction(last.name, rows, residual, tuple(against), names)
 
 
 def free_motion(M: Array, Q: Array) -> Enforced:
@@ -200,7 +204,7 @@ def enforce(
         b: See `Level`.
         clearance: See `Level`.
         name: The level's name; None: `level 1`, `level 2`, ...
-        rank_tolerance: See `RANK_TOLERANCE`.
+        rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
 
     Raises:
         PlantError: A shape, a number or a clearance is impossible, or the name is taken.
@@ -212,7 +216,7 @@ def enforce(
     rank, counted = motion.rank + step.split.rank, np.zeros(len(H), dtype=object)
     counted[exact] = step.counted
     for i in np.flatnonzero(~exact):
-        step = _yielding(step, H[i], level.b[i], level.clearance[i], rank_tolerance * scale)
+        step = realise_with_clearance(step, H[i], level.b[i], level.clearance[i], rank_tolerance * scale)
         counted[i] = step.counted
     counted = counted if is_symbolic(counted) else counted.astype(bool)
     return Enforced(motion.L, motion.free, step.x, step.S, rank, counted, (*motion.levels, level))
@@ -225,53 +229,6 @@ def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: An
         motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance)
         found.append(motion)
     return found
-
-
-class Realised(NamedTuple):
-    """What one step of the recursion gives.
-
-    Attributes:
-        x: The new estimate, shape (n,).
-        S: The new factor, shape (n, n).
-        counted: Which rows act, shape (r,): 1 or 0.
-        split: Decomposition of `H S`.
-    """
-
-    x: Array
-    S: Array
-    counted: Array
-    split: Decomposition
-
-
-def realise(x: Array, S: Array, H: Array, b: Array, rank_tolerance: Any, scale: Any) -> Realised:
-    """`x + S (H S)^+ (b - H x)` and `S (I - (H S)^+ H S)`: rows `H x = b` met in what S leaves free.
-
-    Args:
-        x: The estimate so far, shape (n,).
-        S: The factor so far, shape (n, n).
-        H: Shape (r, n).
-        b: Shape (r,).
-        rank_tolerance: Relative rank tolerance.
-        scale: What pivots of `H S` are measured against; of the size of H, for that of H S may be round-off alone.
-    """
-    reach = H @ S
-    counted = np.array([where(frobenius(row) > rank_tolerance * scale, 1.0, 0.0) for row in reach])
-    split = decompose(counted.reshape(-1, 1) * reach, rank_tolerance, scale)
-    Z = split.row_basis
-    return Realised(x + S @ split.solve(b - H @ x), S - (S @ Z.T) @ Z, counted, split)
-
-
-def _yielding(step: Realised, h: Array, b: Any, R: Any, limit: Any) -> Realised:
-    """The same for one row h with a clearance R, by Potter's square root of the Kalman update."""
-    y = h @ step.S
-    counted = where(frobenius(y) > limit, 1.0, 0.0)
-    y = counted * y
-    variance = y @ y + R
-    variance = where(variance > 0.0, variance, 1.0)
-    gain = step.S @ y
-    x = step.x + gain * ((b - h @ step.x) / variance)
-    S = step.S - np.outer(gain, y) / (variance + np.sqrt(variance * R))
-    return Realised(x, S, counted, step.split)
 
 
 def _weighted(L: Array, A: Array) -> Array:
@@ -299,42 +256,3 @@ def _checked(level: Level, motion: Enforced) -> Level:
     if not is_symbolic(R) and not (R >= 0.0).all():
         raise PlantError(f"{place}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
     return replace(level, A=A, b=b, clearance=R)
-
-
-def projector_by_complement(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """Z Z^+, shape (n, n), for an orthogonal complement Z of A: the columns of Z are any basis of its kernel.
-
-    Z comes from splitting the coordinates into as many dependent ones as A has rank and free ones,
-    `A = Q [R1 R2]`, `Z = [-R1^-1 R2; I]`. The three roads lead to one orthogonal projector; on numbers.
-
-    Source: Orsino 2017, proposition 3.1 (i).
-    """
-    from scipy.linalg import qr  # here, since laws import this module and a run need not wait for SciPy
-
-    n = A.shape[1]
-    if not len(A):
-        return np.eye(n)
-    R, order = qr(A, mode="r", pivoting=True)
-    rank = int(np.sum(np.abs(np.diag(R)) > rank_tolerance * frobenius(A)))
-    Z = np.zeros((n, n - rank))
-    Z[order[:rank]] = -np.linalg.solve(R[:rank, :rank], R[:rank, rank:])
-    Z[order[rank:]] = np.eye(n - rank)
-    projector: Array = Z @ decompose(Z, rank_tolerance).pseudoinverse()
-    return projector
-
-
-def projector_by_inverse(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """I - A^+ A, shape (n, n); any A^g with `A A^g A = A` and `A^g A` symmetric would serve.
-
-    Source: Orsino 2017, proposition 3.1 (iii).
-    """
-    projector: Array = np.eye(A.shape[1]) - decompose(A, rank_tolerance).pseudoinverse() @ A
-    return projector
-
-
-def projector_by_orthonormalization(A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array:
-    """I - Z^T Z, shape (n, n), where the rows of Z are those of A made orthonormal.
-
-    Source: Orsino 2017, proposition 3.1 (iv).
-    """
-    return np.eye(A.shape[1]) - decompose(A, rank_tolerance).row_projector()

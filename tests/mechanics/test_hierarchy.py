@@ -11,15 +11,11 @@ import pytest
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
 from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
-from servoctl.mechanics.hierarchy import (
-    Enforced,
-    Level,
-    enforce,
-    free_motion,
+from servoctl.mechanics.hierarchy import Enforced, Level, enforce, free_motion, solve_levels
+from servoctl.mechanics.projection import (
     projector_by_complement,
     projector_by_inverse,
     projector_by_orthonormalization,
-    solve_levels,
 )
 from servoctl.types import Array
 

@@ -1,5 +1,7 @@
 """The planar builder against the same mechanisms written a second time, with points as complex numbers."""
 
+import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from servoctl.errors import PlantError, TaskError
+from servoctl.mechanics import planar
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
@@ -297,7 +300,7 @@ def build_with(add: Callable[[Linkage], None]) -> PlanarLinkage:
             r"^Wrong: joint 'pin': point_a: expected two coordinates \(x, y\), got \(0, 0, 0\)$",
         ),
         (
-            lambda of: of.revolute("pin", "crank", (0, 0), "rod", (1, 0), level=1.5),  # type: ignore[arg-type]
+            lambda of: of.revolute("pin", "crank", (0, 0), "rod", (1, 0), level=1.5),
             r"^Wrong: joint 'pin': level: expected a whole number, got 1\.5$",
         ),
         (
@@ -309,6 +312,19 @@ def build_with(add: Callable[[Linkage], None]) -> PlanarLinkage:
 def test_a_wrong_linkage_is_refused_when_it_is_made(add: Callable[[Linkage], None], message: str) -> None:
     with pytest.raises(PlantError, match=message):
         build_with(add)
+
+
+def test_the_example_of_the_package_is_the_mechanism_it_shows() -> None:
+    assert planar.__doc__ is not None
+    example = re.search(r"^    @dataclass.*?(?=^\S)", planar.__doc__, re.MULTILINE | re.DOTALL)
+    assert example is not None
+    names: dict[str, Any] = {"dataclass": dataclass, "PlanarLinkage": PlanarLinkage, "Linkage": Linkage}
+    exec(textwrap.dedent(example.group()), names)
+    plant = names["SliderCrank"]()
+    straight = np.array([0.1, 0.0, 0.0, 0.5, 0.0, 0.0, 0.8, 0.0, 0.0])
+    for name, violation in plant.passive_constraints(straight, 0.0).items():
+        np.testing.assert_allclose(violation, 0.0, atol=1e-15, err_msg=name)
+    assert plant.actuators == {"tau": "N m"}
 
 
 def test_an_unknown_point_is_named() -> None:

@@ -99,10 +99,8 @@ class Linkage:
             pivot: The place [m].
             at: The body's point that is held there [m].
         """
-        where = self._new(name, "body", self._drawn)
-        self._new(name, "joint", self._connections, self.joints)
+        where = self._turning(name, J)
         self._positive(where, "m", "mass [kg]", m)
-        self._positive(where, "J", "moment of inertia [kg m^2]", J)
         place, hub = self._pair(where, "pivot", pivot), self._pair(where, "at", at)
         self.bodies[name] = Body(name, m, J, self.size, 1, hub, place)
         self.joints[name] = Revolute(name, GROUND, name, 1, place, hub)
@@ -114,9 +112,7 @@ class Linkage:
             name: An identifier.
             J: Moment of inertia [kg m^2].
         """
-        where = self._new(name, "body", self._drawn)
-        self._new(name, "joint", self._connections, self.joints)
-        self._positive(where, "J", "moment of inertia [kg m^2]", J)
+        self._turning(name, J)
         self.bodies[name] = Body(name, 0.0, J, self.size, 1)
         self.joints[name] = Revolute(name, GROUND, name, 1, ORIGIN, ORIGIN)
 
@@ -222,6 +218,12 @@ class Linkage:
             raise PlantError(f"{where}: expected a name of letters, digits and underscores")
         if any(name in names for names in taken):
             raise PlantError(f"{where}: there is another of this name (rename one of them)")
+        return where
+
+    def _turning(self, name: str, J: Any) -> str:
+        where = self._new(name, "body", self._drawn)
+        self._new(name, "joint", self._connections, self.joints)
+        self._positive(where, "J", "moment of inertia [kg m^2]", J)
         return where
 
     def _connection(self, name: str, kind: str, a: str, b: str, level: int) -> str:

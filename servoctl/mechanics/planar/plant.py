@@ -120,7 +120,7 @@ class PlanarLinkage(Plant):
         return np.array(linkage.frames(q)[body].position(point))
 
     def links(self, q: Array) -> dict[str, Array]:
-        """Each body through its joints and named points, closed from three on; springs, dampers; named points as dots."""
+        """Bodies through their joints and named points, closed from three on; springs and dampers; named points."""
         linkage = self.linkage()
         frames = linkage.frames(q)
         drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
