@@ -1,6 +1,7 @@
 """What can be said of a run before it runs: the model, the constraints, what the actuators reach, gains, the start."""
 
 import timeit
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +15,11 @@ from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
+from servoctl.mechanics.passive_levels import LevelReport, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
 from servoctl.trajectory import plain
-from servoctl.types import Status
+from servoctl.types import Array, Status
 
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
@@ -51,7 +53,7 @@ def check(run: Run) -> CheckReport:
         run: As `load(config, strict=False)` gives it.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _task, _reach, _gains, _internal, _start, _engine):
+    for part in (_plant, _passive, _hierarchy, _task, _reach, _gains, _internal, _start, _engine):
         part(run, report)
     return report
 
@@ -103,6 +105,60 @@ def _passive(run: Run, report: CheckReport) -> None:
     report.values["passive"] = {
         "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
     }  # fmt: skip
+
+
+def _hierarchy(run: Run, report: CheckReport) -> None:
+    if not run.levels:
+        return
+    model, tolerance = run.system.model, run.system.passive.rank_tolerance
+    names = list(model.plant.coordinates)
+    try:
+        free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
+    except ServoctlError as error:
+        report.sections.append(("hierarchy", [f"not enforced: {error}"]))
+        report.values["hierarchy"] = {"reason": str(error)}
+        return
+    levels = level_reports([free, *enforced])
+    at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
+    apart = enforced[-1].acceleration - at_once
+    lines = ["level after level at the start, no input acting; trace of P: freedoms that are left"]
+    lines += _shortened([_level_line(level, model.plant.coordinates) for level in levels])
+    lines.append(f"off the motion under all rows at once, without clearance: {_most(apart, model.plant.coordinates)}")
+    report.sections.append(("hierarchy", lines))
+    report.values["hierarchy"] = {
+        "free": dict(zip(names, free.acceleration, strict=True)),
+        "levels": {
+            level.name: {
+                "rows": level.rows, "rank": level.rank, "skipped": level.skipped, "trace": level.trace,
+                "change": np.abs(level.change).max(), "yields": level.yields,
+                "acceleration": dict(zip(names, level.acceleration, strict=True)),
+            }
+            for level in levels
+        },
+        "off_all_at_once": np.abs(apart).max(),
+    }  # fmt: skip
+
+
+def _level_line(level: LevelReport, coordinates: Mapping[str, str]) -> str:
+    rows, loose = len(level.rows), len(level.yields)
+    line = f"{level.name}: {_count(rows, 'row')}"
+    line += (
+        f": {rows - loose} rigid of rank {level.rank}, {loose} with clearance" if loose else f" of rank {level.rank}"
+    )
+    if level.skipped:
+        line += f"; {', '.join(_shortened(list(level.skipped)))} skipped: dependent on earlier levels"
+    line += f"; trace of P {level.trace:.7g}; accelerations change by up to {_most(level.change, coordinates)}"
+    if loose:
+        row, left = max(level.yields.items(), key=lambda item: abs(item[1]))
+        line += f"; {row} yields most, by {left:.3g} once all levels are enforced"
+    return line
+
+
+def _most(change: Array, coordinates: Mapping[str, str]) -> str:
+    """The largest component of an acceleration, with its unit and coordinate."""
+    i = int(np.argmax(np.abs(change)))
+    name, unit = list(coordinates.items())[i]
+    return f"{abs(change[i]):.3g} {unit}/s^2 ({name})"
 
 
 def _violations(run: Run, rows: list[Row]) -> list[str]:

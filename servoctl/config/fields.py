@@ -197,11 +197,13 @@ Limit = Annotated[
     Discriminator(_list_or_not),
 ]
 Pole = Annotated[float, Number("a negative number [1/s]", below=0)]
-PoleSet = Annotated[
-    Annotated[Pole, Tag(SCALAR)] | Annotated[tuple[Pole, ...], Field(min_length=1), Tag(LIST)],
+OneOrEach = Annotated[
+    Annotated[S, Tag(SCALAR)] | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)],
     Discriminator(_list_or_not),
 ]
-"""One number for all poles of a row, or one number each."""
+"""One value for all, or a list with one each."""
+
+PoleSet = OneOrEach[Pole]
 
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
 """One value, or a mapping of the second kind."""

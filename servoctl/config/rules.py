@@ -10,6 +10,7 @@ from typing import Any
 
 from servoctl.config.corrections import Correction
 from servoctl.config.document import FieldPath, Problem
+from servoctl.config.levels import level_problems
 from servoctl.config.schema import ADAPTIVE, Task
 from servoctl.expression.suggest import remedy
 
@@ -26,6 +27,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _poles,
         _corrections,
         _integrator,
+        _levels,
     )
     return [problem for rule in rules for problem in rule(values)]
 
@@ -156,3 +158,8 @@ def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
     if method == "rk4":
         for word in _given(integrator, ("rtol", "atol")):
             yield Problem((*path, word), "given with rk4, whose step is fixed (give step, or another method)")
+
+
+def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:
+    for path, what in level_problems(_mapping(values, "plant", "passive").get("levels")):
+        yield Problem(("plant", "passive", "levels", *path), what)

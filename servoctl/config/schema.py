@@ -19,6 +19,7 @@ from servoctl.config.fields import (
     Limit,
     Name,
     Number,
+    OneOrEach,
     Parameter,
     PerName,
     Positive,
@@ -36,6 +37,18 @@ DEFAULT_STEP = 0.001
 """Step of rk4 [s]; with a period, the largest part of the period that is not longer."""
 
 
+class PassiveLevel(Section):
+    """Groups of passive constraints that are enforced together."""
+
+    groups: tuple[str, ...] = Field(description="names of the plant's passive constraint groups")
+    after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
+    clearance: OneOrEach[Annotated[float, Number("a clearance >= 0, where 0 is a rigid row", least=0)]] = Field(
+        default=0.0,
+        description="what a row yields per unit of its multiplier [acceleration of the row / multiplier]; 0 is rigid; "
+        "a number, or a list with one per row, in the order of groups",
+    )
+
+
 class Passive(Section):
     """How a simulated plant keeps its own constraints."""
 
@@ -49,6 +62,11 @@ class Passive(Section):
     projection: StrictBool = Field(
         default=False, description="whether each step of a simulation ends on the passive constraints; with rk4 only"
     )
+    levels: dict[str, PassiveLevel] | None = Field(
+        default=None,
+        description="name -> groups that `check` enforces one level after another; a run knows none: the order does "
+        "not change how a rigid mechanism moves, and clearances are not simulated",
+    )
 
 
 class Plant(Section):
@@ -60,7 +78,7 @@ class Plant(Section):
     parameters: dict[str, Parameter] = Field(
         default={}, description="fields of the class, in their own units; the rest keep their defaults"
     )
-    passive: Passive = Field(default=Passive(), description="passive constraints: correction and rank tolerance")
+    passive: Passive = Field(default=Passive(), description="passive constraints: correction, rank tolerance, levels")
 
 
 class Fixed(Section):

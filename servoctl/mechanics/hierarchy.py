@@ -193,6 +193,7 @@ def enforce(
     clearance: Any = 0.0,
     name: str | None = None,
     rank_tolerance: Any = RANK_TOLERANCE,
+    rows: tuple[str, ...] | None = None,
 ) -> Enforced:
     """Enforces one more level in what the earlier ones leave free.
 
@@ -205,11 +206,12 @@ def enforce(
         clearance: See `Level`.
         name: The level's name; None: `level 1`, `level 2`, ...
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F of its level.
+        rows: See `Level`.
 
     Raises:
         PlantError: A shape, a number or a clearance is impossible, or the name is taken.
     """
-    level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance), motion)
+    level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance, rows), motion)
     H, exact = _weighted(motion.L, level.A), _exact(level)
     scale = frobenius(H)
     step = realise(motion.w, motion.factor, H[exact], level.b[exact], rank_tolerance, scale)
@@ -226,7 +228,7 @@ def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: An
     """The motion at each level, the earlier levels included; arguments and errors as of `free_motion` and `enforce`."""
     motion, found = free_motion(M, Q), []
     for level in levels:
-        motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance)
+        motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance, level.rows)
         found.append(motion)
     return found
 
@@ -250,6 +252,8 @@ def _checked(level: Level, motion: Enforced) -> Level:
     if A.shape[1:] != (n,) or b.shape != A.shape[:1] or R.shape not in ((), b.shape):
         shapes = f"A {A.shape}, b {b.shape}, clearance {R.shape}"
         raise PlantError(f"{place}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
+    if level.rows is not None and len(level.rows) != len(b):
+        raise PlantError(f"{place}: rows: expected {len(b)} names, got {len(level.rows)}")
     if is_finite(A, b) is False:
         raise PlantError(f"{place}: A or b is not finite (check the constraints at this state)")
     R = np.broadcast_to(R, b.shape)

@@ -22,6 +22,7 @@ from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
@@ -35,6 +36,7 @@ from servoctl.runs.build import (
     build_task,
     build_vector,
 )
+from servoctl.runs.levels import build_levels, place_of
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
@@ -60,6 +62,7 @@ class Run:
         reach: What the actuators can do for the task; None for an open loop.
         loaded: The config it came from; None for a run made in Python.
         problems: Why it should not run; empty unless `load` was told to let them through.
+        levels: The plant's own constraints level by level, for `check`; none: there is no hierarchy.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Run:
     reach: Reach | None = None
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
+    levels: tuple[PassiveLevel, ...] = ()
 
     @property
     def system(self) -> System:
@@ -155,6 +159,7 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     task = build_task(loaded, plant, problems)
     law = build_law(loaded, plant, problems)
     inputs = build_equations(values.inputs, plant, problems, "inputs")
+    levels = build_levels(loaded, plant, State(0.0, q, v), problems)
     problems.check()
     passive = values.plant.passive
     found = _bind(
@@ -185,13 +190,15 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     reach = None if found.law is None else starts.look_at_reach(found, start)
     for sentence in starts.check_start(found.model, start, values.initial.max_violation, loop):
         problems.add(sentence, "initial")
+    for contradiction in starts.contradicting_levels(found.model, start, levels):
+        problems.add(contradiction, *place_of(loaded, contradiction.level))
     for sentence in starts.unreachable(reach) if reach is not None else []:
         problems.add(sentence, "law")
     for sentence in starts.unstabilised(found, start):
         problems.add(sentence, "plant", "passive")
     if strict:
         problems.check()
-    return Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found))
+    return Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), levels)
 
 
 def _bind(

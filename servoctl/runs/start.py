@@ -10,8 +10,10 @@ from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
 from servoctl.mechanics.reach import Reach, reach
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State, Status
@@ -21,6 +23,9 @@ ASSEMBLED = 1e-3
 
 CLOSED = 1e-6
 """Rows that still differ by more at the nearest state contradict each other [units of the row]."""
+
+INDEPENDENT = 1e-9
+"""Rows can be met together along directions whose pivot exceeds this times their Frobenius norm."""
 
 STATES = 6
 """States at which the reach of the actuators is looked at, the start among them."""
@@ -158,12 +163,21 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
     A, b = rows.A[used], rows.b[used]
     if not len(b) or not (np.isfinite(A).all() and np.isfinite(b).all()):
         return []
-    left_over = decompose(A, 1e-9).residual(b)
+    left_over = decompose(A, INDEPENDENT).residual(b)
     size = 1.0 + float(np.abs(b).max())
     wrong = [row.name for row, value in zip(counted, left_over, strict=True) if abs(value) > CLOSED * size]
     if wrong:
         return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]
     return []
+
+
+def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLevel]) -> list[Contradiction]:
+    """Levels of passive constraints that the earlier ones exclude, where the mechanism is assembled at the start."""
+    at = consistency(model, start)
+    if not levels or _not_finite(model, start) or _not_assembled(model, at):
+        return []
+    closed = nearest(model, start, among=[])[0] if _open(at, model.plain.passive_rows) else start
+    return contradictions(model, closed, levels, INDEPENDENT, CLOSED)
 
 
 def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:

@@ -1,0 +1,155 @@
+"""A plant's own constraints as a hierarchy: which groups are enforced together, and in which order.
+
+Design: the motion of a rigid mechanism does not depend on the order, for the recursion of `mechanics.hierarchy` ends
+where all constraints at once lead. So a run knows no levels; they show how a mechanism comes together, and what a
+clearance lets go.
+
+Source: Orsino 2017, figure 4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from servoctl.errors import PlantError
+from servoctl.mechanics.hierarchy import Contradiction, Enforced, Level, free_motion, solve_levels
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.planar import PlanarLinkage
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.projection import RANK_TOLERANCE
+from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class PassiveLevel:
+    """Groups of passive constraints that are enforced together.
+
+    Attributes:
+        name: What the level is called.
+        groups: Names of the groups; their rows follow each other in this order.
+        clearance: As of `Level`, for all rows or one per row.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    clearance: float | tuple[float, ...] = 0.0
+
+
+@dataclass(frozen=True)
+class LevelReport:
+    """What one level does to the motion.
+
+    Attributes:
+        name: The level.
+        rows: Names of its rows.
+        rank: Directions that its exact rows take beyond those of earlier levels.
+        skipped: Rows to which earlier levels leave no room.
+        trace: Trace of P behind the level: the freedoms that are left, in fractions where there are clearances.
+        acceleration: q'' behind the level, shape (n,).
+        change: What the level changes in q'', shape (n,).
+        yields: Row with a clearance -> b - A q'' once all levels are enforced.
+    """
+
+    name: str
+    rows: tuple[str, ...]
+    rank: int
+    skipped: tuple[str, ...]
+    trace: float
+    acceleration: Array
+    change: Array
+    yields: dict[str, float]
+
+
+def declared_levels(plant: Plant) -> tuple[PassiveLevel, ...]:
+    """The levels that a `PlanarLinkage` gives its connections, where there are several; else none."""
+    level_of = plant.levels if isinstance(plant, PlanarLinkage) else {}
+    numbers = sorted(set(level_of.values()))
+    if len(numbers) < 2:
+        return ()
+    return tuple(
+        PassiveLevel(f"level {number}", tuple(name for name, level in level_of.items() if level == number))
+        for number in numbers
+    )
+
+
+def levels_at(model: Model, state: State, levels: Sequence[PassiveLevel]) -> list[Level]:
+    """The constraints of each level at a state, for `solve_levels`."""
+    passive, rows = model.matrices(state).passive, model.passive_rows
+    found = []
+    for level in levels:
+        index = [i for group in level.groups for i, row in enumerate(rows) if row.group == group]
+        clearance, names = np.array(level.clearance), tuple(rows[i].name for i in index)
+        found.append(Level(level.name, passive.A[index], passive.b[index], clearance, names))
+    return found
+
+
+def motions(
+    model: Model,
+    state: State,
+    levels: Sequence[PassiveLevel],
+    u: Array | None = None,
+    rank_tolerance: float = RANK_TOLERANCE,
+) -> list[Enforced]:
+    """The motion before any level, then at each level, the earlier ones included.
+
+    Args:
+        model: Plant and constraints.
+        state: Where.
+        levels: In the order in which they are enforced.
+        u: Inputs, shape (m,); None: no input acts.
+        rank_tolerance: As of `enforce`.
+
+    Raises:
+        PlantError: A number is not finite, or the mass matrix is singular without the constraints.
+    """
+    m = model.matrices(state)
+    if m.singular:
+        raise PlantError(
+            "mass matrix: singular without the passive constraints, so only all levels together have one motion "
+            "(give every body mass and inertia to see level by level)"
+        )
+    Q = m.Q + m.c if u is None else m.Q + m.c + m.B @ u
+    return [free_motion(m.M, Q), *solve_levels(m.M, Q, levels_at(model, state, levels), rank_tolerance)]
+
+
+def level_reports(found: Sequence[Enforced]) -> list[LevelReport]:
+    """What each level does, of what `motions` gives."""
+    reports = []
+    for before, motion in pairwise(found):
+        level, left = motion.levels[-1], found[-1].residuals[motion.levels[-1].name]
+        rows, a = level.rows or (), motion.acceleration
+        reports.append(
+            LevelReport(
+                level.name,
+                rows,
+                motion.rank - before.rank,
+                tuple(rows[i] for i in motion.skipped),
+                float(motion.trace),
+                a,
+                a - before.acceleration,
+                {rows[i]: float(left[i]) for i in np.flatnonzero(level.clearance)},
+            )
+        )
+    return reports
+
+
+def contradictions(
+    model: Model, state: State, levels: Sequence[PassiveLevel], rank_tolerance: float, tolerance: float
+) -> list[Contradiction]:
+    """Levels with rows that no acceleration meets once the earlier ones are; masses and forces have no say in it.
+
+    Args:
+        model: Plant and constraints.
+        state: Where.
+        levels: In the order in which they are enforced.
+        rank_tolerance: As of `enforce`.
+        tolerance: As of `Enforced.contradiction`.
+
+    Raises:
+        PlantError: A number is not finite.
+    """
+    enforced = solve_levels(np.eye(model.n), np.zeros(model.n), levels_at(model, state, levels), rank_tolerance)
+    found = [motion.contradiction(tolerance) for motion in enforced]
+    return [contradiction for contradiction in found if contradiction is not None]

@@ -1,0 +1,86 @@
+"""The right motion where passive rows are dependent: angle and energy against the reduced pendulum, never the rows alone.
+
+`(3 (I + m L^2/4) + m2 L^2) theta'' = -(3 m/2 + m2) g L cos(theta)`; the fixed step is 5 ms where the default is 1 ms,
+which costs accuracy and saves minutes.
+"""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import servoctl as sc
+from servoctl.errors import ConfigError
+
+STEP = "run.integrator={method: rk4, step: 0.005}"
+
+
+def angle(start: float, rate: float, times: np.ndarray) -> np.ndarray:
+    """The reduced pendulum's angle [rad]."""
+    solution = solve_ivp(
+        lambda _, y: [y[1], -3.5 * 9.81 / 3.05 * np.cos(y[0])],
+        (0.0, times[-1]),
+        [start, rate],
+        method="DOP853",
+        rtol=1e-13,
+        atol=1e-13,
+        t_eval=times,
+    )
+    return np.asarray(solution.y[0])
+
+
+def run(config: str, *overrides: str) -> tuple[sc.Trajectory, np.ndarray]:
+    """The run, and the error of its angle."""
+    trajectory = sc.load(config, [STEP, "run.output_step=0.1", *overrides]).simulate()
+    assert trajectory.metadata["status"] == "done"
+    theta = trajectory["q.link1_phi"]
+    return trajectory, theta - angle(theta[0], trajectory["v.link1_phi"][0], trajectory.t)
+
+
+def test_the_parallelogram_swings_right_for_twenty_seconds_by_default() -> None:
+    trajectory, error = run("parallelogram", "run.duration=20")
+    assert np.abs(error).max() < 1e-6
+    assert trajectory["q.link1_phi"][-1] == pytest.approx(-1.6677303, abs=1e-6)
+    assert trajectory.metadata["energy_drift"] < 1e-5
+    assert set(trajectory["passive_rank"]) == {11}
+
+
+def test_the_parallelogram_turns_right_through_its_flat_pose_by_default() -> None:
+    _, error = run("parallelogram_flat", "run.duration=20", "run.integrator.step=0.004")
+    assert np.abs(error).max() < 1e-4
+
+
+@pytest.mark.slow
+def test_the_parallelogram_swings_right_for_two_hundred_seconds_when_projected() -> None:
+    _, error = run("parallelogram", "run.duration=200", "plant.passive.projection=true")
+    assert np.abs(error).max() < 1e-6
+
+
+@pytest.mark.parametrize(("config", "bound"), [("parallelogram", 1e-7), ("parallelogram_flat", 1e-6)])
+def test_projection_alone_keeps_the_motion_ten_times_better(config: str, bound: float) -> None:
+    none = "plant.passive.correction={baumgarte: {alpha: 0, beta: 0}}"
+    trajectory, error = run(config, "run.duration=10", "plant.passive.projection=true", none)
+    assert np.abs(error).max() < bound
+    assert max(trajectory.violation(row).max() for row in trajectory.passive_rows) < 1e-13
+
+
+def test_small_gains_lose_the_motion_at_the_flat_pose_and_the_rank_says_when() -> None:
+    slow = "plant.passive.correction={baumgarte: {alpha: 5, beta: 5}}"
+    trajectory = sc.load("parallelogram_flat", [STEP, "run.duration=20", slow]).simulate()
+    assert trajectory.metadata["status"] == "stopped"
+    theta = trajectory["q.link1_phi"]
+    lost = np.abs(theta - angle(theta[0], 1.0, trajectory.t)) > 1e-2
+    assert lost.any()
+    changes = [event for event in trajectory.metadata["events"] if event["event"] == "passive_rank"]
+    assert changes
+    assert changes[0]["t"] <= trajectory.t[np.argmax(lost)]
+
+
+def test_dependent_rows_that_nothing_corrects_are_refused() -> None:
+    none = "plant.passive.correction={baumgarte: {alpha: 0, beta: 0}}"
+    with pytest.raises(ConfigError, match=r"plant\.passive.*rank 11 of 12 passive rows, and nothing corrects foot1"):
+        sc.load("parallelogram", [none])
+
+
+def test_projection_with_an_adaptive_method_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"run\.integrator\.method: plant\.passive\.projection ends every step"):
+        sc.load("parallelogram", ["plant.passive.projection=true", "run.integrator={method: dop853}"])

@@ -1,0 +1,66 @@
+"""Plants with massless coordinates through the whole program."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.errors import PlantError
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class Pendulum(sc.Plant):
+    """A point mass on a massless rod, in x, y and the rod's angle, which has no mass of its own."""
+
+    m: float = 1.0  # [kg]
+    l: float = 0.8  # [m]  # noqa: E741
+    g: float = 9.81  # [m/s^2]
+    held: bool = True
+    coordinates: ClassVar = {"x": "m", "y": "m", "phi": "rad"}
+    actuators: ClassVar = {"tau": "N m"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.diag([self.m, self.m, 0.0])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0, -self.m * self.g, 0.0])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[0.0], [0.0], [1.0]])
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        tip = np.array([q[0] - self.l * np.cos(q[2]), q[1] - self.l * np.sin(q[2])])
+        return {"rod": tip if self.held else q[0] - self.l}
+
+    def energy(self, q: Array, v: Array, t: float) -> float:
+        return float(self.m * (v[0] ** 2 + v[1] ** 2) / 2 + self.m * self.g * q[1])
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_a_massless_rod_swings_as_a_pendulum(engine: str) -> None:
+    run = sc.simulate(Pendulum(), {}, None, q=[0.8, 0, 0], duration=0.5, engine=engine)
+    assert run.metadata["energy_drift"] < 1e-9
+    speed = np.sqrt(-2 * 9.81 / 0.8 * np.sin(run["q.phi"]))  # from energy alone
+    assert np.abs(np.abs(run["v.phi"]) - speed).max() < 1e-8
+
+
+def test_a_torque_on_the_massless_rod_follows_a_task() -> None:
+    task = {"swing": sc.Holonomic("phi - 0.3*sin(t)")}
+    law = sc.ConstraintFollowing(correction=sc.Baumgarte(5, 5))
+    run = sc.simulate(Pendulum(), task, law, q=[0.8, 0, 0], v=[0, 0.24, 0.3], duration=3.0)
+    assert run.violation("swing").max() < 1e-9
+    torque = 0.8**2 * -0.3 * np.sin(run.t) + 9.81 * 0.8 * np.cos(0.3 * np.sin(run.t))
+    assert np.abs(run["u.tau"] - torque).max() < 1e-8
+
+
+def test_its_fundamental_acceleration_is_the_pendulums() -> None:
+    motion = sc.fundamental_acceleration(Pendulum(), sc.State(0.0, np.array([0.8, 0.0, 0.0]), np.zeros(3)))
+    assert motion.acceleration == pytest.approx([0.0, -9.81, -9.81 / 0.8], abs=1e-10)
+
+
+def test_a_direction_with_neither_mass_nor_constraint_is_named() -> None:
+    with pytest.raises(PlantError, match=r"Pendulum\.mass_matrix: singular along 1 phi, which no constraint holds"):
+        sc.simulate(Pendulum(held=False), {}, None, q=[0.8, 0, 0], duration=0.5)
