@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
-    from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.runs import Run as Run
     from servoctl.runs import load as load
     from servoctl.runs import simulate as simulate

@@ -1,7 +1,6 @@
 """What can be said of a run before it runs: the model, the constraints, what the actuators reach, gains, the start."""
 
 import timeit
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +14,11 @@ from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
-from servoctl.mechanics.passive_levels import LevelReport, level_reports, motions
+from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
 from servoctl.trajectory import plain
-from servoctl.types import Array, Status
+from servoctl.types import Status
 
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
@@ -111,54 +110,26 @@ def _hierarchy(run: Run, report: CheckReport) -> None:
     if not run.levels:
         return
     model, tolerance = run.system.model, run.system.passive.rank_tolerance
-    names = list(model.plant.coordinates)
     try:
         free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
     except ServoctlError as error:
         report.sections.append(("hierarchy", [f"not enforced: {error}"]))
         report.values["hierarchy"] = {"reason": str(error)}
         return
-    levels = level_reports([free, *enforced])
+    levels = level_reports(model.plant.coordinates, [free, *enforced])
     at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
     apart = enforced[-1].acceleration - at_once
-    lines = ["level after level at the start, no input acting; trace of P: freedoms that are left"]
-    lines += _shortened([_level_line(level, model.plant.coordinates) for level in levels])
-    lines.append(f"off the motion under all rows at once, without clearance: {_most(apart, model.plant.coordinates)}")
+    lines = [
+        "level after level at the start, no input acting; trace of P: freedoms that are left",
+        *_shortened([str(level) for level in levels]),
+        f"off the motion under all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
+    ]
     report.sections.append(("hierarchy", lines))
     report.values["hierarchy"] = {
-        "free": dict(zip(names, free.acceleration, strict=True)),
-        "levels": {
-            level.name: {
-                "rows": level.rows, "rank": level.rank, "skipped": level.skipped, "trace": level.trace,
-                "change": np.abs(level.change).max(), "yields": level.yields,
-                "acceleration": dict(zip(names, level.acceleration, strict=True)),
-            }
-            for level in levels
-        },
+        "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
+        "levels": {level.name: level.to_dict() for level in levels},
         "off_all_at_once": np.abs(apart).max(),
-    }  # fmt: skip
-
-
-def _level_line(level: LevelReport, coordinates: Mapping[str, str]) -> str:
-    rows, loose = len(level.rows), len(level.yields)
-    line = f"{level.name}: {_count(rows, 'row')}"
-    line += (
-        f": {rows - loose} rigid of rank {level.rank}, {loose} with clearance" if loose else f" of rank {level.rank}"
-    )
-    if level.skipped:
-        line += f"; {', '.join(_shortened(list(level.skipped)))} skipped: dependent on earlier levels"
-    line += f"; trace of P {level.trace:.7g}; accelerations change by up to {_most(level.change, coordinates)}"
-    if loose:
-        row, left = max(level.yields.items(), key=lambda item: abs(item[1]))
-        line += f"; {row} yields most, by {left:.3g} once all levels are enforced"
-    return line
-
-
-def _most(change: Array, coordinates: Mapping[str, str]) -> str:
-    """The largest component of an acceleration, with its unit and coordinate."""
-    i = int(np.argmax(np.abs(change)))
-    name, unit = list(coordinates.items())[i]
-    return f"{abs(change[i]):.3g} {unit}/s^2 ({name})"
+    }
 
 
 def _violations(run: Run, rows: list[Row]) -> list[str]:

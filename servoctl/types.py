@@ -30,9 +30,9 @@ class Status(Enum):
     Members stand in order of severity; `code` is the number stored in a trajectory.
     """
 
-    OK = "the task is met"
-    RANK_DEFICIENT = "task rows are dependent or out of reach, yet all of them are met"
-    SATURATED = "an input is at its limit and the task is not met"
+    OK = "the actuators deliver what the task asks"
+    RANK_DEFICIENT = "task rows are dependent or out of reach, yet all that they ask is delivered"
+    SATURATED = "an input is at its limit and part of what the task asks is given up"
     INFEASIBLE = "the actuators cannot meet the task: the command is its least-squares answer"
     UNREACHABLE = "no actuator reaches the task (rank 0): the command moves nothing towards it"
     DAMPED = "the actuators cannot meet the task: the command damps the motion instead"

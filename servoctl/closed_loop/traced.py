@@ -140,22 +140,30 @@ class CompiledLoop(TracedLoop):
         Args:
             substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
         """
-        mx = ca.MX.sym
-        x, t, h, p = mx("x", self.size), mx("t"), mx("h"), mx("p", len(self.parameters))
+        x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
         if substeps is None:
             rates, row = self.rates_kernel.function(t, x, p)
             following = rk4(lambda s, y: self.rates_kernel.function(s, y, p)[0], t, x, h, first=rates)
         else:
             command = self.control_kernel.function(t, x, p)
             row = ca.vertcat(command, self.motion_kernel.function(t, x, p, command)[1])
-            following, part = x, h / substeps
-            for i in range(substeps):
-                following = rk4(
-                    lambda s, y: self.motion_kernel.function(s, y, p, command)[0], t + i * part, following, part
-                )
+            part = h / substeps
+            times = t + part * ca.DM(range(substeps)).T
+            held = (ca.repmat(value, 1, substeps) for value in (part, p, command))
+            following = self._held_step().fold(substeps)(x, times, *held)
         function = ca.Function("step", [x, t, h, p], [following, ca.densify(row)])
-        shapes = {"x": (self.size,), "t": (1,), "h": (1,), "p": (len(self.parameters),)}
+        shapes = {name: (size,) for name, size in self._step_sizes().items()}
         return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
+
+    def _step_sizes(self) -> dict[str, int]:
+        return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
+
+    def _held_step(self) -> Any:
+        """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
+        sizes = {**self._step_sizes(), "command": self.layout.command_size}
+        x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
+        following = rk4(lambda s, y: self.motion_kernel.function(s, y, p, command)[0], t, x, h)
+        return ca.Function("held_step", [x, t, h, p, command], [following])
 
 
 def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:

@@ -42,9 +42,9 @@ class PassiveLevel(Section):
 
     groups: tuple[str, ...] = Field(description="names of the plant's passive constraint groups")
     after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
-    clearance: OneOrEach[Annotated[float, Number("a clearance >= 0, where 0 is a rigid row", least=0)]] = Field(
+    clearance: OneOrEach[Annotated[float, Number("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
         default=0.0,
-        description="what a row yields per unit of its multiplier [acceleration of the row / multiplier]; 0 is rigid; "
+        description="what a row yields per unit of its multiplier [acceleration of the row / multiplier]; 0 is exact; "
         "a number, or a list with one per row, in the order of groups",
     )
 

@@ -8,10 +8,10 @@ too. If not, let go of the held input whose limit costs the highest level most; 
 answer.
 
 Design: every point on the way is inside the limits and, level by level, no worse than the one before, so a search
-that is cut short still has an answer worth sending. Of three candidates on 12,000 random problems of up to 12 inputs
-(degenerate and rank-deficient ones among them), this one always came to rest, within 23 steps; exchanging all wrong
-inputs at once (block pivoting) cycled on 45; a semismooth Newton method on the dual missed the active set of a fifth
-of the single-level ones, where the task is out of reach or its rows are dependent, since it needs a Gram matrix.
+that is cut short still has an answer worth sending. Measured on random problems of up to 12 inputs, degenerate and
+rank-deficient ones among them: this search always came to rest, on 12,000 within 29 steps; exchanging all wrong inputs
+at once (block pivoting) had not after 60 exchanges on 45 of 12,000; a semismooth Newton method on the dual missed the
+active set of a quarter of 4,000, where the task is out of reach or its rows are dependent: it needs a Gram matrix.
 
 Source: the signs of multipliers, level by level, are those of Escande, Mansard, Wieber 2014; that every limit bounds a
 single input, so that held limits are never dependent, is what makes it short.
@@ -27,8 +27,11 @@ from servoctl.engine.linalg import Decomposition, decompose, solve_lower
 from servoctl.engine.symbol import clip, is_symbolic, maximum, where
 from servoctl.types import Array
 
-ROUNDING = 1e-14
-"""What counts as rounding in a residual or a multiplier, relative to the terms that it is a sum of."""
+ROUNDING = 1e-13
+"""What counts as rounding in a residual or a multiplier, relative to the terms that it is a sum of.
+
+Measured: at 3e-14 one of 12,000 hierarchies went round in circles, at 1e-12 small multipliers are taken for none.
+"""
 
 SLACK = 1e-12
 """How far an input may stand out of its limits, relative to all inputs and to what the tasks feel, before it counts."""

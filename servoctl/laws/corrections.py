@@ -196,6 +196,20 @@ class Poles(Correction):
         return list(self.poles)
 
 
+@dataclass(frozen=True)
+class PassiveBaumgarte(Baumgarte):
+    """Baumgarte's terms on a plant's own rows: on nonholonomic ones `psi' = -2 alpha psi`, the same decay."""
+
+    def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
+        pairs = zip(rows, per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
+        return [(2.0 * alpha, beta**2) if row.has_rate else (0.0, 2.0 * alpha) for row, alpha, beta in pairs]
+
+
+def for_passive(correction: Correction | None) -> Correction | None:
+    """The correction as it serves a plant's own constraints, which may be of both kinds."""
+    return PassiveBaumgarte(correction.alpha, correction.beta) if isinstance(correction, Baumgarte) else correction
+
+
 def resolve(
     rows: Sequence[Row],
     common: Correction | None,

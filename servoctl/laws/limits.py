@@ -29,7 +29,7 @@ from servoctl.types import Array
 
 
 def most_steps(m: int) -> int:
-    """Bound on the steps for m inputs, a power of two: about twice the most seen on 12,000 random problems."""
+    """Bound on the steps for m inputs, a power of two: twice what was needed on 12,000 random problems."""
     return 1 << (4 * m - 1).bit_length()
 
 
@@ -42,8 +42,9 @@ class Limited:
         given_up: Per level: `e - T u`, shape (r,).
         at_limit: Per input: 1 at its upper limit, -1 at its lower one, 0 between.
         iterations: Steps of the search; 0 where the answer without limits is inside them.
-        converged: Whether u is proven best. If not, it is inside the limits, and no level above the first one that
-            differs is worse than in the clipped answer.
+        converged: Whether u is proven best, to rounding; it may not be where the columns of T that stay free have a
+            condition number above 1e8. If not, u is inside the limits, and no worse than the clipped answer in the
+            first level in which they differ.
     """
 
     u: Array

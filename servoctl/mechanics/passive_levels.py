@@ -7,9 +7,10 @@ clearance lets go.
 Source: Orsino 2017, figure 4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class LevelReport:
         trace: Trace of P behind the level: the freedoms that are left, in fractions where there are clearances.
         acceleration: q'' behind the level, shape (n,).
         change: What the level changes in q'', shape (n,).
-        yields: Row with a clearance -> b - A q'' once all levels are enforced.
+        yields: Row with a clearance -> `b - A q''` once all levels are enforced.
+        coordinates: Name -> unit, in order.
     """
 
     name: str
@@ -60,6 +62,36 @@ class LevelReport:
     acceleration: Array
     change: Array
     yields: dict[str, float]
+    coordinates: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        rows, loose = len(self.rows), len(self.yields)
+        line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}"
+        line += f", {'all' if loose == rows else loose} with clearance" if loose else ""
+        line += f"{', the others' if loose else ''} of rank {self.rank}" if loose < rows or not loose else ""
+        if self.skipped:
+            line += f"; skipped, for they depend on earlier levels: {', '.join(self.skipped)}"
+        line += f"; trace of P {self.trace:.7g}; accelerations change by up to {largest(self.change, self.coordinates)}"
+        if loose:
+            row, left = max(self.yields.items(), key=lambda item: abs(item[1]))
+            line += f"; under all levels {row} yields most, by {left:.3g}"
+        return line
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; `change` is the largest."""
+        acceleration = dict(zip(self.coordinates, self.acceleration, strict=True))
+        return {
+            "rows": self.rows, "rank": self.rank, "skipped": self.skipped, "trace": self.trace,
+            "change": np.abs(self.change).max(), "yields": self.yields, "acceleration": acceleration,
+        }  # fmt: skip
+
+
+def largest(change: Array, coordinates: Mapping[str, str]) -> str:
+    """The largest component of an acceleration, with its unit and coordinate."""
+    i = int(np.argmax(np.abs(change)))
+    name, unit = list(coordinates.items())[i]
+    return f"{abs(change[i]):.3g} {unit}/s^2 ({name})"
 
 
 def declared_levels(plant: Plant) -> tuple[PassiveLevel, ...]:
@@ -114,23 +146,22 @@ def motions(
     return [free_motion(m.M, Q), *solve_levels(m.M, Q, levels_at(model, state, levels), rank_tolerance)]
 
 
-def level_reports(found: Sequence[Enforced]) -> list[LevelReport]:
-    """What each level does, of what `motions` gives."""
+def level_reports(coordinates: Mapping[str, str], found: Sequence[Enforced]) -> list[LevelReport]:
+    """What each level does, from what `motions` gives.
+
+    Args:
+        coordinates: The plant's, name -> unit.
+        found: The motion before any level, then at each.
+    """
     reports = []
     for before, motion in pairwise(found):
         level, left = motion.levels[-1], found[-1].residuals[motion.levels[-1].name]
-        rows, a = level.rows or (), motion.acceleration
+        rows, change = level.rows or (), motion.acceleration - before.acceleration
+        skipped = tuple(rows[i] for i in motion.skipped)
+        yields = {rows[i]: float(left[i]) for i in np.flatnonzero(level.clearance)}
+        rank, trace = motion.rank - before.rank, float(motion.trace)
         reports.append(
-            LevelReport(
-                level.name,
-                rows,
-                motion.rank - before.rank,
-                tuple(rows[i] for i in motion.skipped),
-                float(motion.trace),
-                a,
-                a - before.acceleration,
-                {rows[i]: float(left[i]) for i in np.flatnonzero(level.clearance)},
-            )
+            LevelReport(level.name, rows, rank, skipped, trace, motion.acceleration, change, yields, coordinates)
         )
     return reports
 

@@ -16,7 +16,7 @@ from servoctl.errors import ConfigError, PlantError, ServoctlError, TaskError
 from servoctl.expression import Expression
 from servoctl.integrate import Integrator, unfit
 from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, resolve
+from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
 from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -241,32 +241,9 @@ def make_system(
     model = Model(plant, task, start)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
-    damping, stiffness = resolve(model.passive_rows, _fitting(passive, model), None, "plant.passive.correction")
+    damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
     stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection)
     return System(model, None if law is None else law.bind(model), inputs, stabilisation)
-
-
-def _fitting(correction: Correction | None, model: Model) -> Correction | None:
-    """The passive correction; nonholonomic rows take only its velocity part."""
-    if isinstance(correction, Baumgarte) and any(not row.has_rate for row in model.passive_rows):
-        return _Mixed(correction)
-    return correction
-
-
-class _Mixed(Correction):
-    """Baumgarte's terms on holonomic rows; on nonholonomic ones `psi' = -2 alpha psi`, the same decay."""
-
-    label = "baumgarte"
-
-    def __init__(self, inner: Baumgarte) -> None:
-        self._inner = inner
-
-    def gains(self, rows: Sequence[Any]) -> list[tuple[float, float]]:
-        with_rate = [row for row in rows if row.has_rate]
-        own = dict(zip((row.name for row in with_rate), self._inner.gains(with_rate), strict=True))
-        alpha = self._inner.alpha
-        scalar = float(alpha) if isinstance(alpha, (int, float)) else 5.0
-        return [own.get(row.name, (0.0, 2.0 * scalar)) for row in rows]
 
 
 def _project(model: Model, start: State, wanted: bool | Fixed, problems: Problems) -> State:
