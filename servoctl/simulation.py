@@ -228,7 +228,7 @@ def _bad_terms(loop: Loop, state: State) -> str:
 
 def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
     """Events, and the drift of the energy where nothing from outside acts."""
-    facts: dict[str, Any] = {"events": _events(trajectory)}
+    facts: dict[str, Any] = {"events": _events(loop, trajectory)}
     system = loop.system
     if system.law is None and not system.inputs and len(trajectory):
         energies = [
@@ -239,19 +239,25 @@ def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
     return facts
 
 
-def _events(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Changes of rank and of status, each with its time."""
+def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Changes of rank and of status, each with its time; a start that is not OK is one. Saturation names its inputs."""
     events: list[dict[str, Any]] = []
+    law = loop.system.law
     for column in ("rank", "passive_rank", "status"):
         values = trajectory.columns.get(column)
         if values is None:
             continue
-        for i in np.flatnonzero(np.diff(values)):
-            before, after = values[i], values[i + 1]
+        first = values[:1] if column != "status" else np.zeros(1, dtype=int)
+        for i in np.flatnonzero(np.diff(np.concatenate([first, values]))):
+            before, after = (first[0] if i == 0 else values[i - 1]), values[i]
             pair: list[Any] = [int(before), int(after)]
             if column == "status":
                 pair = [Status.from_code(before).name, Status.from_code(after).name]
-            events.append({"t": float(trajectory.t[i + 1]), "event": column, "from": pair[0], "to": pair[1]})
+            event = {"t": float(trajectory.t[i]), "event": column, "from": pair[0], "to": pair[1]}
+            if law is not None and pair[1] == Status.SATURATED.name:
+                event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
+                event["given_up"] = float(trajectory["residual"][i])
+            events.append(event)
     events.sort(key=lambda event: float(event["t"]))
     if len(events) > EVENTS:
         more = len(events) - EVENTS

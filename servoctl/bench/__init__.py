@@ -8,10 +8,11 @@ from inspect import getdoc
 
 from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.report import Benchmark, BenchReport, Effort, Progress, Table
+from servoctl.bench.scaling import scaling_study
 
 __all__ = ["BENCHMARKS", "BenchReport", "Benchmark", "Effort", "Progress", "Table", "description"]
 
-BENCHMARKS: dict[str, Benchmark] = {"pseudoinverse": pseudoinverse_study}
+BENCHMARKS: dict[str, Benchmark] = {"pseudoinverse": pseudoinverse_study, "scaling": scaling_study}
 """Name -> benchmark."""
 
 

@@ -7,7 +7,10 @@ from servoctl.closed_loop.traced import CompiledLoop, OpaqueLoop
 from servoctl.errors import TraceError
 
 UNROLLED_ROWS = 15
-"""Above this many rows or coordinates, symbols are not unrolled: 15x18 took 64,000 instructions (measured)."""
+"""Above this many rows symbols are not unrolled: 20 of them still run twice as fast, but take seconds to trace."""
+
+UNROLLED_COORDINATES = 20
+"""Above this many coordinates likewise (`servoctl bench scaling` shows both)."""
 
 
 def make_loop(system: System, engine: str = "auto") -> Loop:
@@ -23,10 +26,10 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     model = system.model
     if engine == "numpy":
         return NumpyLoop(system)
-    size = max(model.n, len(model.task_rows), len(model.passive_rows))
-    if engine == "auto" and size > UNROLLED_ROWS:
+    size = max(len(model.task_rows), len(model.passive_rows))
+    if engine == "auto" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
         loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
-        loop.note = f"{size} rows or coordinates: linear algebra by LAPACK"
+        loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:
             loop.note += f", the plant in NumPy: {model.opaque}"
         return loop

@@ -68,11 +68,14 @@ def _nodes(path: FieldPath) -> list[dict[str, Any]]:
     """The parts of the JSON Schema that describe a field, one per shape it can take."""
     nodes = list(_shapes(_schema()))
     for part in path:
-        children = [
-            node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part) for node in nodes
-        ]
-        nodes = [shape for child in children if child for shape in _shapes(child)]
+        children = [node.get("items") if isinstance(part, int) else _under(node, part) for node in nodes]
+        nodes = [shape for child in children if isinstance(child, dict) for shape in _shapes(child)]
     return nodes
+
+
+def _under(node: Mapping[str, Any], key: str) -> Any:
+    """What describes the value of a key, be it a field's or one that the config names."""
+    return node.get("properties", {}).get(key, node.get("additionalProperties"))
 
 
 def _shapes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -94,13 +94,15 @@ class Allocator:
             return self._terms.inputs
         return solve_upper(self._terms.L, self._terms.inputs) if kind == "least_acceleration" else None
 
-    def level_scales(self) -> list[Any]:
-        """What the pivots of each level are measured against."""
-        return [frobenius(self._terms.rows[level]) * frobenius(self._terms.inputs) for level in self._levels]
+    def scales(self, weights: Array | None = None) -> list[Any]:
+        """What the pivots of each level are measured against, inputs weighted or not."""
+        inputs = self._terms.inputs if weights is None else self._terms.inputs / np.sqrt(weights)
+        levels = self._levels or [list(range(len(self.reach)))]
+        return [frobenius(self._terms.rows[level]) * frobenius(inputs) for level in levels]
 
     def _prioritised(self, demand: Array, measure: Array | None) -> Prioritised:
         levels = [(self.reach[level], demand[level]) for level in self._levels]
-        return prioritised(levels, self._rank_tolerance, self.level_scales(), measure)
+        return prioritised(levels, self._rank_tolerance, self.scales(), measure)
 
     def _least(self, measure: Array, u: Array) -> Array:
         """The inputs of least |measure u| among those that do for the task what u does."""

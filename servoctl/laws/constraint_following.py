@@ -21,6 +21,7 @@ from servoctl.expression import Expression, check_names, parse
 from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
+from servoctl.laws.limits import within_limits
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.terms import Terms
@@ -175,6 +176,9 @@ class BoundConstraintFollowing(BoundLaw):
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
         return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
 
+    def at_limit(self, u: Array) -> list[int]:
+        return [i for i, value in enumerate(u) if value <= self.lower[i] or value >= self.upper[i]]
+
     def command(self, terms: Terms, memory: Array) -> Command:
         m, r = terms.inputs.shape[1], len(self.rows)
         if terms.finite is False or terms.positive is False:
@@ -199,7 +203,7 @@ class BoundConstraintFollowing(BoundLaw):
             status = where(damped, Status.DAMPED.code, status)
         known = is_finite(demand, u)
         if self.limited:
-            u, missed, status = self._limit(u, allocator.reach, demand, missed, status)
+            u, missed, status = self._limit(u, allocator, demand, missed, status)
         status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
         status = where(terms.finite, status, Status.NON_FINITE.code)
@@ -238,10 +242,32 @@ class BoundConstraintFollowing(BoundLaw):
         assert self.null_space is not None
         return np.asarray(self.null_space(terms.state))
 
-    def _limit(self, u: Array, reach: Array, demand: Array, missed: Array, status: Any) -> tuple[Array, Array, Any]:
-        """Holds the inputs inside their limits and says whether the task pays for it."""
-        held = clip(u, np.array(self.lower), np.array(self.upper))
-        left = demand - reach @ held
+    def _limit(
+        self, u: Array, allocator: Allocator, demand: Array, missed: Array, status: Any
+    ) -> tuple[Array, Array, Any]:
+        """Brings the inputs inside their limits, at the task's least cost, and says whether it pays.
+
+        Inputs that damp are clipped: there is no task to keep.
+        """
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(demand))),)
+        levels = [(allocator.reach[list(level)], demand[list(level)]) for level in rows]
+        nearest_to_it = self.null_space is not None or self.allocation not in ("minimum_norm", "weighted")
+        weights = np.array(self.weights) if self.allocation == "weighted" else None
+        found = within_limits(
+            levels,
+            lower,
+            upper,
+            u if nearest_to_it else None,
+            weights=weights,
+            rank_tolerance=self.rank_tolerance,
+            scale=allocator.scales(weights),
+            unlimited=u,
+        )
+        held = found.u
+        if self.on_infeasible == "damp":
+            held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
+        left = demand - allocator.reach @ held
         pays = largest(left - missed) > self.residual_tolerance * (1.0 + largest(demand))
         severe = status >= Status.INFEASIBLE.code
         return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))

@@ -60,6 +60,10 @@ class BoundLaw(ABC):
         """Codes of the statuses at which a run must stop, beside those that leave no command."""
         return frozenset()
 
+    def at_limit(self, u: Array) -> list[int]:
+        """Which inputs are at a limit of the law; none unless overridden."""
+        return []
+
     def memory_rate(self, terms: Terms, memory: Array) -> Array:
         """Time derivative of the memory, shape of the memory."""
         return np.zeros(len(memory))

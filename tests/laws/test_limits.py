@@ -227,6 +227,21 @@ def test_wider_limits_never_cost_more(seed: int, wider: float) -> None:
     assert np.linalg.norm(wide.given_up[0]) <= np.linalg.norm(narrow.given_up[0]) + 1e-11 * size_of(T, e, upper)
 
 
+def test_the_inputs_of_the_tick_before_are_a_good_start() -> None:
+    random = np.random.default_rng(6)
+    T, change = random.standard_normal((2, 3, 6))
+    before, after = 4.0 * random.standard_normal((2, 3))
+    ones, last, cold, warm = np.ones(6), np.zeros(6), 0, 0
+    for tick in range(200):
+        t = 0.01 * tick
+        level = (T + 0.3 * np.sin(t) * change, np.cos(2 * t) * before + np.sin(3 * t) * after)
+        found, again = within_limits([level], -ones, ones), within_limits([level], -ones, ones, start=last)
+        np.testing.assert_allclose(again.u, found.u, rtol=0, atol=1e-12)
+        assert again.converged and (again.iterations == 0) == (found.iterations == 0)
+        cold, warm, last = cold + found.iterations, warm + again.iterations, again.u
+    assert warm < 0.6 * cold
+
+
 def test_equal_limits_hold_an_input_and_numbers_that_are_none_do_not_raise() -> None:
     T, e = np.array([[1.0, 2.0, 0.5]]), np.array([1.0])
     found = within_limits([(T, e)], np.array([-1.0, 0.1, -1.0]), np.array([1.0, 0.1, 1.0]))

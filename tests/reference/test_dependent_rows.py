@@ -1,4 +1,4 @@
-"""The right motion where passive rows are dependent: angle and energy against the reduced pendulum, never the rows alone.
+"""The right motion where passive rows are dependent: angle and energy against the reduced pendulum.
 
 `(3 (I + m L^2/4) + m2 L^2) theta'' = -(3 m/2 + m2) g L cos(theta)`; the fixed step is 5 ms where the default is 1 ms,
 which costs accuracy and saves minutes.

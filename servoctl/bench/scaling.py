@@ -1,0 +1,123 @@
+"""What an evaluation costs as a machine grows, on each engine: where unrolled symbols stop paying."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.closed_loop import Loop, make_loop
+from servoctl.laws.constraint_following import ConstraintFollowing
+from servoctl.laws.corrections import Baumgarte, PFeedback
+from servoctl.mechanics.constraint import Constraint, Holonomic
+from servoctl.mechanics.plant import Plant
+from servoctl.runs.classes import load_class
+from servoctl.runs.run import make_system
+from servoctl.trajectory import plain
+from servoctl.types import Array, State
+
+SWARMS = (2, 5, 7, 10, 20, 50, 100, 200)
+CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
+UNROLLED = 30
+"""Coordinates beyond which the unrolled engine is not tried: tracing alone takes minutes."""
+
+HEADER = ("machine", "coordinates", "task rows", "auto", "make [s]", "auto [us]", "vm [us]", "numpy [us]")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One machine of one size.
+
+    Attributes:
+        name: For the table.
+        plant: The plant.
+        task: Name -> constraint.
+        law: The law.
+        q: Where it is evaluated, shape (n,).
+    """
+
+    name: str
+    plant: Plant
+    task: dict[str, Constraint]
+    law: ConstraintFollowing
+    q: Array
+
+
+def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
+    """Cost of one closed-loop evaluation: swarms to 200 robots, planar chains to 30 links, engine by engine.
+
+    Args:
+        effort: Quick leaves the small machines only.
+        progress: Is told the share of cases that are done.
+    """
+    cases = list(_swarms(SWARMS[:3] if effort.quick else SWARMS))
+    cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
+    rows = []
+    for i, case in enumerate(cases):
+        rows.append(_measured(case))
+        progress(i / len(cases))
+    shown = [[_shown(row[key]) for key in HEADER] for row in rows]
+    notes = ["auto: the engine that `--engine auto` takes; make: tracing and compiling it; -: not tried at this size."]
+    table = Table("Cost of one evaluation of law and plant", HEADER, shown, left=1)
+    return BenchReport("Scaling: swarms and chains", [table], dict(plain({"rows": rows})), notes)
+
+
+def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
+    swarm, gathering = (load_class(f"plants.swarm:{name}", Path(), object) for name in ("Swarm", "Aggregation"))
+    for N in sizes:
+        i = np.arange(N)
+        radius, angle = 2.0 * np.sqrt(i + 0.5), i * np.pi * (3.0 - np.sqrt(5.0))  # a sunflower: no two alike
+        q = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
+        law = ConstraintFollowing(correction=PFeedback(0.2))
+        yield Case(f"swarm of {N}", swarm(N=N), {"aggregation": gathering()}, law, q)
+
+
+def _chains(sizes: tuple[int, ...]) -> Iterator[Case]:
+    chain = load_class("plants.chain:Chain", Path(), Plant)
+    for N in sizes:
+        links = [f"(theta{i})" for i in range(1, N + 1)]
+        tip: dict[str, Constraint] = {
+            f"tip_{axis}": Holonomic(f"reach/{N}*({' + '.join(word + link for link in links)}) - 1")
+            for axis, word in (("x", "cos"), ("y", "sin"))
+        }
+        law = ConstraintFollowing(correction=Baumgarte(10.0, 10.0))
+        yield Case(f"chain of {N}", chain(N=N), tip, law, np.linspace(1.5, -0.5, N))
+
+
+def _measured(case: Case) -> dict[str, Any]:
+    """A row of the table."""
+    n = len(case.q)
+    start = State(0.0, case.q, np.zeros(n))
+    system = make_system(case.plant, case.task, case.law, {}, start, None, 1e-6)
+    began = time.perf_counter()
+    auto = make_loop(system)
+    x = np.concatenate([case.q, np.zeros(n)])
+    auto.rates(0.0, x)
+    made = time.perf_counter() - began
+    cost = _cost(auto, x)
+    unrolled: float | None = cost
+    if auto.engine != "vm":
+        unrolled = _cost(make_loop(system, "vm"), x) if n <= UNROLLED else None
+    numeric = _cost(make_loop(system, "numpy"), x)
+    rows = len(system.model.task_rows)
+    return dict(zip(HEADER, (case.name, n, rows, auto.engine, made, cost, unrolled, numeric), strict=True))
+
+
+def _cost(loop: Loop, x: Array) -> float:
+    """Median time of one evaluation [us], over at least five and about a fifth of a second."""
+    loop.rates(0.0, x)
+    times: list[float] = []
+    while len(times) < 5 or (sum(times) < 0.2 and len(times) < 2000):
+        began = time.perf_counter()
+        loop.rates(0.0, x)
+        times.append(time.perf_counter() - began)
+    return float(np.median(times)) * 1e6
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.3g}" if isinstance(value, float) else str(value)
