@@ -140,6 +140,18 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
+class Secondary(Section):
+    """What the inputs should do besides the task, as far as it leaves them free."""
+
+    centre: StrictBool = Field(default=False, description="seek the middle of law.limits")
+    preload: dict[str, Real] | None = Field(
+        default=None, description="actuator -> input it seeks [actuator units], such as an internal force"
+    )
+    damping: Annotated[float, Number("a number >= 0", least=0)] = Field(
+        default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
+    )
+
+
 class Law(Section):
     """How the actuators are commanded."""
 
@@ -159,6 +171,7 @@ class Law(Section):
     null_space: dict[str, EquationText] | None = Field(
         default=None, description="actuator -> equation of s in u = T^+ bbar + (I - T^+ T) s [actuator units]"
     )
+    secondary: Secondary | None = Field(default=None, description="aims by name, added to null_space")
     limits: dict[str, Limit] | None = Field(
         default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
     )

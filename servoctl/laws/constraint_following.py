@@ -22,6 +22,7 @@ from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.laws.limits import within_limits
+from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.terms import Terms
@@ -42,6 +43,7 @@ class ConstraintFollowing(Law):
         weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
         feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
         null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
+        secondary: Aims by name, added to s.
         limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; no limit where left out.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, against |Ahat L^-T|_F.
@@ -57,6 +59,7 @@ class ConstraintFollowing(Law):
     weights: Mapping[str, float] | None = None
     feedback_allocation: str | None = None
     null_space: NullSpace = None
+    secondary: Secondary | None = None
     limits: Mapping[str, float | tuple[float, float]] | None = None
     rank_tolerance: float = 1e-10
     passive_rank_tolerance: float = 1e-6
@@ -88,6 +91,9 @@ class ConstraintFollowing(Law):
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
             null_space=self.null_space,
+            aiming=self.null_space is not None or self.secondary is not None,
+            aim=(self.secondary or Secondary()).aim(actuators, limits),
+            free_damping=0.0 if self.secondary is None else self.secondary.damping,
             limited=bool(limits),
             lower=tuple(float(limits.get(name, (-np.inf, np.inf))[0]) for name in actuators),
             upper=tuple(float(limits.get(name, (-np.inf, np.inf))[1]) for name in actuators),
@@ -123,6 +129,9 @@ class ConstraintFollowing(Law):
             lower, upper = _interval(limit)
             if not lower < upper:
                 problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
+        if self.secondary is not None:
+            limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
+            problems += self.secondary.problems(actuators, limits)
         for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
             equation = parse(text) if isinstance(text, str) else text
             found = check_names(equation, plant.coordinates, parameter_fields(plant))
@@ -157,6 +166,9 @@ class BoundConstraintFollowing(BoundLaw):
     weights: tuple[float, ...]
     feedback_allocation: str
     null_space: NullSpace
+    aiming: bool
+    aim: tuple[float, ...]
+    free_damping: float
     limited: bool
     lower: tuple[float, ...]
     upper: tuple[float, ...]
@@ -188,7 +200,7 @@ class BoundConstraintFollowing(BoundLaw):
         feedback = self.feedback(terms)
         demand = terms.demand + feedback
         u = self._allocate(allocator, terms.demand, feedback)
-        if self.null_space is not None:
+        if self.aiming:
             u = u + allocator.free(self._secondary(terms))
         missed = demand - allocator.reach @ u
         infeasible = largest(missed) > self.residual_tolerance * (1.0 + largest(demand))
@@ -233,14 +245,17 @@ class BoundConstraintFollowing(BoundLaw):
         return forward + allocator.solve(self.feedback_allocation, feedback, weights)
 
     def _secondary(self, terms: Terms) -> Array:
+        """s: what the inputs should be as far as the task leaves them free, shape (m,)."""
         plant = terms.matrices.plant
+        s: Array = np.array(self.aim) - self.free_damping * (terms.matrices.B.T @ terms.state.v)
         if isinstance(self.null_space, Mapping):
             given = self.null_space
-            return np.array(
-                [equation_value(given[a], plant, terms.state) if a in given else 0.0 for a in plant.actuators]
-            )
-        assert self.null_space is not None
-        return np.asarray(self.null_space(terms.state))
+            values = [equation_value(given[a], plant, terms.state) if a in given else 0.0 for a in plant.actuators]
+            s = s + np.array(values)
+            return s
+        if self.null_space is not None:
+            s = s + np.asarray(self.null_space(terms.state))
+        return s
 
     def _limit(
         self, u: Array, allocator: Allocator, demand: Array, missed: Array, status: Any
@@ -252,7 +267,7 @@ class BoundConstraintFollowing(BoundLaw):
         lower, upper = np.array(self.lower), np.array(self.upper)
         rows = self.levels if len(self.levels) > 1 else (tuple(range(len(demand))),)
         levels = [(allocator.reach[list(level)], demand[list(level)]) for level in rows]
-        nearest_to_it = self.null_space is not None or self.allocation not in ("minimum_norm", "weighted")
+        nearest_to_it = self.aiming or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
         found = within_limits(
             levels,

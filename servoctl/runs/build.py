@@ -19,6 +19,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.input_output import InputOutput
+from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.classes import load_class
@@ -267,6 +268,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         weights=weights,
         feedback_allocation=values.feedback_allocation,
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space") or None,
+        secondary=None if values.secondary is None else Secondary(**values.secondary.model_dump()),
         limits=limits or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
