@@ -364,9 +364,10 @@ def test_a_linkage_declares_its_levels_where_the_config_names_none(beads: Path, 
 
 
 def test_the_levels_that_the_3rrr_declares_are_those_of_its_config() -> None:
-    declared, run = declared_levels(ThreeRRR()), sc.load("three_rrr")
+    declared, levels = declared_levels(ThreeRRR()), load_config("three_rrr").config.plant.passive.levels
+    assert levels is not None
     assert [level.name for level in declared] == ["level 2", "level 3"]
-    assert [level.groups for level in declared] == [level.groups for level in run.levels]
+    assert [level.groups for level in declared] == [level.groups for level in levels.values()]
 
 
 def test_a_singular_mass_matrix_has_no_motion_level_by_level(beads: Path) -> None:

@@ -6,26 +6,23 @@ parameters, else the plant is opaque and `Model.opaque` says why.
 """
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError, in_one_line
-from servoctl.expression import check_names
-from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
+from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.passive import PassiveGroup, plant_arrays
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.singular_mass import require_unique
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
-
-SINGULAR = 1e-12
-"""A mass matrix whose smallest eigenvalue is below this times its largest entry counts as singular."""
 
 SAMPLES = 20
 """Random states and parameter sets at which a traced plant must equal its NumPy self."""
@@ -50,21 +47,6 @@ class Row:
     has_violation: bool
     has_rate: bool
     degree: int
-
-
-class _Passive(Constraint):
-    """One named group of a plant's own constraints."""
-
-    def __init__(self, group: str, nonholonomic: bool) -> None:
-        self.group, self.kind = group, "nonholonomic" if nonholonomic else "holonomic"  # type: ignore[misc]
-
-    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        inner: Constraint
-        if self.kind == "holonomic":
-            inner = Holonomic(lambda q, t: plant.passive_constraints(q, t)[self.group])
-        else:
-            inner = Nonholonomic(lambda q, v, t: plant.passive_rates(q, v, t)[self.group])
-        return inner.rows(plant, t, q, v)
 
 
 class Model:
@@ -106,7 +88,9 @@ class Model:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
             )
-        groups = {name: _Passive(name, False) for name in holonomic} | {name: _Passive(name, True) for name in rates}
+        groups = {name: PassiveGroup(name, False) for name in holonomic} | {
+            name: PassiveGroup(name, True) for name in rates
+        }
         self._passive = groups
         symbols = self._symbols()
         passive, self.passive_rows = self._stack(groups, symbols)
@@ -143,7 +127,7 @@ class Model:
         t, q, v = state
         passive, task = self._rows(state)
         try:
-            M, Q, B, c = _plant_arrays(self.plant, t, q, v)
+            M, Q, B, c = plant_arrays(self.plant, t, q, v)
         except Exception as error:
             place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
             message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {in_one_line(error)}"
@@ -185,7 +169,7 @@ class Model:
     def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
         t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
         plant = with_parameters(self.plant, p[: len(parameter_values(self.plant))])
-        M, Q, B, c = trace(_plant_arrays, plant, t, q, v)
+        M, Q, B, c = trace(plant_arrays, plant, t, q, v)
         return {"M": M, "Q": Q, "B": B, "c": c}
 
     def _stack(self, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
@@ -201,7 +185,7 @@ class Model:
             except (TaskError, TraceError) as error:
                 traceable = " (constraints must be traceable: their derivatives are)"
                 sentence = f"{error}{traceable if isinstance(error, TraceError) else ''}"
-                if isinstance(constraint, _Passive):
+                if isinstance(constraint, PassiveGroup):
                     method = "passive_constraints" if constraint.kind == "holonomic" else "passive_rates"
                     raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
                 raise type(error)(f"{name}: {sentence}") from error
@@ -234,7 +218,7 @@ class Model:
         found = []
         for plant, state in zip(_variations(self.plant), self.samples(around), strict=False):
             with np.errstate(all="ignore"):
-                expected = _plant_arrays(plant, *state)
+                expected = plant_arrays(plant, *state)
             p = self.parameters
             p[: len(parameter_values(plant))] = parameter_values(plant)
             found.append((state, expected, self.plant_kernel(state.t, state.q, state.v, p)))
@@ -268,17 +252,6 @@ def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
     return {f"{prefix}_{field.name}": getattr(rows, field.name) for field in dataclasses.fields(rows)}
 
 
-def _plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """M, Q, B and c as arrays of the right number of dimensions."""
-    c = plant.nonideal_force(q, v, t)
-    return (
-        np.atleast_2d(plant.mass_matrix(q, t)),
-        np.atleast_1d(plant.right_hand_side(q, v, t)),
-        np.atleast_2d(plant.actuation(q, t)),
-        np.zeros(len(q)) if c is None else np.atleast_1d(c),
-    )
-
-
 def _variations(plant: Plant) -> Iterator[Any]:
     """The plant itself, then copies with other parameters, as far as its own checks allow them."""
     random = np.random.default_rng(1)
@@ -290,100 +263,3 @@ def _variations(plant: Plant) -> Iterator[Any]:
             yield dataclasses.replace(trial)
         except (ServoctlError, ValueError):
             yield plant
-
-
-def symbolic_plant(plant: Plant, state: State) -> Matrices:
-    """A plant's matrices and passive constraints as expressions of plain symbols; its task is empty.
-
-    Raises:
-        TraceError: The plant's code cannot be traced.
-    """
-    t, q, v = state
-    groups: dict[str, Constraint] = {name: _Passive(name, False) for name in trace(plant.passive_constraints, q, t)}
-    groups |= {name: _Passive(name, True) for name in trace(plant.passive_rates, q, v, t)}
-    passive = Rows.stack([group.rows(plant, t, q, v) for group in groups.values()], len(q))
-    M, Q, B, c = trace(_plant_arrays, plant, t, q, v)
-    return Matrices(plant, M, Q, B, c, passive, Rows.stack([], len(q)))
-
-
-def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
-    """Raises TaskError naming every entry that is no constraint, and every word that an equation cannot know."""
-    problems: list[str] = []
-    for name, constraint in task.items():
-        if not isinstance(constraint, Constraint):
-            hint = f"as in servoctl.Holonomic({constraint!r})" if isinstance(constraint, str) else "an instance"
-            problems.append(f"{name}: expected a constraint, got {constraint!r} ({hint})")
-            continue
-        equation = getattr(constraint, "equation", None)
-        if equation is not None:
-            found = check_names(equation, plant.coordinates, parameter_fields(plant))
-            problems += [f"{name}: {sentence}" for sentence in found]
-    if problems:
-        raise TaskError("\n".join(problems))
-
-
-def check_plant(plant: Plant, state: State) -> None:
-    """Raises PlantError naming everything that is wrong with a plant's matrices at a state."""
-    name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
-    if not dataclasses.is_dataclass(plant):
-        raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
-    for kind in type(plant).__mro__[:-1]:
-        own = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
-        if own and "__dataclass_fields__" not in vars(kind):
-            raise PlantError(
-                f"{kind.__name__}: its fields ({', '.join(own)}) are not parameters: "
-                "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
-            )
-    problems: list[str] = []
-    t, q, v = state
-
-    def array(method: str, shape: tuple[int, ...], function: Callable[[], Any]) -> Array | None:
-        try:
-            given = np.asarray(function())
-            if np.iscomplexobj(given):
-                raise TypeError(f"expected real numbers, got {given.tolist()}")
-            value = given.astype(float)
-        except Exception as error:
-            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
-            return None
-        if value.shape != shape:
-            problems.append(f"{name}.{method}: expected shape {shape}, got {value.shape}")
-            return None
-        if not np.isfinite(value).all():
-            problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
-            return None
-        return value
-
-    M = array("mass_matrix", (n, n), lambda: plant.mass_matrix(q, t))
-    array("force", (n,), lambda: plant.right_hand_side(q, v, t))
-    array("actuation", (n, m), lambda: plant.actuation(q, t))
-
-    def nonideal() -> Any:
-        c = plant.nonideal_force(q, v, t)
-        return np.zeros(n) if c is None else c
-
-    array("nonideal_force", (n,), nonideal)
-    given = {"passive_constraints": lambda: plant.passive_constraints(q, t)}
-    given["passive_rates"] = lambda: plant.passive_rates(q, v, t)
-    constrained = False
-    for method, function in given.items():
-        try:
-            groups = function()
-            constrained = constrained or bool(groups)
-        except Exception as error:
-            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
-            continue
-        if not isinstance(groups, dict):
-            problems.append(f"{name}.{method}: expected a mapping of names to values, got {groups!r}")
-    if M is not None:
-        skew = float(np.abs(M - M.T).max())
-        smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
-        if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
-            problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
-        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not constrained):
-            problems.append(
-                f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
-                f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"
-            )
-    if problems:
-        raise PlantError("\n".join(problems))

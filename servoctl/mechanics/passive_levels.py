@@ -23,6 +23,10 @@ from servoctl.mechanics.projection import RANK_TOLERANCE
 from servoctl.types import Array, State
 
 
+SHOWN = 8
+"""Skipped rows that a person is shown."""
+
+
 @dataclass(frozen=True)
 class PassiveLevel:
     """Groups of passive constraints that are enforced together.
@@ -67,11 +71,13 @@ class LevelReport:
     def __str__(self) -> str:
         """One line for a person."""
         rows, loose = len(self.rows), len(self.yields)
-        line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}"
-        line += f", {'all' if loose == rows else loose} with clearance" if loose else ""
-        line += f"{', the others' if loose else ''} of rank {self.rank}" if loose < rows or not loose else ""
+        kind = f" of rank {self.rank}"
+        if loose:
+            kind = ", all with clearance" if loose == rows else f", {loose} with clearance, the others{kind}"
+        line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
         if self.skipped:
-            line += f"; skipped, for they depend on earlier levels: {', '.join(self.skipped)}"
+            more = f", and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
+            line += f"; skipped, for they depend on earlier levels: {', '.join(self.skipped[:SHOWN])}{more}"
         line += f"; trace of P {self.trace:.7g}; accelerations change by up to {largest(self.change, self.coordinates)}"
         if loose:
             row, left = max(self.yields.items(), key=lambda item: abs(item[1]))

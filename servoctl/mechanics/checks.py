@@ -1,0 +1,101 @@
+"""What can be wrong with a plant or a task before anything is derived from them."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.parameters import parameter_fields
+from servoctl.errors import PlantError, TaskError, in_one_line
+from servoctl.expression import check_names
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
+
+SINGULAR = 1e-12
+"""A mass matrix whose smallest eigenvalue is below this times its largest entry counts as singular."""
+
+
+def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
+    """Raises TaskError naming every entry that is no constraint, and every word that an equation cannot know."""
+    problems: list[str] = []
+    for name, constraint in task.items():
+        if not isinstance(constraint, Constraint):
+            hint = f"as in servoctl.Holonomic({constraint!r})" if isinstance(constraint, str) else "an instance"
+            problems.append(f"{name}: expected a constraint, got {constraint!r} ({hint})")
+            continue
+        equation = getattr(constraint, "equation", None)
+        if equation is not None:
+            found = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"{name}: {sentence}" for sentence in found]
+    if problems:
+        raise TaskError("\n".join(problems))
+
+
+def check_plant(plant: Plant, state: State) -> None:
+    """Raises PlantError naming everything that is wrong with a plant's matrices at a state."""
+    name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
+    if not dataclasses.is_dataclass(plant):
+        raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
+    for kind in type(plant).__mro__[:-1]:
+        own = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
+        if own and "__dataclass_fields__" not in vars(kind):
+            raise PlantError(
+                f"{kind.__name__}: its fields ({', '.join(own)}) are not parameters: "
+                "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
+            )
+    problems: list[str] = []
+    t, q, v = state
+
+    def array(method: str, shape: tuple[int, ...], function: Callable[[], Any]) -> Array | None:
+        try:
+            given = np.asarray(function())
+            if np.iscomplexobj(given):
+                raise TypeError(f"expected real numbers, got {given.tolist()}")
+            value = given.astype(float)
+        except Exception as error:
+            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
+            return None
+        if value.shape != shape:
+            problems.append(f"{name}.{method}: expected shape {shape}, got {value.shape}")
+            return None
+        if not np.isfinite(value).all():
+            problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
+            return None
+        return value
+
+    M = array("mass_matrix", (n, n), lambda: plant.mass_matrix(q, t))
+    array("force", (n,), lambda: plant.right_hand_side(q, v, t))
+    array("actuation", (n, m), lambda: plant.actuation(q, t))
+
+    def nonideal() -> Any:
+        c = plant.nonideal_force(q, v, t)
+        return np.zeros(n) if c is None else c
+
+    array("nonideal_force", (n,), nonideal)
+    given = {"passive_constraints": lambda: plant.passive_constraints(q, t)}
+    given["passive_rates"] = lambda: plant.passive_rates(q, v, t)
+    constrained = False
+    for method, function in given.items():
+        try:
+            groups = function()
+            constrained = constrained or bool(groups)
+        except Exception as error:
+            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
+            continue
+        if not isinstance(groups, dict):
+            problems.append(f"{name}.{method}: expected a mapping of names to values, got {groups!r}")
+    if M is not None:
+        skew = float(np.abs(M - M.T).max())
+        smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
+        if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
+            problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
+        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not constrained):
+            problems.append(
+                f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
+                f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"
+            )
+    if problems:
+        raise PlantError("\n".join(problems))
