@@ -19,7 +19,7 @@ class Crane(Plant):
 
     M: float = 20.0  # [kg] trolley
     m: float = 50.0  # [kg] load
-    l: float = 4.0  # [m] rope
+    l: float = 4.0  # [m] rope  # noqa: E741
     g: float = 9.81  # [m/s^2]
     coordinates: ClassVar = {"s": "m", "theta": "rad"}
     actuators: ClassVar = {"F": "N"}

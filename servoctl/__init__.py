@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import Poles as Poles
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
     from servoctl.laws.input_output import InputOutput as InputOutput
+    from servoctl.laws.secondary import Secondary as Secondary
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
     from servoctl.mechanics.lagrangian import LagrangianPlant as LagrangianPlant
     from servoctl.mechanics.model import Model as Model
+    from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
+    from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
     from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.runs import Run as Run
@@ -45,8 +48,11 @@ _HOME = {
     "Nonholonomic": "servoctl.mechanics.constraint",
     "PFeedback": "servoctl.laws.corrections",
     "Poles": "servoctl.laws.corrections",
+    "PlanarLinkage": "servoctl.mechanics.planar",
     "Plant": "servoctl.mechanics.plant",
+    "PointFollows": "servoctl.mechanics.planar",
     "Run": "servoctl.runs",
+    "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",
     "SecondOrderCorrection": "servoctl.laws.corrections",
     "State": "servoctl.types",

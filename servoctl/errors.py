@@ -6,6 +6,7 @@ ServoctlError
 +-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
 +-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
 +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
++-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
 +-- RunFolderError     (OSError)       a run folder cannot be written or read
 +-- ColumnError        (KeyError)      a trajectory has no such column, task or row
 +-- MissingPackageError (ImportError)  an optional package is not installed
@@ -67,6 +68,10 @@ class TraceError(ServoctlError, TypeError):
     def __init__(self, message: str, location: str | None = None) -> None:
         self.location = location
         super().__init__(message if location is None else f"{location}: {message}")
+
+
+class CompileError(ServoctlError, RuntimeError):
+    """C code cannot be compiled or loaded; whoever asked goes on without."""
 
 
 class RunFolderError(ServoctlError, OSError):

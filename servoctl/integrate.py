@@ -7,7 +7,7 @@ The last row lies exactly at the end.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
+from servoctl.engine.ccode import Library
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.types import Array, Status
 
@@ -23,6 +24,9 @@ Advance = Callable[[float, Array, float], tuple[Array, Array]]
 
 CHUNK_TIME = 0.2
 """Longest wall time between two chunks [s], as long as single steps are shorter."""
+
+FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
+"""Steps that generated C takes without coming back: at first, and at most."""
 
 ADAPTIVE = ("dop853", "radau", "lsoda")
 
@@ -69,9 +73,9 @@ class _Collector:
     """Gathers rows into chunks by wall time, and knows when a run must stop."""
 
     def __init__(self, loop: Loop) -> None:
-        self._status = loop.layout.slices["status"].start
+        self.status = loop.layout.slices["status"].start
         law = loop.system.law
-        self._stops = {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+        self.stops = {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
         self._empty = (loop.size, loop.layout.size)
         self._rows: list[tuple[float, Array, Array]] = []
         self._since = time.monotonic()
@@ -83,8 +87,8 @@ class _Collector:
 
     def reason(self, t: float, row: Array) -> str | None:
         """Why the run must stop at a row, whether or not it is written; None where it may go on."""
-        code = row[self._status]
-        if code in self._stops:
+        code = row[self.status]
+        if code in self.stops:
             status = Status.from_code(code)
             return f"t = {t:.6g} s: {status.value}"
         return None
@@ -169,10 +173,10 @@ def integrate(
     try:
         if period is not None:
             advance, parts = _held(loop, integrator, period), _parts(integrator, period)
-            yield from _stepped(loop, collector, x, grid(start, end, period), advance, None, parts)
+            yield from _fixed(loop, collector, x, grid(start, end, period), advance, None, parts)
         elif integrator.method == "rk4":
             times = grid(start, end, integrator.step)
-            yield from _stepped(loop, collector, x, times, _continuous(loop), output_step)
+            yield from _fixed(loop, collector, x, times, _continuous(loop), output_step)
         elif integrator.method == "cvodes":
             yield from _cvodes(loop, collector, x, grid(start, end, output_step or duration / 1000), integrator)
         else:
@@ -251,7 +255,7 @@ def _held(loop: Loop, integrator: Integrator, period: float) -> Advance:
     return numeric
 
 
-def _stepped(
+def _fixed(
     loop: Loop,
     collector: _Collector,
     x: Array,
@@ -260,7 +264,7 @@ def _stepped(
     output_step: float | None,
     parts: int | None = None,
 ) -> Iterator[Chunk]:
-    """Step by step over the times; keeps every row, or those that an output step asks for.
+    """Over the times, in C as far as it goes, else step by step; keeps every row, or those an output step asks for.
 
     Args:
         loop: The closed loop.
@@ -271,9 +275,59 @@ def _stepped(
         output_step: Spacing of the rows [s]; None: every step.
         parts: Of a hold, as `_parts` has them; None: the law acts continuously.
     """
-    wanted = _Wanted(times, output_step)
+    wanted, done = _Wanted(times, output_step), 0
     project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
-    for k in range(len(times) - 1):
+    library = loop.library(parts) if isinstance(loop, CompiledLoop) and not project else None
+    if library is not None and wanted.only_steps:
+        done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts)
+    yield from _stepped(loop, collector, x, times, advance, wanted, parts, project, done)
+
+
+def _stretches(
+    loop: CompiledLoop,
+    library: Library,
+    collector: _Collector,
+    x: Array,
+    times: Array,
+    wanted: "_Wanted",
+    parts: int | None,
+) -> Generator[Chunk, None, tuple[int, Array]]:
+    """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
+
+    Returns:
+        The first step that must be looked at, or the number of steps, and the state there.
+    """
+    done, length, count = 0, FIRST_STRETCH, len(times) - 1
+    stops = np.array(sorted(collector.stops), dtype=float)
+    while done < count:
+        began, asked = time.monotonic(), min(length, count - done)
+        states, rows = library.steps(x, times[done : done + asked + 1], loop.parameters, collector.status, stops)
+        good, x = len(rows), states[-1]
+        loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
+        kept = [k for k in range(good) if wanted.at(done + k)]
+        if kept:
+            yield Chunk(times[done : done + good][kept], states[kept], rows[kept])
+        done += good
+        if good < asked:
+            break
+        if time.monotonic() - began < CHUNK_TIME / 2:
+            length = min(2 * length, LONGEST_STRETCH)
+    return done, x
+
+
+def _stepped(
+    loop: Loop,
+    collector: _Collector,
+    x: Array,
+    times: Array,
+    advance: Advance,
+    wanted: "_Wanted",
+    parts: int | None,
+    project: bool,
+    done: int,
+) -> Iterator[Chunk]:
+    """Step by step from the step `done` on; `project` puts each end back onto the passive constraints."""
+    for k in range(done, len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
         following, row = advance(t, x, h)
         stopped = collector.reason(t, row)
@@ -327,6 +381,11 @@ class _Wanted:
             self._every = round(ratio)
         else:
             self._output = output_step
+
+    @property
+    def only_steps(self) -> bool:
+        """Whether no row lies between two steps."""
+        return self._output is None
 
     def at(self, k: int) -> bool:
         """Whether a row stands at the start of step k."""

@@ -41,7 +41,7 @@ class Loop(ABC):
     Attributes:
         system: What it is made of.
         layout: Where what stands in a row.
-        engine: `vm` or `numpy`.
+        engine: `c`, `vm` or `numpy`.
         note: What a person should know about the choice of engine; None where there is nothing to say.
         evaluations: Number of evaluations so far.
     """

@@ -18,7 +18,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
 
     Args:
         system: Plant, law and constraints.
-        engine: `auto`, `vm` or `numpy`.
+        engine: `auto`, `c`, `vm` or `numpy`; C starts on the VM, which `CompiledLoop.run_on` leaves.
 
     Raises:
         TraceError: `vm` is asked for and the law cannot be traced.
@@ -27,7 +27,7 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     if engine == "numpy":
         return NumpyLoop(system)
     size = max(len(model.task_rows), len(model.passive_rows))
-    if engine == "auto" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
+    if engine != "vm" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
         loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
         loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:

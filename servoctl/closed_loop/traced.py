@@ -10,6 +10,7 @@ import numpy as np
 
 from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
+from servoctl.engine.ccode import Library, Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
@@ -134,12 +135,44 @@ class CompiledLoop(TracedLoop):
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols)
 
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._steppers: dict[int | None, Kernel] = {}
+        self._libraries: dict[int | None, Library] = {}
+
+    def program(self, parts: int | None) -> Program:
+        """C source of what a run evaluates.
+
+        Args:
+            parts: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
+        """
+        kernels = [self.rates_kernel] if parts is None else [self.control_kernel, self.motion_kernel]
+        return Program([kernel.function for kernel in kernels], None if parts == 0 else self.stepper(parts).function)
+
+    def run_on(self, library: Library, parts: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(parts)`."""
+        for kernel in [self.rates_kernel] if parts is None else [self.control_kernel, self.motion_kernel]:
+            kernel.run_on(library)
+        if parts != 0:
+            self.stepper(parts).run_on(library)
+            self._libraries[parts] = library
+        self.engine = "c"
+
+    def library(self, parts: int | None) -> Library | None:
+        """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
+        return self._libraries.get(parts)
+
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
 
         Args:
             substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
         """
+        if substeps not in self._steppers:
+            self._steppers[substeps] = self._step(substeps)
+        return self._steppers[substeps]
+
+    def _step(self, substeps: int | None) -> Kernel:
         x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
         if substeps is None:
             rates, row = self.rates_kernel.function(t, x, p)

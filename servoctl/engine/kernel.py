@@ -1,16 +1,19 @@
-"""Compiled functions: CasADi's virtual machine now, with room for generated C.
+"""Compiled functions: on CasADi's virtual machine at once, on generated C where a library is at hand.
 
 Design: a `Kernel` owns its buffers, so a call allocates only its results. It is not thread-safe: one per thread.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
 from servoctl.engine.symbol import from_sx, is_symbolic, symbols, to_sx
 from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from servoctl.engine.ccode import Library
 
 
 def jacobian(expressions: Array, variables: Array) -> Array:
@@ -66,6 +69,10 @@ class Kernel:
         for index, array in enumerate(self._results):
             if array.size:
                 self._buffer.set_res(index, _view(array))
+
+    def run_on(self, library: "Library") -> None:
+        """Evaluates numbers in C from now on; symbols as before."""
+        self._evaluate = library.caller(self.function.name(), self._arguments, self._results)
 
     def __call__(self, *values: Any) -> list[Array]:
         """Evaluates on numbers (copies of the results) or on symbols (inlined into their expressions)."""

@@ -91,7 +91,7 @@ class ConstraintFollowing(Law):
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
             null_space=self.null_space,
-            aiming=self.null_space is not None or self.secondary is not None,
+            has_secondary=self.secondary is not None,
             aim=(self.secondary or Secondary()).aim(actuators, limits),
             free_damping=0.0 if self.secondary is None else self.secondary.damping,
             limited=bool(limits),
@@ -166,7 +166,7 @@ class BoundConstraintFollowing(BoundLaw):
     weights: tuple[float, ...]
     feedback_allocation: str
     null_space: NullSpace
-    aiming: bool
+    has_secondary: bool
     aim: tuple[float, ...]
     free_damping: float
     limited: bool
@@ -182,6 +182,11 @@ class BoundConstraintFollowing(BoundLaw):
         width = len(self.higher) // len(self.rows)
         own = max(0, self.rows[row].degree - 2)
         return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + own]
+
+    @property
+    def has_aim(self) -> bool:
+        """Whether there is an s."""
+        return self.null_space is not None or self.has_secondary
 
     @property
     def stops_on(self) -> frozenset[int]:
@@ -200,7 +205,7 @@ class BoundConstraintFollowing(BoundLaw):
         feedback = self.feedback(terms)
         demand = terms.demand + feedback
         u = self._allocate(allocator, terms.demand, feedback)
-        if self.aiming:
+        if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
         missed = demand - allocator.reach @ u
         infeasible = largest(missed) > self.residual_tolerance * (1.0 + largest(demand))
@@ -267,7 +272,7 @@ class BoundConstraintFollowing(BoundLaw):
         lower, upper = np.array(self.lower), np.array(self.upper)
         rows = self.levels if len(self.levels) > 1 else (tuple(range(len(demand))),)
         levels = [(allocator.reach[list(level)], demand[list(level)]) for level in rows]
-        nearest_to_it = self.aiming or self.allocation not in ("minimum_norm", "weighted")
+        nearest_to_it = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
         found = within_limits(
             levels,

@@ -22,7 +22,6 @@ from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.projection import RANK_TOLERANCE
 from servoctl.types import Array, State
 
-
 SHOWN = 8
 """Skipped rows that a person is shown."""
 

@@ -47,7 +47,7 @@ def law_of(name: str) -> BoundConstraintFollowing:
     """The config's law by itself: no wishes in the null space, no limits."""
     law = run(name).system.law
     assert isinstance(law, BoundConstraintFollowing)
-    return replace(law, null_space=None, limited=False)
+    return replace(law, null_space=None, has_secondary=False, limited=False)
 
 
 def states(name: str) -> Iterator[tuple[State, Matrices]]:

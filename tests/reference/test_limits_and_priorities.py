@@ -38,7 +38,10 @@ def test_a_limit_that_the_task_exceeds_is_kept_and_what_is_given_up_is_reported(
 
 
 def test_on_infeasible_fault_ends_a_run_at_the_first_saturated_row() -> None:
-    run = sc.load("coordinated_robots_limited", ["law.on_infeasible=fault", "law.limits={u1: 5, u2: 5, u3: 5, u4: 5, u5: 5, u6: 5}"]).simulate()
+    run = sc.load(
+        "coordinated_robots_limited",
+        ["law.on_infeasible=fault", "law.limits={u1: 5, u2: 5, u3: 5, u4: 5, u5: 5, u6: 5}"],
+    ).simulate()
     assert run.metadata["status"] == "stopped"
     assert "at its limit" in run.metadata["error"]
 
