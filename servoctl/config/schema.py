@@ -60,13 +60,22 @@ class Passive(Section):
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
     projection: StrictBool = Field(
-        default=False, description="whether each step of a simulation ends on the passive constraints; with rk4 only"
+        default=False, description="whether each step of a simulation ends on the passive constraints; with rk4 only, and without a "
+        "correction unless one is given"
     )
     levels: dict[str, PassiveLevel] | None = Field(
         default=None,
         description="name -> groups that `check` enforces one level after another; a run knows none: the order does "
         "not change how a rigid mechanism moves, and clearances are not simulated",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _projection_alone(cls, given: Any) -> Any:
+        """What is projected needs no correction, which only costs accuracy then."""
+        if isinstance(given, dict) and given.get("projection") is True and given.get("correction") is None:
+            return {**given, "correction": {"baumgarte": {"alpha": 0.0, "beta": 0.0}}}
+        return given
 
 
 class Plant(Section):
