@@ -14,7 +14,7 @@ from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
-from servoctl.mechanics.reach import Reach, reach
+from servoctl.mechanics.reach import VANISHES, Reach, reach
 from servoctl.mechanics.terms import assemble
 from servoctl.types import State, Status
 
@@ -216,6 +216,12 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
         )
     elif found is not None and found.rank < found.generic_rank:
         said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
+    if found is not None:
+        lost = [row.name for row, own in zip(found.rows, found.gain, strict=True) if own <= VANISHES]
+        lost = [name for name in lost if name not in [row.name for row in found.unreachable]]
+        said += [
+            f"task.{name}: no input reaches it at the start, though nearby: its degree changes there" for name in lost
+        ]
     return said + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
 
 
