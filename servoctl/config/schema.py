@@ -60,8 +60,9 @@ class Passive(Section):
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
     projection: StrictBool = Field(
-        default=False, description="whether each step of a simulation ends on the passive constraints; with rk4 only, and without a "
-        "correction unless one is given"
+        default=False,
+        description="whether each step of a simulation ends on the passive constraints; with rk4 only, and without a "
+        "correction unless one is given",
     )
     levels: dict[str, PassiveLevel] | None = Field(
         default=None,

@@ -13,8 +13,8 @@ from plants.coordinated_robots import CoordinatedRobots
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
-from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.mechanics.terms import Matrices, Terms, assemble
+from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.runs import simulate
 from servoctl.types import Array, State
 
