@@ -172,7 +172,7 @@ def integrate(
     end, collector = start + duration, _Collector(loop)
     try:
         if period is not None:
-            advance, parts = _held(loop, integrator, period), _parts(integrator, period)
+            advance, parts = _held(loop, integrator, period), held_steps(integrator, period)
             yield from _fixed(loop, collector, x, grid(start, end, period), advance, None, parts)
         elif integrator.method == "rk4":
             times = grid(start, end, integrator.step)
@@ -215,14 +215,14 @@ def _continuous(loop: Loop) -> Advance:
     return numeric
 
 
-def _parts(integrator: Integrator, period: float) -> int:
+def held_steps(integrator: Integrator, period: float) -> int:
     """Steps of rk4 in one hold; 0 for the adaptive methods."""
     return max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
 
 
 def _held(loop: Loop, integrator: Integrator, period: float) -> Advance:
     """One hold of a sampled law."""
-    substeps = _parts(integrator, period)
+    substeps = held_steps(integrator, period)
     if isinstance(loop, CompiledLoop) and substeps:
         kernel, parameters = loop.stepper(substeps), loop.parameters
 
@@ -273,12 +273,12 @@ def _fixed(
         times: Of the steps, shape (steps + 1,) [s].
         advance: One step.
         output_step: Spacing of the rows [s]; None: every step.
-        parts: Of a hold, as `_parts` has them; None: the law acts continuously.
+        parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
     """
     wanted, done = _Wanted(times, output_step), 0
     project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
-    library = loop.library(parts) if isinstance(loop, CompiledLoop) and not project else None
-    if library is not None and wanted.only_steps:
+    library = None if project or not isinstance(loop, CompiledLoop) else loop.library(parts)
+    if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
         done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts)
     yield from _stepped(loop, collector, x, times, advance, wanted, parts, project, done)
 

@@ -215,7 +215,6 @@ def test_a_config_that_cannot_be_read_is_refused(servoctl: Servoctl, name: str, 
         (["--set", "run.duration.x=1"], "run.duration is 0.02 and has no key 'x'"),
         (["--set", "task.foo.holonomic=x"], "task has no entry 'foo' (did you mean 'follow'?)"),
         (["--set", "task.follow.holonomic=y"], "task.follow.holonomic: unknown word 'y'"),
-        (["--engine", "c"], "--engine c: not available in this version (auto, vm or numpy)"),
     ],
 )
 def test_a_wrong_option_is_refused(servoctl: Servoctl, words: list[str], sentence: str) -> None:
@@ -772,7 +771,7 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"duration": np.inf}, "simulate: duration: expected a positive number, got inf"),
         ({"step": 0}, "simulate: step: expected a positive number, got 0"),
         ({"method": "euler"}, "simulate: method: expected one of rk4, dop853"),
-        ({"engine": "c"}, "simulate: engine: expected one of auto, vm, numpy, got 'c'"),
+        ({"engine": "fortran"}, "simulate: engine: expected one of auto, c, vm, numpy, got 'fortran'"),
         ({"period": 0.01, "step": 0.003}, "simulate: step: 0.003 does not divide the period 0.01"),
         ({"method": "cvodes", "engine": "numpy"}, "simulate: method: cvodes needs a compiled loop"),
         ({"inputs": {"Fx": "1"}}, "simulate: inputs: given beside a law"),
@@ -806,7 +805,7 @@ def test_a_law_from_python_is_checked_when_it_is_bound(law: dict[str, Any], sent
 
 def test_python_says_everything_that_is_wrong_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        simulate(q=[1.0], duration=0, method="euler", engine="c")
+        simulate(q=[1.0], duration=0, method="euler", engine="fortran")
     assert [line.split(": ")[1] for line in caught.value.problems] == ["engine", "q", "duration", "method"]
 
 

@@ -3,20 +3,29 @@
 import os
 import platform
 import re
-import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
+from servoctl.engine import cache, compiler
+from servoctl.errors import CompileError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
 LOCK_CURRENT = 1  # MCL_CURRENT of sys/mman.h
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Empty the cache of compiled libraries.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say what this machine grants, and what each lack costs."""
+    if clear_cache:
+        _clear_cache(as_json)
+        return
     findings = examine()
     if as_json:
         say_json(findings)
@@ -31,6 +40,14 @@ def doctor(as_json: AsJson = False) -> None:
         say(lack)
 
 
+def _clear_cache(as_json: bool) -> None:
+    count, length = cache.clear()
+    if as_json:
+        say_json({"cache": str(cache.folder()), "removed": count, "bytes": length})
+    else:
+        say(f"{cache.folder()}: {count} files removed, {length / 1e6:.1f} MB")
+
+
 def examine() -> dict[str, Any]:
     """What this machine grants, as JSON knows it; `lacks` holds one sentence per thing that is missing."""
     findings: dict[str, Any] = {
@@ -39,6 +56,9 @@ def examine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": _cpus(),
         "compiler": _compiler(),
+        "cache": str(cache.folder()),
+        "cache_files": cache.size()[0],
+        "cache_bytes": cache.size()[1],
         "can_interfaces": _can_interfaces(),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
         "sched_fifo": _may_run_in_real_time(),
@@ -51,7 +71,7 @@ def examine() -> dict[str, Any]:
 
 def lacks(findings: dict[str, Any]) -> list[str]:
     costs = {
-        "compiler": "no C compiler: costs nothing now, since engine vm needs none",
+        "compiler": "no C compiler: engine vm needs none, but long runs take some ten times as long on it",
         "can_interfaces": "no CAN interface: no real drive can be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: a loop in real time may be late by milliseconds under load;"
         " simulation does not care",
@@ -77,8 +97,12 @@ def _cpus() -> int:
 
 
 def _compiler() -> str | None:
-    """The C compiler on the path."""
-    return next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    """The C compiler and what it calls itself; None where there is none that answers."""
+    command = compiler.compiler()
+    try:
+        return None if command is None else f"{' '.join(command)}: {compiler.identity().splitlines()[0]}"
+    except (CompileError, IndexError):
+        return None
 
 
 def _can_interfaces() -> list[str]:

@@ -28,7 +28,7 @@ def run(
     ] = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
-        typer.Option(help="auto takes the fastest that serves; vm needs no compiler; numpy is for comparison."),
+        typer.Option(help="auto compiles to C where that pays; vm needs no compiler; numpy is for comparison."),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -36,6 +36,7 @@ def run(
     from servoctl.runs import load
 
     loaded = load(config, overrides or (), engine=engine)
+    loaded.prepare()
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or _fresh_folder(loaded.name)

@@ -184,7 +184,8 @@ class CompiledLoop(TracedLoop):
             times = t + part * ca.DM(range(substeps)).T
             held = (ca.repmat(value, 1, substeps) for value in (part, p, command))
             following = self._held_step().fold(substeps)(x, times, *held)
-        function = ca.Function("step", [x, t, h, p], [following, ca.densify(row)])
+        # not `step`: the C library has one of that name, and generated C would call it
+        function = ca.Function("runge_kutta_step", [x, t, h, p], [following, ca.densify(row)])
         shapes = {name: (size,) for name, size in self._step_sizes().items()}
         return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
 

@@ -16,7 +16,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.simulation import Settings
 from servoctl.types import Array
 
-ENGINES = ("auto", "vm", "numpy")
+ENGINES = ("auto", "c", "vm", "numpy")
 
 
 class Arguments:

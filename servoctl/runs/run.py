@@ -36,6 +36,7 @@ from servoctl.runs.build import (
     build_task,
     build_vector,
 )
+from servoctl.runs.engine import engine_note, take_engine
 from servoctl.runs.levels import build_levels, place_of
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
@@ -63,6 +64,7 @@ class Run:
         loaded: The config it came from; None for a run made in Python.
         problems: Why it should not run; empty unless `load` was told to let them through.
         levels: The plant's own constraints level by level, for `check`; none: there is no hierarchy.
+        engine: What was asked for: `auto`, `c`, `vm` or `numpy`; `loop.engine` is what it got.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Run:
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
+    engine: str = "auto"
 
     @property
     def system(self) -> System:
@@ -83,8 +86,8 @@ class Run:
     @np.errstate(all="ignore")
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
-        engine = [] if self.loop.note is None or self.system.model.opaque is None else [self.loop.note]
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + engine
+        engine = [self.loop.note] if self.system.model.opaque is not None else [engine_note(self.loop)]
+        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + list(filter(None, engine))
 
     def _gains(self) -> list[str]:
         """Corrections that are fast for the period or the step."""
@@ -114,6 +117,11 @@ class Run:
                     )
         return said
 
+    @np.errstate(all="ignore")
+    def prepare(self) -> None:
+        """Takes the engine that the run is worth, which may compile; `simulate` does so where nobody has."""
+        take_engine(self.loop, self.start, self.settings, self.engine)
+
     @np.errstate(all="ignore")  # a term that is not finite stops the run, which says so
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
         """Runs.
@@ -128,6 +136,7 @@ class Run:
         """
         import servoctl
 
+        self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
@@ -140,7 +149,7 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     Args:
         config: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`.
-        engine: `auto`, `vm` or `numpy`.
+        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
         strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
 
     Raises:
@@ -148,7 +157,7 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     """
     loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides)
     if engine not in ENGINES:
-        raise ConfigError(f"--engine {engine}: not available in this version (auto, vm or numpy)")
+        raise ConfigError(f"--engine {engine}: no such engine (auto, c, vm or numpy)")
     problems = Problems(loaded)
     plant = build_plant(loaded, problems)
     problems.check()
@@ -198,7 +207,10 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
         problems.add(sentence, "plant", "passive")
     if strict:
         problems.check()
-    return Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), levels)
+    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), levels, engine)
+    if engine == "c" and not ready.problems:
+        ready.prepare()
+    return ready
 
 
 def _bind(
@@ -310,7 +322,7 @@ def simulate(
         passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         projection: Whether each step ends on the passive constraints; with rk4 only.
         project: Whether to start from the nearest state that satisfies all constraints.
-        engine: `auto`, `vm` or `numpy`.
+        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
         out: Run folder to write; None: in memory only.
         name: For titles.
 
@@ -334,4 +346,4 @@ def simulate(
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     if problems:
         raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, reach).simulate(out)
+    return Run(name, loop, start, settings, reach, engine=engine).simulate(out)

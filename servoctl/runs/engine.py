@@ -1,0 +1,74 @@
+"""Which engine a run is worth: CasADi's virtual machine at once, or generated C after a compilation.
+
+Design: every compiled loop starts on the virtual machine. `c` compiles, whatever it takes. `auto` takes C where the
+library is cached, or where the run would take the virtual machine longer than `WORTH` times what compiling is expected
+to take; below `LOOK_UP` it does not even look, and a run whose number of steps is not known is not compiled for.
+"""
+
+import time
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.errors import CompileError
+from servoctl.integrate import held_steps
+from servoctl.simulation import Settings
+from servoctl.types import State
+
+LOOK_UP = 0.3
+"""A shorter run does not look for a library, which takes up to 0.2 s, most of it for the source that names it [s]."""
+
+WORTH = 1.5
+"""How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
+
+COMPILE_START, COMPILE_RATE = 0.5, 35e-6
+"""Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12, five configs: 15e-6 to 38e-6)."""
+
+
+def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
+    """Puts a loop on generated C where that is asked for or pays; says in `loop.note` why it is not where it should be.
+
+    Args:
+        loop: The closed loop, from `make_loop`.
+        start: Initial state.
+        settings: How to run.
+        engine: `auto`, `c`, `vm` or `numpy`.
+    """
+    if engine not in ("auto", "c") or loop.engine == "c" or engine_note(loop) is not None:
+        return
+    try:
+        if isinstance(loop, CompiledLoop) and settings.integrator.method != "cvodes":
+            _take_c(loop, start, settings, sure=engine == "c")
+        elif engine == "c":
+            why = "cvodes steps by itself" if loop.note is None else loop.note
+            loop.note = f"--engine c: the run takes engine {loop.engine} instead: {why}"
+    except CompileError as error:
+        loop.note = f"--engine {engine}: the run takes engine {loop.engine} instead: {error}"
+
+
+def engine_note(loop: Loop) -> str | None:
+    """Why a loop is not on the engine that was asked for; None where it is."""
+    return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
+
+
+def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
+    parts = None if settings.period is None else held_steps(settings.integrator, settings.period)
+    fixed = settings.integrator.method == "rk4"
+    expected = _expected(loop, start, settings, parts) if fixed and not sure else None
+    if expected is not None and expected < LOOK_UP:
+        return
+    program = loop.program(parts)
+    compiling = COMPILE_START + COMPILE_RATE * len(program.source)
+    if sure or program.cached or (expected is not None and expected > WORTH * compiling):
+        loop.run_on(program.load(), parts)
+
+
+def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:
+    """What the steps of a run take on the virtual machine [s], from the median of five."""
+    x = np.concatenate([start.q, start.v, loop.memory_start])
+    step, h, times = loop.stepper(parts), settings.period or settings.integrator.step, []
+    for _ in range(5):
+        began = time.perf_counter()
+        step(x, start.t, h, loop.parameters)
+        times.append(time.perf_counter() - began)
+    return float(np.median(times)) * settings.duration / h

@@ -1,0 +1,305 @@
+"""Generated C: the numbers of the virtual machine, compiled once, and nothing lost where there is no compiler."""
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl
+from servoctl.closed_loop import CompiledLoop
+from servoctl.config import shipped_configs
+from servoctl.engine import cache, compiler
+from servoctl.engine.ccode import Program
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.errors import CompileError, ConfigError
+from servoctl.runs.engine import engine_note
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array
+
+pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+
+ROUNDING = 1e-12
+"""Relative; C and the virtual machine take the same operations, whole runs were equal to the last bit with gcc 12."""
+
+LARGE = {
+    "parallelogram",
+    "parallelogram_flat",
+    "four_bars",
+    "swarm",
+    "swarm_still",
+    "three_rrr",
+    "four_bar",
+    "slider_crank",
+}
+"""Their C takes five seconds and more to compile."""
+
+
+def _compiled_configs() -> list[str]:
+    names = []
+    for name in shipped_configs():
+        try:
+            loop = servoctl.load(name).loop
+        except ConfigError:
+            continue
+        names += [name] if isinstance(loop, CompiledLoop) else []
+    return names
+
+
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in _compiled_configs()]
+
+
+@pytest.fixture(scope="module")
+def common_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("common")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "cache"
+    monkeypatch.setenv("SERVOCTL_CACHE", str(place))
+    return place
+
+
+def assert_close(actual: Array, wanted: Array) -> None:
+    scale = max(1.0, float(np.nanmax(np.abs(wanted), initial=0.0)))
+    np.testing.assert_allclose(actual, wanted, rtol=0, atol=ROUNDING * scale, equal_nan=True)
+
+
+def near_a_tolerance(loop: CompiledLoop, row: Array) -> bool:
+    """Whether the smallest pivot counted is so small that rounding decides the rank."""
+    pivot = row[loop.layout.slices["pivot_min"]][0]
+    tolerance = getattr(loop.system.law, "rank_tolerance", 0.0)
+    return bool(pivot < 10 * tolerance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_c_gives_the_numbers_of_the_virtual_machine(
+    name: str, common_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVOCTL_CACHE", str(common_cache))
+    run, reference = servoctl.load(name, engine="c"), servoctl.load(name, engine="vm")
+    loop, expected = run.loop, reference.loop
+    assert isinstance(loop, CompiledLoop) and isinstance(expected, CompiledLoop)
+    assert (loop.engine, expected.engine, loop.note) == ("c", "vm", None)
+    for state in loop.system.model.samples(run.start, 10):
+        x = np.concatenate([state.q, state.v, loop.memory_start])
+        rates, row = expected.rates(state.t, x)
+        if near_a_tolerance(expected, row):
+            continue
+        if run.settings.period is None:
+            for actual, wanted in zip(loop.rates(state.t, x), (rates, row), strict=True):
+                assert_close(actual, wanted)
+        else:
+            command = expected.control(state.t, x)
+            assert_close(loop.control(state.t, x), command)
+            for actual, wanted in zip(
+                loop.motion(state.t, x, command), expected.motion(state.t, x, command), strict=True
+            ):
+                assert_close(actual, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("two_mass_spring", []),
+        ("two_mass_spring", ["run.output_step=0.0137"]),  # rows between the steps
+        ("two_mass_spring", ["run.integrator={method: dop853}"]),
+        ("two_mass_spring", ["run.period=0.02"]),
+        ("coordinated_robots", ["run.duration=0.5"]),
+        ("crane", ["run.duration=0.5"]),
+    ],
+)
+def test_a_whole_run_is_that_of_the_virtual_machine(name: str, changes: list[str]) -> None:
+    runs = [servoctl.load(name, changes, engine=engine).simulate() for engine in ("c", "vm")]
+    actual, wanted = runs
+    assert [run.metadata["engine"] for run in runs] == ["c", "vm"]
+    assert list(actual.columns) == list(wanted.columns)
+    for column, values in wanted.columns.items():
+        scale = max(1.0, float(np.nanmax(np.abs(values), initial=0.0)))
+        np.testing.assert_allclose(
+            actual.columns[column], values, rtol=0, atol=1e-10 * scale, err_msg=column, equal_nan=True
+        )
+    assert {run.metadata["status"] for run in runs} == {"done"}
+    if "dop853" not in str(changes):
+        assert actual.metadata["evaluations"] == wanted.metadata["evaluations"]
+
+
+def test_a_run_that_stops_ends_with_the_same_sentence_and_rows() -> None:
+    changes = ["law.correction.baumgarte.alpha=3000"]  # far beyond what the step bears
+    runs = [servoctl.load("two_mass_spring", changes, engine=engine).simulate() for engine in ("c", "vm")]
+    assert [run.metadata["engine"] for run in runs] == ["c", "vm"]
+    assert runs[0].metadata["status"] == runs[1].metadata["status"] == "stopped"
+    assert runs[0].metadata["error"].split(":")[0] == runs[1].metadata["error"].split(":")[0]
+    assert len(runs[0]) == len(runs[1]) < 400
+
+
+# The cache ------------------------------------------------------------------------------------------------------------
+
+
+def square(factor: float = 1.0) -> tuple[Program, Kernel]:
+    given = inputs({"x": (2,)})
+    kernel = Kernel.compile("square", given, {"y": factor * given["x"] ** 2 + np.sin(given["x"])})
+    return Program([kernel.function]), kernel
+
+
+def value(factor: float = 1.0) -> Array:
+    program, kernel = square(factor)
+    kernel.run_on(program.load())
+    result: Array = kernel([1.0, -2.0])[0]
+    return result
+
+
+def wanted(factor: float = 1.0) -> Array:
+    return factor * np.array([1.0, 4.0]) + np.sin([1.0, -2.0])
+
+
+def script(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that notes each compilation in this file."""
+    real, notes = compiler.compiler(), tmp_path / "calls"
+    assert real is not None
+    notes.write_text("")
+    body = f'case "$1" in --version) ;; *) echo call >> {notes};; esac\nexec {" ".join(real)} "$@"'
+    monkeypatch.setenv("CC", str(script(tmp_path / "counting_cc", body)))
+    return notes
+
+
+def count(calls: Path) -> int:
+    return len(calls.read_text().splitlines())
+
+
+def test_what_is_cached_is_not_compiled_again(calls: Path, own_cache: Path) -> None:
+    for _ in range(3):
+        np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
+    assert count(calls) == 1
+    np.testing.assert_allclose(value(2.0), wanted(2.0), rtol=1e-15)
+    assert count(calls) == 2
+    assert cache.size()[0] == 2 == len(list(own_cache.iterdir()))
+    assert cache.clear()[0] == 2 and cache.size() == (0, 0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a library", None])
+def test_a_damaged_file_is_compiled_again(calls: Path, own_cache: Path, damage: bytes | None) -> None:
+    value()
+    (kept,) = own_cache.iterdir()
+    kept.unlink()  # the library is in use: never write into it
+    kept.write_bytes(damage if damage is not None else os.urandom(5000))
+    np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
+    assert count(calls) == 2 and len(list(own_cache.iterdir())) == 1
+
+
+def test_a_sound_file_that_is_no_library_is_compiled_again(calls: Path, own_cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no library")
+    cache.put(square()[0].key, tmp_path / "text")
+    np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
+    assert count(calls) == 1 and len(list(own_cache.iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_a_compilation(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "file" / "below"))  # holds for root too
+    for _ in range(2):
+        np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
+    assert count(calls) == 2
+
+
+def test_the_cache_is_bounded_and_drops_what_was_used_longest_ago(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cache, "LIMIT", 2500)
+    for i in range(4):
+        (tmp_path / "library").write_bytes(bytes([i]) * 1000)
+        kept = cache.put(f"key{i}", tmp_path / "library")
+        os.utime(kept, (i, i))
+    assert sorted(path.name[:4] for path in own_cache.iterdir()) == ["key2", "key3"]
+
+
+def test_concurrent_processes_share_a_cache(own_cache: Path) -> None:
+    code = (
+        "import servoctl; run = servoctl.load('two_mass_spring', ['run.duration=0.1'], engine='c');"
+        "print(run.simulate().metadata['engine'])"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=100)[0].strip() for process in processes] == ["c"] * 4
+    assert not list(own_cache.glob("*.tmp"))
+
+
+# No compiler ----------------------------------------------------------------------------------------------------------
+
+
+def failing_run(monkeypatch: pytest.MonkeyPatch, compiler_path: str) -> tuple[Trajectory, list[str]]:
+    monkeypatch.setenv("CC", compiler_path)
+    run = servoctl.load("two_mass_spring", ["run.duration=0.1"], engine="c")
+    assert engine_note(run.loop) == run.loop.note
+    trajectory = run.simulate()
+    return trajectory, [line for line in run.warnings if "engine" in line]
+
+
+def test_without_a_compiler_the_run_takes_the_virtual_machine_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    trajectory, lines = failing_run(monkeypatch, "/no/such/cc")
+    assert (trajectory.metadata["engine"], trajectory.metadata["status"]) == ("vm", "done")
+    assert lines == ["--engine c: the run takes engine vm instead: no C compiler: CC=/no/such/cc is not found"]
+
+
+def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    body = 'case "$1" in --version) echo cc 1;; *) echo "code.c:1: error: out of luck" >&2; exit 3;; esac'
+    path = script(tmp_path / "bad_cc", body)
+    trajectory, lines = failing_run(monkeypatch, str(path))
+    assert trajectory.metadata["engine"] == "vm"
+    assert lines[0].endswith("the C compiler bad_cc fails with exit code 3: code.c:1: error: out of luck")
+
+
+def test_a_compiler_that_hangs_is_ended_with_its_children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    body = f'case "$1" in --version) echo cc 2;; *) (sleep 3; touch {alive}) & sleep 30;; esac'
+    monkeypatch.setenv("CC", str(script(tmp_path / "slow_cc", body)))
+    monkeypatch.setenv("SERVOCTL_COMPILE_LIMIT", "0.3")
+    began = time.monotonic()
+    with pytest.raises(CompileError, match=r"the C compiler slow_cc takes longer than 0\.3 s"):
+        square()[0].load()
+    assert time.monotonic() - began < 2.5
+    time.sleep(3.2)
+    assert not alive.exists()
+
+
+# Which engine ---------------------------------------------------------------------------------------------------------
+
+
+def test_auto_leaves_a_short_run_on_the_virtual_machine(calls: Path) -> None:
+    assert servoctl.load("two_mass_spring").simulate().metadata["engine"] == "vm"
+    assert count(calls) == 0
+
+
+def test_auto_compiles_for_a_long_run_and_takes_what_is_cached(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = servoctl.load("two_mass_spring", ["run.duration=1000"])  # 100000 steps of 20 us and more
+    run.prepare()
+    assert (run.loop.engine, count(calls)) == ("c", 1)
+    monkeypatch.setattr("servoctl.runs.engine.WORTH", np.inf)
+    again = servoctl.load("two_mass_spring", ["run.duration=1000"])
+    again.prepare()
+    assert (again.loop.engine, count(calls)) == ("c", 1)
+
+
+def test_a_loop_in_numpy_says_why_it_is_not_in_c() -> None:
+    run = servoctl.load("swarm_50", engine="c")
+    assert run.loop.engine == "numpy"
+    said = "--engine c: the run takes engine numpy instead: "
+    assert [line.startswith(said) and "LAPACK" in line for line in run.warnings].count(True) == 1
+
+
+def test_an_engine_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--engine fortran: no such engine"):
+        servoctl.load("two_mass_spring", engine="fortran")
