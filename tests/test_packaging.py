@@ -34,6 +34,7 @@ LEVELS = {
     "servoctl.analysis": 6,
     "servoctl.runs": 7,
     "servoctl.check": 8,
+    "servoctl.export": 8,
     "servoctl.bench": 8,
     "hil": 8,
     "servoctl.cli": 9,

@@ -8,6 +8,7 @@ from servoctl.cli.bench import bench
 from servoctl.cli.check import check
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
+from servoctl.cli.export import export
 from servoctl.cli.listing import list_all
 from servoctl.cli.new import new
 from servoctl.cli.report import report
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("check")(check)
 app.command("report")(report)
+app.command("export")(export)
 app.command("bench")(bench)
 app.command("new")(new)
 app.command("list")(list_all)

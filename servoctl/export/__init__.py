@@ -1,0 +1,134 @@
+"""A control law as standalone C99, for a drive's or a robot's own controller.
+
+Design: the code is the compiled loop's `control_kernel`, so what is exported is what was simulated; the reference that
+it is tested against comes from the NumPy engine. The C allocates nothing, prints nothing and keeps nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import servoctl
+from servoctl.closed_loop import CompiledLoop
+from servoctl.errors import CompileError, ConfigError
+from servoctl.export.facts import Facts
+from servoctl.export.files import write
+from servoctl.export.header import header
+from servoctl.export.interface import identifier, interface
+from servoctl.export.law import law
+from servoctl.export.single import Measured, measure
+from servoctl.export.source import Cost, Source
+from servoctl.export.trial import test
+from servoctl.export.vectors import Vector, vectors
+from servoctl.runs import Run
+
+TOLERANCE = 1e-9
+"""Of u in double, relative to its largest entry or to 1."""
+
+SLACK = 4.0
+"""Of u in float: the test allows so many times the measured error, for other compilers' rounding."""
+
+__all__ = ["Export", "export", "write"]
+
+
+@dataclass(frozen=True)
+class Export:
+    """An exported law.
+
+    Attributes:
+        name: Prefix of its files and names.
+        files: File name -> text.
+        cost: Operations in the worst case.
+        stack: About how many bytes of stack a call needs at most.
+        vectors: How many reference vectors its test has.
+        left_out: How many states were no reference, since rank, status or digits hang on rounding there.
+        float_error: Largest relative error of u in float; None for double.
+        float_differs: At how many reference states float gives another rank or status.
+    """
+
+    name: str
+    files: dict[str, str]
+    cost: Cost
+    stack: int
+    vectors: int
+    left_out: int
+    float_error: float | None = None
+    float_differs: int = 0
+
+    @property
+    def compile_line(self) -> str:
+        """How to compile and run the test."""
+        stem = f"{self.name}_law"
+        return f"cc -std=c99 -O2 -o {stem}_test {stem}_test.c {stem}.c -lm && ./{stem}_test"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        cost = {"operations": self.cost.operations, "divisions": self.cost.divisions, "functions": self.cost.functions}
+        said = {"name": self.name, "files": list(self.files), "cost": cost, "stack_bytes": self.stack}
+        said |= {"vectors": self.vectors, "left_out": self.left_out, "compile": self.compile_line}
+        if self.float_error is not None:
+            said |= {"float_error": self.float_error, "float_differs": self.float_differs}
+        return said
+
+
+def export(run: Run, single: bool = False) -> Export:
+    """The law of a run in C.
+
+    Args:
+        run: As `load` gives it; its loop must be compiled.
+        single: Whether the law computes in float; its error is then measured, which takes a compiler.
+
+    Raises:
+        ConfigError: There is no law, it is not compiled, or float does not carry it.
+        CompileError: `single`, and there is no compiler.
+    """
+    loop = _compiled(run)
+    name = identifier(run.name)
+    border, source = interface(loop, name, single), Source(loop.control_kernel.function, single)
+    references, left_out = vectors(loop, run.start, border)
+    if not references:
+        raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
+    facts = Facts(run.name, servoctl.__version__, border, source, loop, single, _accuracy(references))
+    measured, tolerance = None, TOLERANCE
+    if single:
+        try:
+            measured = measure(header(facts), law(facts), border, references)
+        except CompileError as error:
+            raise CompileError(f"{run.name}: --float: its error cannot be measured: {error}") from error
+        agreeing = [vector for vector, same in zip(references, measured.same, strict=True) if same]
+        if 2 * len(agreeing) < len(references):
+            raise ConfigError(
+                f"{run.name}: --float: rank or status differ from the reference at {len(references) - len(agreeing)} "
+                f"of {len(references)} states (float does not carry this law: export it in double)"
+            )
+        sentence = _float_accuracy(measured)
+        references, tolerance = agreeing, SLACK * max(measured.error, 1e-6)
+        facts = Facts(run.name, servoctl.__version__, border, source, loop, single, sentence)
+    files = {
+        f"{name}_law.h": header(facts),
+        f"{name}_law.c": law(facts),
+        f"{name}_law_test.c": test(facts, references, tolerance),
+    }
+    off, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
+    return Export(name, files, source.cost, source.stack, len(references), left_out, off, differs)
+
+
+def _compiled(run: Run) -> CompiledLoop:
+    system, model = run.system, run.system.model
+    if system.law is None:
+        raise ConfigError(f"{run.name}: law: none: there is no law to export (give the config one)")
+    if model.opaque is not None:
+        raise ConfigError(f"{run.name}: plant: cannot be exported, it cannot be compiled: {model.opaque}")
+    if not isinstance(run.loop, CompiledLoop):
+        why = run.loop.note or "it runs in NumPy"
+        raise ConfigError(f"{run.name}: law: cannot be exported, it is not compiled: {why}")
+    return run.loop
+
+
+def _accuracy(references: list[Vector]) -> str:
+    return f"double; the test holds u to {TOLERANCE:g} of {len(references)} states about the start, computed by NumPy"
+
+
+def _float_accuracy(measured: Measured) -> str:
+    differs, count = measured.same.count(False), len(measured.same)
+    other = f"; at {differs} of them rank or status differ" if differs else ""
+    return f"float; largest relative error of u {measured.error:.1e}, measured at {count} states about the start{other}"

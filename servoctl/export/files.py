@@ -1,0 +1,69 @@
+"""Writing an export: nothing that a person wrote is lost.
+
+Design: the first line of a file carries a digest of the rest. A file without it, or changed since, is a person's and is
+never replaced; one that is as it was written is replaced where that is asked for.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from servoctl.errors import ConfigError
+
+_MARK = "/* written by servoctl export; an edited file is not replaced; digest {} */\n"
+_MARKED = re.compile(_MARK.split("{}")[0].replace("*", r"\*") + r"([0-9a-f]{16}) \*/\n")
+
+
+def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[Path]:
+    """Writes files.
+
+    Args:
+        texts: Name -> content.
+        folder: Made if it is not there.
+        force: Whether an earlier export, as it was written, is replaced.
+
+    Raises:
+        ConfigError: A file is there that may not be replaced, or the folder cannot be written.
+    """
+    paths = {folder / name: _marked(text) for name, text in texts.items()}
+    try:
+        refused = [reason for path, text in paths.items() if (reason := _refusal(path, text, force))]
+        if refused:
+            raise ConfigError(refused)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".servoctl-", dir=folder) as fresh:
+            for path, text in paths.items():
+                (Path(fresh) / path.name).write_text(text, encoding="utf-8", newline="\n")
+            for path in paths:
+                os.replace(Path(fresh) / path.name, path)
+    except OSError as error:
+        raise ConfigError(f"--out: {error.filename or folder}: cannot be written: {error.strerror}") from error
+    return list(paths)
+
+
+def _marked(text: str) -> str:
+    return _MARK.format(_digest(text)) + text
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _refusal(path: Path, text: str, force: bool) -> str | None:
+    """Why a file may not be written; None where it may."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    if not path.is_file() or path.is_symlink():
+        return f"{path}: is there already, and is no file of an export (choose another --out)"
+    there = path.read_bytes().decode("utf-8", "replace")
+    if there == text:
+        return None
+    found = _MARKED.match(there)
+    if found is None:
+        return f"{path}: is there already, and was not written by servoctl export (choose another --out)"
+    if found[1] != _digest(there[found.end() :]):
+        return f"{path}: was changed since it was exported (move it away, or choose another --out)"
+    return None if force else f"{path}: an earlier export is there (--force replaces it, or choose another --out)"

@@ -1,0 +1,157 @@
+"""`NAME_law.h`: what a caller reads."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from servoctl.export.facts import Facts
+from servoctl.export.interface import Interface, Member, comment
+from servoctl.types import Status
+
+
+def header(facts: Facts) -> str:
+    """`NAME_law.h`."""
+    name, border, real = facts.border.name, facts.border, facts.real
+    guard = f"{name.upper()}_LAW_H"
+    memory = _memory(facts)
+    return f"""/*
+{_lines(_about(facts))}
+*/
+#ifndef {guard}
+#define {guard}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {name.upper()}_COORDINATES {len(border.coordinates)}
+#define {name.upper()}_INPUTS {len(border.actuators)}
+
+/* What became of a command; the higher, the worse. */
+typedef enum {{
+{_statuses(name)}
+}} {name}_status;
+
+/*
+{_lines([f"Parameters; {name}_defaults has the values of the config.", *_fixed(border)])}
+*/
+typedef struct {{
+{_structs(facts)}
+}} {name}_parameters;
+
+extern const {name}_parameters {name}_defaults;
+
+typedef struct {{
+  {real} u[{len(border.actuators)}]; /* {_named(border.actuators)}; NaN where there is no command */
+  int rank; /* independent directions of the task that the inputs serve */
+  {real} residual; /* largest acceleration of a task row that stays out of reach, in the row's unit / s^2 */
+  {real} pivot; /* [-] smallest pivot counted into the rank: near the rank tolerance the task is nearly singular */
+  {name}_status status;
+{memory[0]}}} {name}_command;
+
+/*
+  The command at a state. Returns out->status.
+
+    p    parameters; 0 for the defaults
+    t    [s] time of the task
+    q    {_named(border.coordinates)}
+    v    {_named(_rates(border.coordinates))}
+{memory[1]}    out  the command
+*/
+{facts.signature};
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _about(facts: Facts) -> list[str]:
+    cost, name = facts.source.cost, facts.border.name
+    law = facts.loop.system.law
+    assert law is not None
+    stops = [status.name for status in Status if status.code in law.stops_on]
+    lines = [
+        f"The control law of {facts.title}, exported by servoctl {facts.version}.",
+        "",
+        f"Compile: cc -std=c99 -O2 -c {name}_law.c",
+        f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",
+        "",
+        f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
+        f"         included; of these {cost.divisions} divisions and square roots, {cost.functions} sines, powers and",
+        "         the like",
+        f"Memory:  about {facts.source.stack} bytes of stack at most; nothing is allocated, nothing kept between calls",
+        f"Numbers: {facts.accuracy}",
+        "",
+        "Limits on use:",
+        "- The plant is the one of the config: its parameters and its equations are what the command rests on.",
+        "- q and v are measured at time t, in the order and units below; t runs as the task is written.",
+        "- q is near the constraints of the plant itself, where it has any; the law does not put it there.",
+        "- From NOT_POSITIVE on there is no command: u is NaN, and what the drives do then is the caller's to decide.",
+        "- Inputs that are not finite, and parameters that are not a number, give NON_FINITE.",
+        "- Do not compile with -ffast-math: the law looks for numbers that are not finite.",
+        "- Limits of torque, speed and position are the drive's; the law knows those of law.limits alone.",
+    ]
+    if stops:
+        lines.append(f"- The config says on_infeasible: fault; stop at {', '.join(stops)} too.")
+    if facts.single:
+        lines += [
+            "- float counts time to 24 bits: after an hour a tick is 0.24 ms; begin t anew before that matters.",
+            "- Tolerances below what float resolves are raised: see the defaults.",
+        ]
+    return lines
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return "\n".join(
+        f"  {comment(line) if line.strip() == line and '  ' not in line else line}".rstrip() for line in lines
+    )
+
+
+def _fixed(border: Interface) -> list[str]:
+    text = f"Without influence on the command, and left out: {', '.join(border.fixed)}."
+    return textwrap.wrap(text, 110) if border.fixed else []
+
+
+def _memory(facts: Facts) -> tuple[str, str]:
+    names = facts.border.memory
+    if not names:
+        return "", ""
+    starts = ", ".join(f"{name} = {value:g}" for name, value in zip(names, facts.loop.memory_start, strict=True))
+    rate = f"  {facts.real} memory_rate[{len(names)}]; /* add elapsed time [s] times this to the memory */\n"
+    return rate, f"    memory  {comment(starts)} at the start\n"
+
+
+def _statuses(name: str) -> str:
+    return "\n".join(
+        f"  {name.upper()}_{status.name} = {status.code}{',' if status.code < len(Status) - 1 else ''}"
+        f" /* {comment(status.value)} */"
+        for status in Status
+    )
+
+
+def _structs(facts: Facts) -> str:
+    lines = []
+    for group, members in facts.border.groups.items():
+        lines.append("  struct {")
+        lines += [f"    {facts.real} {_declared(member)}; /* {_remark(member, facts)} */" for member in members]
+        lines.append(f"  }} {group};")
+    return "\n".join(lines or ["  int none; /* there are no parameters */"])
+
+
+def _declared(member: Member) -> str:
+    return member.name if member.length is None else f"{member.name}[{member.length}]"
+
+
+def _remark(member: Member, facts: Facts) -> str:
+    values = ", ".join(f"{facts.border.values[place]:g}" for place in member.places)
+    return comment(f"{member.remark or '[unit not stated]'}; default {values}")
+
+
+def _named(units: Mapping[str, str]) -> str:
+    return comment(", ".join(f"{name} [{unit}]" for name, unit in units.items()))
+
+
+def _rates(units: Mapping[str, str]) -> dict[str, str]:
+    return {f"{name}'": f"{unit}/s" for name, unit in units.items()}

@@ -1,0 +1,203 @@
+"""What crosses the border of an exported law: its parameters, and the names and units of what goes in and comes out."""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop
+from servoctl.engine.parameters import parameter_fields, parameter_values
+from servoctl.laws.law import BoundLaw
+from servoctl.types import Array
+
+_WORDS = (
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "class new delete this template typename namespace bool true false"
+)
+KEYWORDS = frozenset(_WORDS.split())
+
+SINGLE_FLOOR = {"rank_tolerance": 1e-5, "passive_rank_tolerance": 1e-5, "residual_tolerance": 1e-4}
+"""Least tolerances in float: its rounding, 6e-8 of the largest term, would count as a direction or as a residual."""
+
+LAW_FIELDS = {
+    "damping": "[1/s] on the violation rate",
+    "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the violation",
+    "higher": "gains of the higher derivatives of the violation",
+    "weights": "weight of an input in the allocation",
+    "aim": "what an input should be as far as the task leaves it free",
+    "free_damping": "damping of the motion that the task leaves free",
+    "lower": "lower limit of an input",
+    "upper": "upper limit of an input",
+    "rank_tolerance": "[-] a direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F",
+    "passive_rank_tolerance": "[-] a passive direction counts when its pivot exceeds this times |Ahat L^-T|_F",
+    "residual_tolerance": "[-] infeasible: residual above this times (1 + |bbar|_inf)",
+    "input_damping": "where the actuators cannot meet the task: u = -this B^T v",
+}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One parameter of the law.
+
+    Attributes:
+        group: `plant`, `law`, or `task_<name>`: a struct of its own.
+        name: The member in C.
+        length: Of an array; None for a number.
+        start: Place of its first entry among the loop's parameters.
+        remark: Unit and meaning.
+    """
+
+    group: str
+    name: str
+    length: int | None
+    start: int
+    remark: str
+
+    @property
+    def places(self) -> range:
+        """Where its entries stand among the loop's parameters."""
+        return range(self.start, self.start + (1 if self.length is None else self.length))
+
+    def in_c(self, place: int) -> str:
+        """The C expression of an entry."""
+        return f"p->{self.group}.{self.name}" + ("" if self.length is None else f"[{place - self.start}]")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The border.
+
+    Attributes:
+        name: Prefix of every name in C.
+        coordinates: Name -> unit.
+        actuators: Name -> unit.
+        memory: Names of what the law integrates.
+        members: Parameters that the law depends on.
+        fixed: Names of those that it does not depend on.
+        values: Every parameter of the loop, as exported.
+        sources: For each of these the C expression, or None for what stays at its value.
+    """
+
+    name: str
+    coordinates: Mapping[str, str]
+    actuators: Mapping[str, str]
+    memory: tuple[str, ...]
+    members: tuple[Member, ...]
+    fixed: tuple[str, ...]
+    values: Array
+    sources: tuple[str | None, ...]
+
+    @property
+    def groups(self) -> dict[str, list[Member]]:
+        """Struct -> its members."""
+        found: dict[str, list[Member]] = {}
+        for member in self.members:
+            found.setdefault(member.group, []).append(member)
+        return found
+
+
+def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
+    """The border of a loop's law.
+
+    Args:
+        loop: The loop.
+        name: Of the export.
+        single: Whether the law computes in float; the tolerances are then at least `SINGLE_FLOOR`.
+    """
+    model, system, values = loop.system.model, loop.system, loop.parameters.copy()
+    every = list(_members(loop))
+    matters = _influence(loop)
+    law_start = len(model.parameters)
+    passive_start = law_start + len(parameter_values(system.law))
+    # Simulation and law have a tolerance each for the passive constraints; exported, they are one parameter.
+    shared = {m.name: m.start for m in every if m.group == "law"}["passive_rank_tolerance"]
+    twin = passive_start + len(system.passive.damping) + len(system.passive.stiffness)
+    values[shared] = values[twin]
+    matters[shared] = matters[shared] or matters[twin]
+    if single:
+        for member in (m for m in every if m.group == "law" and m.name in SINGLE_FLOOR):
+            values[member.start] = max(values[member.start], SINGLE_FLOOR[member.name])
+        values[twin] = values[shared]
+    kept = tuple(member for member in every if any(matters[place] for place in member.places))
+    fixed = tuple(f"{member.group}.{member.name}" for member in every if member not in kept)
+    sources: list[str | None] = [None] * len(values)
+    for member in kept:
+        for place in member.places:
+            sources[place] = member.in_c(place)
+    sources[twin] = sources[shared]
+    plant = model.plant
+    memory = tuple(loop.memory_names)
+    return Interface(name, plant.coordinates, plant.actuators, memory, kept, fixed, values, tuple(sources))
+
+
+def _members(loop: CompiledLoop) -> Iterator[Member]:
+    """Every parameter of plant, task and law, in the loop's order."""
+    model, law = loop.system.model, loop.system.law
+    assert law is not None
+    things: list[tuple[str, Any, Mapping[str, str]]] = [("plant", model.plant, _remarks(type(model.plant)))]
+    things += [(f"task_{name}", constraint, _remarks(type(constraint))) for name, constraint in model.task.items()]
+    things.append(("law", law, _law_remarks(loop, law)))
+    position, groups = 0, set[str]()
+    for title, thing, remarks in things:
+        group, names = identifier(title, groups), set[str]()
+        for name, length in parameter_fields(thing).items():
+            if length != 0:
+                yield Member(group, identifier(name, names), length, position, remarks.get(name, ""))
+            position += 1 if length is None else length
+
+
+def _law_remarks(loop: CompiledLoop, law: BoundLaw) -> dict[str, str]:
+    rows = ", ".join(row.name for row in loop.system.model.task_rows)
+    inputs = ", ".join(f"{name} [{unit}]" for name, unit in loop.system.model.plant.actuators.items())
+    order = {"damping": rows, "stiffness": rows, "weights": inputs, "aim": inputs, "lower": inputs, "upper": inputs}
+    return {
+        name: LAW_FIELDS.get(name, "") + (f"; in order: {order[name]}" if name in order else "")
+        for name in parameter_fields(law)
+    }
+
+
+def _remarks(kind: type) -> dict[str, str]:
+    """What stands in a comment behind the fields of a class; nothing where there is no source."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        try:
+            source = inspect.getsource(base)
+        except (OSError, TypeError):
+            continue
+        for name, comment in re.findall(r"^\s+(\w+)\s*:[^#\n]*#\s*(.*)$", source, re.MULTILINE):
+            found[name] = re.sub(r"\s*#\s*noqa.*", "", comment).strip()
+    return found
+
+
+def _influence(loop: CompiledLoop) -> list[bool]:
+    """For each parameter whether the law depends on it."""
+    function = loop.control_kernel.function
+    pattern = function.jac_sparsity(0, list(loop.control_kernel.inputs).index("p"))
+    columns = set(np.asarray(pattern.get_triplet()[1], dtype=int).tolist())
+    return [place in columns for place in range(len(loop.parameters))]
+
+
+def identifier(text: str, taken: set[str] | None = None) -> str:
+    """A C identifier like a text, other than those that are taken, which it joins."""
+    word = re.sub(r"\W", "_", text, flags=re.ASCII)
+    word = f"law_{word}" if not word[:1].isalpha() else word
+    word = f"{word}_" if word in KEYWORDS else word
+    if taken is not None:
+        word = next(candidate for candidate in _numbered(word) if candidate not in taken)
+        taken.add(word)
+    return word
+
+
+def _numbered(word: str) -> Iterable[str]:
+    yield word
+    yield from (f"{word}_{number}" for number in range(2, 10_000))
+
+
+def comment(text: str) -> str:
+    """A text that may stand in a C comment."""
+    plain = text.encode("ascii", "replace").decode().replace("??", "?")
+    return " ".join(plain.split()).replace("*/", "* /").replace("/*", "/ *")

@@ -1,0 +1,68 @@
+"""`NAME_law.c`: the generated code behind one function."""
+
+from servoctl.export.facts import Facts
+from servoctl.export.interface import comment
+
+
+def law(facts: Facts) -> str:
+    """`NAME_law.c`."""
+    border, name, real = facts.border, facts.border.name, facts.real
+    slices, size, count = facts.loop.layout.slices, facts.loop.size, len(border.values)
+    arg, res, iw, w = facts.source.buffers
+    n, memory, row = len(border.coordinates), len(border.memory), facts.loop.layout.command_size
+    given = "\n".join(
+        f"  given[{i}] = {source or facts.literal(value)};"
+        for i, (source, value) in enumerate(zip(border.sources, border.values, strict=True))
+    )
+    remember = f"  for (i = 0; i < {memory}; ++i) x[{2 * n} + i] = memory[i];\n" if memory else ""
+    start = slices["memory_rate"].start
+    rates = f"  for (i = 0; i < {memory}; ++i) out->memory_rate[i] = row[{start} + i];\n" if memory else ""
+    return f"""/* {comment(f"The control law of {facts.title}: see {name}_law.h.")} */
+#include "{name}_law.h"
+
+#include <math.h>
+
+#ifdef __FAST_MATH__
+#error "-ffast-math: the law could not tell numbers that are not finite"
+#endif
+
+typedef {real} real;
+
+const {name}_parameters {name}_defaults = {{
+{facts.initialiser(border.values)}
+}};
+
+{facts.source.text}
+{facts.signature}
+{{
+  real x[{size}], given[{max(1, count)}], row[{row}], w[{w}];
+  const real *arg[{arg}];
+  real *res[{res}];
+  int iw[{iw}], i, sound = isfinite(t) ? 1 : 0;
+
+  if (!p) p = &{name}_defaults;
+  for (i = 0; i < {n}; ++i) {{
+    x[i] = q[i];
+    x[{n} + i] = v[i];
+  }}
+{remember}{given}
+  for (i = 0; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
+  for (i = 0; i < {count}; ++i) if (isnan(given[i])) sound = 0;
+  arg[0] = &t;
+  arg[1] = x;
+  arg[2] = given;
+  res[0] = row;
+  if (!sound || {facts.source.entry}(arg, res, iw, w)) {{
+    for (i = 0; i < {row}; ++i) row[i] = NAN;
+    row[{slices["rank"].start}] = 0;
+    row[{slices["pivot_min"].start}] = 0;
+    row[{slices["status"].start}] = {name.upper()}_NON_FINITE;
+  }}
+  for (i = 0; i < {len(border.actuators)}; ++i) out->u[i] = row[i];
+  out->rank = (int) row[{slices["rank"].start}];
+  out->residual = row[{slices["residual"].start}];
+  out->pivot = row[{slices["pivot_min"].start}];
+  out->status = ({name}_status) (int) row[{slices["status"].start}];
+{rates}  return (int) out->status;
+}}
+"""

@@ -1,0 +1,101 @@
+"""`NAME_law_test.c`: the law against its reference vectors."""
+
+from collections.abc import Sequence
+
+from servoctl.export.facts import Facts
+from servoctl.export.interface import comment
+from servoctl.export.source import double_literal
+from servoctl.export.vectors import Vector
+
+
+def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
+    """`NAME_law_test.c`."""
+    border, name, real = facts.border, facts.border.name, facts.real
+    n, m, memory = len(border.coordinates), len(border.actuators), len(border.memory)
+    keep = f"  {real} memory[{memory}];\n" if memory else ""
+    given = ", c->memory" if memory else ""
+    title = comment(f"Reference vectors of {facts.title}, computed by servoctl's NumPy engine: see {name}_law.h.")
+    return f"""/* {title} */
+#include "{name}_law.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define TOLERANCE {double_literal(tolerance)} /* of u, relative to its largest entry or to 1 */
+
+typedef struct {{
+  {name}_parameters p;
+  {real} t, q[{n}], v[{n}];
+{keep}  double u[{m}];
+  int rank, status;
+}} vector;
+
+static const vector vectors[] = {{
+{_vectors(facts, vectors)}
+}};
+
+static int agrees(const vector *c)
+{{
+  {name}_command out;
+  double scale = 1.0;
+  int i, status = {name}_law(&c->p, c->t, c->q, c->v{given}, &out);
+  if (status != c->status || (int) out.status != c->status || out.rank != c->rank) return 0;
+  for (i = 0; i < {m}; ++i) if (fabs(c->u[i]) > scale) scale = fabs(c->u[i]);
+  for (i = 0; i < {m}; ++i) {{
+    if (isnan(c->u[i]) && isnan(out.u[i])) continue;
+    if (!(fabs((double) out.u[i] - c->u[i]) <= TOLERANCE * scale)) return 0;
+  }}
+  return 1;
+}}
+
+/* Not a finite number among the inputs: place 0 is t, then q, then v. */
+static int refuses(int place, {real} bad)
+{{
+  {name}_command out;
+  vector c = vectors[0];
+  int i, status;
+  if (place == 0) c.t = bad;
+  else if (place <= {n}) c.q[place - 1] = bad;
+  else c.v[place - 1 - {n}] = bad;
+  status = {name}_law(0, c.t, c.q, c.v{given.replace("c->", "c.")}, &out);
+  if (status != {name.upper()}_NON_FINITE || out.status != {name.upper()}_NON_FINITE || out.rank != 0) return 0;
+  for (i = 0; i < {m}; ++i) if (!isnan(out.u[i])) return 0;
+  return 1;
+}}
+
+int main(void)
+{{
+  int i, passed = 0, failed = 0;
+  for (i = 0; i < (int) (sizeof vectors / sizeof vectors[0]); ++i) {{
+    if (agrees(&vectors[i])) ++passed;
+    else {{
+      ++failed;
+      printf("vector %d differs\\n", i);
+    }}
+  }}
+  for (i = 0; i <= {2 * n}; ++i) {{
+    if (refuses(i, ({real}) NAN) && refuses(i, ({real}) INFINITY)) ++passed;
+    else {{
+      ++failed;
+      printf("input %d: not refused where it is not finite\\n", i);
+    }}
+  }}
+  printf("%d passed, %d failed\\n", passed, failed);
+  return failed ? 1 : 0;
+}}
+"""
+
+
+def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
+    slices, n = facts.loop.layout.slices, len(facts.border.coordinates)
+    lines = []
+    for vector in vectors:
+        parameters = " ".join(facts.initialiser(vector.parameters).split())
+        state = [vector.x[:n], vector.x[n : 2 * n]] + ([vector.x[2 * n :]] if facts.border.memory else [])
+        parts = [f"{{{', '.join(map(facts.literal, part))}}}" for part in state]
+        u = ", ".join(map(double_literal, vector.command[slices["u"]]))
+        rank, status = (int(vector.command[slices[key]][0]) for key in ("rank", "status"))
+        lines.append(
+            f"  {{{{{parameters}}}, {facts.literal(vector.t)}, {', '.join(parts)}, {{{u}}}, {rank}, {status}}}"
+        )
+    return ",\n".join(lines)

@@ -1,0 +1,130 @@
+"""Reference vectors: commands of the NumPy engine at states around the start, under other parameters too."""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop, NumpyLoop, System
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.errors import ServoctlError
+from servoctl.export.interface import Interface
+from servoctl.types import Array, State
+
+COUNT = 20
+"""Vectors of an export."""
+
+TRIALS = 200
+"""States that are tried for them."""
+
+AGREEMENT = 1e-10
+"""Relative difference of NumPy and the compiled law above which a state is ill-conditioned, and no reference."""
+
+SPREAD = 0.2
+"""Standard deviation of the states about the start, in their units."""
+
+VARIATION = 0.05
+"""Largest relative change of a parameter."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One reference.
+
+    Attributes:
+        t: Time [s].
+        x: q, v and memory.
+        parameters: Of the loop, all of them.
+        command: What NumPy says: the command part of a row.
+    """
+
+    t: float
+    x: Array
+    parameters: Array
+    command: Array
+
+
+@np.errstate(all="ignore")
+def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[Vector], int]:
+    """The vectors, and how many states were left out: rank, status or digits hang on rounding there.
+
+    Args:
+        loop: The loop.
+        start: Where it starts; the first vector.
+        border: Its parameters.
+    """
+    random, n, found = np.random.default_rng(0), loop.system.model.n, list[Vector]()
+    left_out = 0
+    for trial in range(TRIALS):
+        if len(found) == COUNT:
+            break
+        t, x = float(start.t), np.concatenate([start.q, start.v, loop.memory_start])
+        if trial:
+            t += random.random()
+            x = x + SPREAD * random.standard_normal(len(x)) * np.where(np.arange(len(x)) < n, 1.0, 2.0)
+        p = _varied(loop.system, border, random) if trial % 2 else border.values
+        command = NumpyLoop(system_at(loop.system, p)).control(t, x)
+        compiled = loop.control_kernel(t, x, p)[0]
+        if _agree(loop, command, compiled):
+            found.append(Vector(t, x, p, command))
+        else:
+            left_out += 1
+    return found, left_out
+
+
+def _agree(loop: CompiledLoop, command: Array, other: Array) -> bool:
+    s = loop.layout.slices
+    if command[s["rank"]] != other[s["rank"]] or command[s["status"]] != other[s["status"]]:
+        return False
+    return relative_error(command[s["u"]], other[s["u"]]) <= AGREEMENT
+
+
+def relative_error(expected: Array, actual: Array) -> float:
+    """Largest difference, relative to the largest entry or to 1 where all are smaller; 0 where both are NaN."""
+    if np.isnan(expected).all() and np.isnan(actual).all():
+        return 0.0
+    difference = np.abs(expected - actual).max() / max(1.0, np.abs(expected).max())
+    return float(difference) if np.isfinite(difference) else np.inf
+
+
+def _varied(system: System, border: Interface, random: np.random.Generator) -> Array:
+    """Other parameters, as far as plant and tasks allow them; tolerances stay."""
+    values = border.values.copy()
+    for member in border.members:
+        if not member.name.endswith("tolerance"):
+            for place in member.places:
+                values[place] *= 1.0 + VARIATION * random.uniform(-1.0, 1.0)
+    position = 0
+    for thing in (system.model.plant, *system.model.task.values()):
+        part = slice(position, position + len(parameter_values(thing)))
+        if not _allowed(thing, values[part]):
+            values[part] = border.values[part]
+        position = part.stop
+    return values
+
+
+def _allowed(thing: Any, values: Array) -> bool:
+    if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
+        return True
+    try:
+        dataclasses.replace(with_parameters(thing, values.tolist()))
+    except (ServoctlError, ValueError, TypeError):
+        return False
+    return True
+
+
+def system_at(system: System, values: Array) -> System:
+    """The system under other parameters, in the order of `TracedLoop.parameters`."""
+    model, rest = copy.copy(system.model), [float(value) for value in values]
+
+    def take(thing: Any) -> Any:
+        count = len(parameter_values(thing))
+        part, rest[:count] = rest[:count], []
+        return with_parameters(thing, part)
+
+    model.plant = take(model.plant)
+    model.task = {name: take(constraint) for name, constraint in model.task.items()}
+    law = take(system.law)
+    return System(model, law, system.inputs, take(system.passive))

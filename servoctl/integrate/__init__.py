@@ -1,0 +1,81 @@
+"""Integration in time of a closed loop: fixed steps, adaptive steps, or a sampled law held between ticks.
+
+Design: every way yields chunks of rows, so that a run can be recorded, shown and stopped while it goes on. A sampled
+run integrates from hold to hold and restarts at each; a row is logged at every tick, with the u in force from then on.
+The last row lies exactly at the end.
+"""
+
+from collections.abc import Iterator
+
+from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.errors import ServoctlError, TaskError
+from servoctl.integrate.adaptive import adaptive, cvodes
+from servoctl.integrate.fixed import continuous, fixed, held, held_steps
+from servoctl.integrate.rows import METHODS, Chunk, Collector, Integrator, grid
+from servoctl.types import Array
+
+__all__ = ["METHODS", "Chunk", "Integrator", "grid", "held_steps", "integrate", "unfit"]
+
+
+def unfit(loop: Loop, method: str, period: float | None) -> str | None:
+    """Why a method does not serve a loop; None where it does."""
+    if method not in METHODS:
+        return f"expected one of {', '.join(METHODS)}, got {method!r}"
+    if loop.system.passive.projection and method != "rk4" and period is None:
+        return f"plant.passive.projection ends every step on the constraints, {method}'s steps are its own (use rk4)"
+    if method != "cvodes":
+        return None
+    if period is not None:
+        return "cvodes does not serve a sampled law, which restarts at every tick (use rk4 or dop853)"
+    if not isinstance(loop, CompiledLoop):
+        return (
+            f"cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
+            f"{': ' + loop.note if loop.note else ''} (use radau)"
+        )
+    return None
+
+
+def integrate(
+    loop: Loop,
+    x: Array,
+    start: float,
+    duration: float,
+    integrator: Integrator,
+    period: float | None = None,
+    output_step: float | None = None,
+) -> Iterator[Chunk]:
+    """Runs a closed loop.
+
+    Args:
+        loop: The closed loop.
+        x: State and memory at the start.
+        start: Time at the start [s].
+        duration: Length of the run [s].
+        integrator: How to step.
+        period: Of a sampled law with zero-order hold [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+
+    Raises:
+        TaskError: The method does not serve this loop.
+        KeyboardInterrupt: After what was computed so far.
+    """
+    wrong = unfit(loop, integrator.method, period)
+    if wrong is not None:
+        raise TaskError(f"run.integrator.method: {wrong}")
+    end, collector = start + duration, Collector(loop)
+    try:
+        if period is not None:
+            advance, parts = held(loop, integrator, period), held_steps(integrator, period)
+            yield from fixed(loop, collector, x, grid(start, end, period), advance, None, parts)
+        elif integrator.method == "rk4":
+            times = grid(start, end, integrator.step)
+            yield from fixed(loop, collector, x, times, continuous(loop), output_step)
+        elif integrator.method == "cvodes":
+            yield from cvodes(loop, collector, x, grid(start, end, output_step or duration / 1000), integrator)
+        else:
+            yield from adaptive(loop, collector, x, start, end, integrator, output_step)
+    except ServoctlError as error:
+        yield collector.chunk(str(error))
+    except KeyboardInterrupt:
+        yield collector.chunk()
+        raise

@@ -1,0 +1,116 @@
+"""Steps that the method chooses: SciPy's solvers, and SUNDIALS' CVODES through CasADi."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.errors import ServoctlError
+from servoctl.integrate.rows import Chunk, Collector, Integrator, grid, last_row
+from servoctl.types import Array
+
+
+class Watched:
+    """Rates that remember at which finite state they were last not finite."""
+
+    def __init__(self, rates: Callable[[float, Array], Array]) -> None:
+        self._rates = rates
+        self.at: tuple[float, Array] | None = None
+
+    def __call__(self, t: float, x: Array) -> Array:
+        value = self._rates(t, x)
+        if not np.isfinite(value).all() and np.isfinite(x).all():
+            self.at = float(t), np.array(x, dtype=float)
+        return value
+
+
+def solver_of(integrator: Integrator, rates: Callable[[float, Array], Array], t: float, x: Array, end: float) -> Any:
+    from scipy.integrate import DOP853, LSODA, Radau
+
+    method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
+    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol)
+
+
+def take_step(solver: Any) -> str | None:
+    """One step of a solver; why it failed, if it did."""
+    try:
+        message: str | None = solver.step()
+    except ServoctlError:
+        raise
+    except ValueError as error:  # Radau's linear algebra refuses numbers that are not finite
+        solver.status, message = "failed", str(error)
+    return message
+
+
+def adaptive(
+    loop: Loop,
+    collector: Collector,
+    x: Array,
+    start: float,
+    end: float,
+    integrator: Integrator,
+    output_step: float | None,
+) -> Iterator[Chunk]:
+    """SciPy's solvers; rows at every step, or at output times from the dense output."""
+    first = loop.rates(start, x)
+    stopped = collector.add(start, x, first[1])
+    if stopped is not None:
+        yield collector.chunk(stopped)
+        return
+    output = None if output_step is None else grid(start, end, output_step)[1:]
+    position = 0
+    rates = Watched(lambda t, y: loop.rates(t, y)[0])
+    solver = solver_of(integrator, rates, start, x, end)
+    while solver.status == "running":
+        t, rates.at = solver.t, None
+        message = take_step(solver)
+        if solver.status == "failed" or not np.isfinite(solver.y).all():
+            reason = "the motion is not finite" if rates.at is not None else message or "the state is not finite"
+            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
+            return
+        if output is None:
+            times = [solver.t]
+        else:
+            count = int(np.searchsorted(output, solver.t, side="right")) - position
+            times = [float(s) for s in output[position : position + count]]
+            position += count
+        dense = solver.dense_output() if output is not None and times else None
+        for s in times:
+            y = solver.y if dense is None or s == solver.t else dense(s)
+            stopped = collector.add(s, y, loop.rates(s, y)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        if collector.due():
+            yield collector.chunk()
+    yield collector.chunk()
+
+
+def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
+    """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
+    assert isinstance(loop, CompiledLoop)
+    t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
+    problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
+    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
+    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
+    for left in range(0, len(times) - 1, 100):
+        part = times[left : left + 101]
+        solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
+        try:
+            states = solver(x0=x, p=loop.parameters)["xf"].full().T
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            collector.add(float(part[0]), x, loop.rates(float(part[0]), x)[1])
+            yield collector.chunk(f"t = {part[0]:.6g} s: cvodes cannot go on: {reason}")
+            return
+        for s, state in zip(part[:-1], [x, *states[:-1]], strict=True):
+            stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        x = states[-1]
+        if collector.due():
+            yield collector.chunk()
+    yield last_row(loop, collector, float(times[-1]), x)

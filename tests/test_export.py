@@ -1,0 +1,363 @@
+"""The exported law: compiled without a warning, equal to the reference, and what the command says and refuses."""
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servoctl.cli import main
+from servoctl.closed_loop import System, make_loop
+from servoctl.errors import CompileError, ConfigError
+from servoctl.export import Export, export, write
+from servoctl.export.interface import comment, identifier
+from servoctl.export.source import single_literal
+from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.terms import Terms
+from servoctl.runs import Run, load
+from servoctl.types import Array, Command
+
+CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+STRICT = ("-Wall", "-Wextra", "-pedantic", "-std=c99", "-Werror")
+CONFIGS = (
+    "two_mass_spring",
+    "coordinated_robots",
+    "coordinated_robots_limited",
+    "flexible_joint_motor_raised",
+    "swarm",
+)
+SLOW = ("coordinated_robots_limited", "swarm")  # to compile: up to 15 s with optimisation
+EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CONFIGS]
+
+needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on the path")
+
+
+@cache
+def exported(name: str, single: bool = False) -> Export:
+    return export(load(name), single)
+
+
+def built(made: Export, folder: Path, *flags: str) -> Path:
+    """The test of an export, compiled; any warning is an error."""
+    write(made.files, folder, force=True)
+    program = folder / "law_test"
+    sources = [str(folder / name) for name in made.files if name.endswith(".c")]
+    done = subprocess.run(
+        [str(CC), *STRICT, *flags, "-o", str(program), *sources, "-lm"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return program
+
+
+def passes(program: Path, *before: str) -> int:
+    """Number of checks that the test of an export passes; none fails."""
+    done = subprocess.run([*before, str(program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.fullmatch(r"(\d+) passed, 0 failed\n", done.stdout)
+    assert found is not None
+    return int(found[1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", EACH)
+def test_the_law_compiles_without_a_warning_and_equals_numpy(name: str, tmp_path: Path) -> None:
+    made = exported(name)
+    n = len(load(name).start.q)
+    assert made.vectors == 20
+    assert (
+        passes(built(made, tmp_path, "-O0" if name == "swarm" else "-O1")) == 20 + 1 + 2 * n
+    )  # vectors; t, q and v not finite
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", EACH)
+def test_the_law_in_float_keeps_to_its_measured_error(name: str, tmp_path: Path) -> None:
+    made = exported(name, single=True)
+    assert made.float_error is not None
+    # rounding is 6e-8; the least pivots of these tasks cost two digits at most
+    assert 1e-8 < made.float_error < 1e-4
+    assert made.float_differs <= 2
+    assert f"largest relative error of u {made.float_error:.1e}" in made.files[f"{identifier(name)}_law.h"]
+    assert passes(built(made, tmp_path, "-O0" if name == "swarm" else "-O1", "-Wdouble-promotion")) > 20
+    assert not re.search(r"\bdouble\b|1e\+308", made.files[f"{name}_law.c"])
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_valgrind_finds_nothing(tmp_path: Path) -> None:
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        pytest.skip("valgrind is not installed")
+    program = built(exported("coordinated_robots_limited"), tmp_path, "-g", "-O1")
+    assert passes(program, valgrind, "-q", "--error-exitcode=9", "--leak-check=full") == 31
+
+
+@needs_compiler
+def test_a_wrong_law_fails_its_test(tmp_path: Path) -> None:
+    made = exported("two_mass_spring")
+    law = made.files["two_mass_spring_law.c"].replace("out->u[i] = row[i]", "out->u[i] = row[i] * 1.00000001")
+    program = built(dataclasses.replace(made, files=made.files | {"two_mass_spring_law.c": law}), tmp_path)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "vector 0 differs" in done.stdout
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_law_neither_allocates_nor_prints_nor_keeps(name: str) -> None:
+    law = exported(name).files[f"{name}_law.c"]
+    assert not re.search(r"malloc|calloc|free\(|printf|stdio|stdlib|\bmem\b|CASADI|casadi_real", law)
+    assert not re.search(r"^static (?!const|int casadi_|real casadi_|void casadi_)", law, re.MULTILINE)
+
+
+def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
+    text = exported("coordinated_robots_limited").files["coordinated_robots_limited_law.h"]
+    assert "q    theta1 [rad], theta2 [rad], theta3 [rad], theta4 [rad], theta5 [rad]" in text
+    assert "v    theta1' [rad/s], theta2' [rad/s]" in text
+    assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN where" in text
+    assert "double I; /* [kg m^2] inertia of a link about its centre; default 1 */" in text
+    assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
+    assert "default 12, 12, 8.1, 12, 12, 7 */" in text
+    assert (
+        "COORDINATED_ROBOTS_LIMITED_SATURATED = 2, /* an input is at its limit and part of what the task asks" in text
+    )
+
+
+def test_parameters_without_influence_are_left_out_and_said() -> None:
+    text = exported("two_mass_spring").files["two_mass_spring_law.h"]
+    assert "left out: law.passive_rank_tolerance, law.weights" in text
+    assert "double upper" not in text
+    assert "double rank_tolerance;" in text
+
+
+def test_costs_are_counted_through_calls() -> None:
+    small, free, limited = (exported(name).cost for name in CONFIGS[:3])
+    function = load("two_mass_spring").loop.control_kernel.function  # type: ignore[attr-defined]
+    (called,) = function.find_functions()
+    assert small.operations < function.n_instructions() + called.n_instructions()  # inputs and outputs are no work
+    assert (small.divisions, small.functions) == (18, 0)
+    assert free.functions == limited.functions == 12  # a sine and a cosine of five angles and of the time
+    assert limited.operations > 20 * free.operations  # the search may take 32 steps
+    assert exported("two_mass_spring").stack < 2000
+
+
+@needs_compiler
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
+    made = exported("two_mass_spring")
+    write(made.files, tmp_path)
+    words = [str(CC), "-std=c99", level, "-fstack-usage", "-c", "two_mass_spring_law.c"]
+    if subprocess.run(words, cwd=tmp_path, capture_output=True).returncode:
+        pytest.skip("this compiler does not tell the stack it uses")
+    lines = (tmp_path / "two_mass_spring_law.su").read_text().splitlines()
+    chain = [line for line in lines if re.search(r":(casadi_f\d|two_mass)", line)]  # each calls the next
+    assert 200 < sum(int(line.split("\t")[1]) for line in chain) <= made.stack
+
+
+def test_single_literals_stay_inside_float() -> None:
+    assert single_literal(0.1) == "0.1f"
+    assert single_literal(1.0) == "1.0f"
+    assert np.float32(single_literal(1.7976931348623157e308)[:-1]) == np.finfo(np.float32).max
+    assert single_literal(-np.inf) == "-INFINITY"
+
+
+def test_names_become_c() -> None:
+    assert identifier("my-arm.2") == "my_arm_2"
+    assert identifier("2link") == "law_2link"
+    assert identifier("register") == "register_"
+    taken = {"a_b"}
+    assert identifier("a-b", taken) == "a_b_2"
+    assert comment("2 */ 3 \u03b1") == "2 * / 3 ?"
+
+
+PLANT = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m: tuple[float, ...] = (1.0, 2.0)  # [kg] cart and mass
+    k: float = 5.0
+    register: float = 0.5  # [N s/m]
+    coordinates = {"x": "m", "s": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m[0] + self.m[1], self.m[1]], [self.m[1], self.m[1]]])
+
+    def force(self, q, v, t):
+        FORCE
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+"""
+FORCE = "return np.array([-self.register * v[0], -self.k * q[1]])"
+CART = """
+plant: {class: "cart.py:Cart"}
+initial: {q: 0, v: 0}
+task: [{name: follow, holonomic: "x - (1 - cos(t))"}]
+law: {kind: constraint_following, correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.5, integrator: {method: rk4, step: 0.001}}
+"""
+
+
+@pytest.fixture
+def cart(tmp_path: Path) -> Path:
+    (tmp_path / "cart.py").write_text(PLANT.replace("FORCE", FORCE))
+    (tmp_path / "my-cart.yaml").write_text(CART)
+    return tmp_path / "my-cart.yaml"
+
+
+@needs_compiler
+def test_a_users_plant_is_exported_under_names_that_c_takes(cart: Path, tmp_path: Path) -> None:
+    made = export(load(cart))
+    assert list(made.files) == ["my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c"]
+    text = made.files["my_cart_law.h"]
+    assert "double m[2]; /* [kg] cart and mass; default 1, 2 */" in text
+    assert "double register_; /* [N s/m]; default 0.5 */" in text
+    assert "double k; /* [unit not stated]; default 5 */" in text
+    assert passes(built(made, tmp_path / "out")) == 25
+
+
+@dataclass(frozen=True)
+class Integral(BoundLaw):
+    """A law with memory: what the task misses, summed up."""
+
+    inner: BoundLaw
+    gain: float = 3.0
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        return {"missed": 0.25}
+
+    def memory_rate(self, terms: Terms, memory: Array) -> Array:
+        return terms.matrices.task.violation
+
+    def command(self, terms: Terms, memory: Array) -> Command:
+        command = self.inner.command(terms, memory)
+        return dataclasses.replace(command, u=command.u - self.gain * memory[:1])
+
+
+def with_memory() -> Run:
+    run = load("two_mass_spring")
+    system = run.system
+    assert system.law is not None
+    law = Integral(system.law.passive_rank_tolerance, system.law)
+    return dataclasses.replace(run, loop=make_loop(System(system.model, law, {}, system.passive), "vm"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("single", [False, True])
+def test_memory_is_an_argument_and_its_rate_an_output(single: bool, tmp_path: Path) -> None:
+    made = export(with_memory(), single)
+    text = made.files["two_mass_spring_law.h"]
+    assert "memory_rate[1]; /* add elapsed time [s] times this to the memory */" in text
+    assert "memory  missed = 0.25 at the start" in text
+    # the inner law's tolerances are no parameters of this one: float finds a residual in one state
+    assert made.float_differs <= 1
+    assert passes(built(made, tmp_path)) == made.vectors + 5
+
+
+def test_what_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^projectile: law: none: there is no law to export"):
+        export(load("projectile"))
+    with pytest.raises(ConfigError, match=r"^swarm_50: law: cannot be exported, it is not compiled: 100 coordinates"):
+        export(load("swarm_50"))
+    branch = "return np.array([0.0, -self.k * q[1] if q[1] > 0 else 0.0])"
+    (cart.parent / "cart.py").write_text(PLANT.replace("FORCE", branch))
+    with pytest.raises(ConfigError, match=r"^my-cart: plant: cannot be exported, it cannot be compiled: .*truth"):
+        export(load(cart))
+
+
+def test_float_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(CompileError, match=r"^two_mass_spring: --float: its error cannot be measured: no C compiler"):
+        export(load("two_mass_spring"), single=True)
+
+
+def test_the_command_writes_three_files_and_says_what_they_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "law"
+    with pytest.raises(SystemExit) as ended:
+        main(["export", "two_mass_spring", "--out", str(out), "--set", "plant.parameters.m1=1.5"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.err) == (0, "")
+    names = ["two_mass_spring_law.h", "two_mass_spring_law.c", "two_mass_spring_law_test.c"]
+    assert said.out.splitlines()[:3] == [str(out / name) for name in names]
+    assert sorted(path.name for path in out.iterdir()) == sorted(names)
+    assert "at most 142 operations a call, of these 18 divisions and square roots" in said.out
+    assert "bytes of stack\n20 reference vectors\n" in said.out
+    assert said.out.endswith("two_mass_spring_law.c -lm && ./two_mass_spring_law_test\n")
+    assert "double m1; /* [kg] the driven mass; default 1.5 */" in (out / names[0]).read_text()
+
+
+@needs_compiler
+def test_json_carries_the_float_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["export", "two_mass_spring", "--out", str(tmp_path), "--float", "--json"])
+    assert ended.value.code == 0
+    said = json.loads(capsys.readouterr().out)
+    assert 0 < said["float_error"] < 1e-5
+    assert said["files"][0] == str(tmp_path / "two_mass_spring_law.h")
+    assert said["cost"]["operations"] == 142
+
+
+def test_a_refusal_ends_with_2_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "projectile", "--out", str(tmp_path / "law")]) == 2
+    assert "there is no law to export" in capsys.readouterr().err
+    assert not (tmp_path / "law").exists()
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_nothing_that_a_person_wrote_is_overwritten(tmp_path: Path) -> None:
+    made = exported("two_mass_spring").files
+    (tmp_path / "two_mass_spring_law.h").write_text("mine")
+    for force in (False, True):
+        with pytest.raises(ConfigError, match=r"two_mass_spring_law.h: is there already, and was not written by"):
+            write(made, tmp_path, force)
+    assert texts(tmp_path) == {"two_mass_spring_law.h": "mine"}
+
+
+def test_an_earlier_export_is_replaced_only_by_force_and_only_unchanged(tmp_path: Path) -> None:
+    made = exported("two_mass_spring").files
+    write(made, tmp_path)
+    write(made, tmp_path)  # the same again changes nothing
+    before = texts(tmp_path)
+    other = {name: text + "\n" for name, text in made.items()}
+    with pytest.raises(ConfigError, match="an earlier export is there") as refused:
+        write(other, tmp_path)
+    assert len(refused.value.problems) == 3
+    assert texts(tmp_path) == before
+    write(other, tmp_path, force=True)
+    assert texts(tmp_path).keys() == before.keys() and texts(tmp_path) != before
+    law = tmp_path / "two_mass_spring_law.c"
+    law.write_text(law.read_text() + "/* tuned by hand */\n")
+    with pytest.raises(ConfigError, match=r"two_mass_spring_law.c: was changed since it was exported"):
+        write(made, tmp_path, force=True)
+    assert law.read_text().endswith("/* tuned by hand */\n")
+
+
+def test_an_out_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "law").write_text("")
+    with pytest.raises(ConfigError, match=r"^--out: .*law.*: cannot be written"):
+        write(exported("two_mass_spring").files, tmp_path / "law")
+
+
+def test_the_vectors_reach_other_parameters_and_all_are_commands() -> None:
+    text = exported("two_mass_spring").files["two_mass_spring_law_test.c"]
+    rows = re.findall(r"^  \{\{\{([^}]*)\}", text, re.MULTILINE)
+    assert len(rows) == 20
+    assert rows[0] == rows[2] == "1.0, 2.0, 10.0, 0.5"
+    assert len(set(rows)) == 11  # the config's own, and ten others
