@@ -15,7 +15,7 @@ from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.classes import load_class
-from servoctl.runs.run import make_system
+from servoctl.runs.system import make_system
 from servoctl.trajectory import plain
 from servoctl.types import Array, State
 

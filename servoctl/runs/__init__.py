@@ -1,5 +1,6 @@
 """A config's values -> objects, ready to run; and the same from Python without any config."""
 
-from servoctl.runs.run import Run, load, simulate
+from servoctl.runs.direct import simulate
+from servoctl.runs.run import Run, load
 
 __all__ = ["Run", "load", "simulate"]

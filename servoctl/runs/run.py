@@ -8,25 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import Loop, PassiveStabilisation, System, make_loop
+from servoctl.closed_loop import Loop, System, make_loop
 from servoctl.config import dump, load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Fixed
-from servoctl.errors import ConfigError, PlantError, ServoctlError, TaskError
+from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.integrate import Integrator, unfit
 from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolve
+from servoctl.laws.corrections import Correction
 from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
-from servoctl.runs.arguments import ENGINES, Arguments
+from servoctl.runs.arguments import ENGINES
 from servoctl.runs.build import (
     Problems,
     build_correction,
@@ -38,17 +37,10 @@ from servoctl.runs.build import (
 )
 from servoctl.runs.engine import engine_note, take_engine
 from servoctl.runs.levels import build_levels, place_of
+from servoctl.runs.system import make_system
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
-
-PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
-"""Stabilises a plant's own constraints in simulation, unless something else is asked for.
-
-Slow enough for the accuracy of a fixed step (gains in proportion to 1/h cost Runge-Kutta two orders), fast enough where
-rows are dependent and the rank drops further: on the parallelogram through its flat pose 5 1/s loses the motion at any
-step, 10 1/s keeps the angle to 1e-7 over 20 s (`tests/reference/test_dependent_rows.py`).
-"""
 
 
 @dataclass(frozen=True)
@@ -235,29 +227,6 @@ def _bind(
         return None
 
 
-def make_system(
-    plant: Plant,
-    task: Mapping[str, Constraint],
-    law: Law | None,
-    inputs: Mapping[str, Expression],
-    start: State,
-    passive: Correction | None,
-    passive_rank_tolerance: float,
-    projection: bool = False,
-) -> System:
-    """Binds a plant, a task and a law.
-
-    Raises:
-        PlantError, TaskError, TraceError: They do not fit.
-    """
-    model = Model(plant, task, start)
-    if law is not None and model.task_rows and model.m:
-        model = law.prepare(model, start)
-    damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
-    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection)
-    return System(model, None if law is None else law.bind(model), inputs, stabilisation)
-
-
 def _project(model: Model, start: State, wanted: bool | Fixed, problems: Problems) -> State:
     if wanted is False:
         return start
@@ -274,76 +243,3 @@ def _loop(system: System, engine: str, problems: Problems) -> Loop | None:
     except ServoctlError as error:
         problems.add(error)
         return None
-
-
-@np.errstate(all="ignore")
-def simulate(
-    plant: Plant,
-    task: Mapping[str, Constraint],
-    law: Law | None,
-    *,
-    q: Any,
-    v: Any = 0.0,
-    duration: float,
-    t: float = 0.0,
-    inputs: Mapping[str, str] | None = None,
-    method: str = "rk4",
-    step: float | None = None,
-    rtol: float = 1e-10,
-    atol: float = 1e-12,
-    period: float | None = None,
-    output_step: float | None = None,
-    passive_correction: Correction | None = PASSIVE_CORRECTION,
-    passive_rank_tolerance: float = 1e-6,
-    projection: bool = False,
-    project: bool = False,
-    engine: str = "auto",
-    out: Path | None = None,
-    name: str = "simulation",
-) -> Trajectory:
-    """Simulates a plant under a law, without any config.
-
-    Args:
-        plant: The plant.
-        task: Name -> constraint.
-        law: The law; None: an open loop.
-        q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
-        v: Initial velocities, likewise; zero where a mapping leaves them out.
-        duration: [s].
-        t: Time at the start [s].
-        inputs: For an open loop: actuator -> equation; zero where left out.
-        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
-        step: Of rk4 [s]; None: 0.001, or the largest part of the period that is not longer.
-        rtol: Of the adaptive methods.
-        atol: Of the adaptive methods.
-        period: Of a sampled law [s]; None: the law acts continuously.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        passive_correction: Stabilises the plant's own constraints.
-        passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether each step ends on the passive constraints; with rk4 only.
-        project: Whether to start from the nearest state that satisfies all constraints.
-        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
-        out: Run folder to write; None: in memory only.
-        name: For titles.
-
-    Raises:
-        ConfigError: Arguments that make no sense; every one at once.
-        PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
-    """
-    given = Arguments(plant, task, law, engine)
-    start = State(t, given.vector(q, "q"), given.vector(v, "v"))
-    equations = given.equations(inputs, law)
-    settings = given.settings(duration, method, step, rtol, atol, period, output_step)
-    given.check()
-    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
-    if project:
-        start, _ = nearest(system.model, start)
-    loop = make_loop(system, engine)
-    reach = None if law is None else starts.look_at_reach(system, start)
-    problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(reach) if reach is not None else []
-    wrong = unfit(loop, method, period)
-    problems += [] if wrong is None else [f"simulate: method: {wrong}"]
-    if problems:
-        raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, reach, engine=engine).simulate(out)

@@ -15,7 +15,7 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
 from servoctl.runs import simulate
-from servoctl.runs.run import make_system
+from servoctl.runs.system import make_system
 from servoctl.types import Array, State, Status
 
 
