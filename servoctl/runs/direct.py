@@ -8,6 +8,7 @@ import numpy as np
 
 from servoctl.closed_loop import make_loop
 from servoctl.errors import TaskError
+from servoctl.integrate import unfit
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
