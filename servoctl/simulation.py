@@ -105,6 +105,7 @@ def simulate_loop(
     out: Path | None = None,
     config_text: str = "",
     progress: Callable[[float], None] | None = None,
+    drawing: bool = True,
 ) -> Trajectory:
     """Runs a closed loop and records it.
 
@@ -116,6 +117,7 @@ def simulate_loop(
         out: Run folder to write; None: in memory only.
         config_text: For `config.yaml` in the run folder.
         progress: Called now and then with the fraction that is done, 0 to 1.
+        drawing: Whether the trajectory carries the plant's polylines.
 
     Returns:
         The trajectory, with `metadata["status"]`: `done`, or `stopped` with the reason in `metadata["error"]`.
@@ -136,7 +138,7 @@ def simulate_loop(
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
         metadata = said | _afterwards(loop, trajectory) | facts
-        return Trajectory(recorded, columns.units(), metadata, _drawing(model, trajectory))
+        return Trajectory(recorded, columns.units(), metadata, _drawing(model, trajectory) if drawing else {})
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)

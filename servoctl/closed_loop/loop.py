@@ -1,11 +1,13 @@
 """A closed loop that can be evaluated, and how a row of it is laid out."""
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from servoctl.closed_loop.system import System
+from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
@@ -56,6 +58,23 @@ class Loop(ABC):
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None
         self.evaluations = 0
+
+    def retuned(self, system: System) -> Self | None:
+        """This loop with another system, nothing traced again; None where more than parameters differs.
+
+        Args:
+            system: Its model is this loop's, or `retuned` from it.
+        """
+        own = self.system
+        alike = system.model.rows_kernel is own.model.rows_kernel and dict(system.inputs) == dict(own.inputs)
+        if not alike or any(
+            structure(part) != structure(mine) for part, mine in ((system.law, own.law), (system.passive, own.passive))
+        ):
+            return None
+        other = copy.copy(self)
+        other.system, other.evaluations = system, 0
+        other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
+        return other
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:

@@ -4,7 +4,7 @@ import numpy as np
 
 from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
-from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.types import Array, State
 
 
@@ -15,7 +15,11 @@ class NumpyLoop(Loop):
 
     def __init__(self, system: System, compiled_plant: bool = False) -> None:
         super().__init__(system)
-        self._matrices = system.model.compiled_matrices if compiled_plant else system.model.matrices
+        self._compiled_plant = compiled_plant
+
+    def _matrices(self, state: State) -> Matrices:
+        model = self.system.model
+        return model.compiled_matrices(state) if self._compiled_plant else model.matrices(state)
 
     def _terms(self, state: State) -> Terms:
         self.evaluations += 1

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import casadi as ca
 import numpy as np
@@ -17,6 +17,11 @@ from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
+
+
+def _parameters(system: System) -> Array:
+    """Every parameter of a system, in the order in which the compiled functions take them."""
+    return np.concatenate([system.model.parameters, parameter_values(system.law), parameter_values(system.passive)])
 
 
 class TracedLoop(Loop):
@@ -33,7 +38,7 @@ class TracedLoop(Loop):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         model, law = system.model, system.law
-        self.parameters = np.concatenate([model.parameters, parameter_values(law), parameter_values(system.passive)])
+        self.parameters = _parameters(system)
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
         n, count, law_count = model.n, len(model.parameters), len(parameter_values(law))
@@ -47,6 +52,12 @@ class TracedLoop(Loop):
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
         self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
+
+    def retuned(self, system: System) -> Self | None:
+        other = super().retuned(system)
+        if other is not None:
+            other.parameters = _parameters(system)
+        return other
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:

@@ -42,6 +42,17 @@ class LoadedConfig:
         """Path -> line in the file, counted from 1; without the fields that `--set` wrote."""
         return self.document.lines
 
+    def overridden(self, overrides: Sequence[str]) -> "LoadedConfig":
+        """The same config with further values replaced.
+
+        Args:
+            overrides: `PATH=VALUE`, as after `--set`.
+
+        Raises:
+            ConfigError: What comes of it is wrong; every problem at once.
+        """
+        return _checked(self.path, self.document, overrides)
+
     def where(self, *path: str | int) -> str:
         """Start of a sentence about a field: `file.yaml:12: law.limits`.
 
@@ -65,7 +76,11 @@ def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConf
         ConfigError: The config is wrong; every problem at once, in order of lines, those of overrides last.
     """
     path = find_config(source)
-    document, refused = apply_overrides(read_document(path, _shown(path)), overrides)
+    return _checked(path, read_document(path, _shown(path)), overrides)
+
+
+def _checked(path: Path, document: Document, overrides: Sequence[str]) -> LoadedConfig:
+    document, refused = apply_overrides(document, overrides)
     config, problems = validate(document.values)
     sentences = document.report([*document.problems, *problems]) + refused
     if sentences or config is None:

@@ -5,6 +5,7 @@ the constraints. The plant itself is asked in NumPy; its traced twin counts only
 parameters, else the plant is opaque and `Model.opaque` says why.
 """
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
+from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError, in_one_line
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
@@ -104,6 +105,28 @@ class Model:
             self._verify(around)
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
+
+    def retuned(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> "Model | None":
+        """This model with other parameters, nothing traced again; None where more than parameters differs.
+
+        Args:
+            plant: As the constructor's; so are the others.
+
+        Raises:
+            PlantError, TaskError: As the constructor's.
+        """
+        if self.plain is not self or structure(plant) != structure(self.plant) or list(task) != list(self.task):
+            return None
+        if any(structure(constraint) != structure(self.task[name]) for name, constraint in task.items()):
+            return None
+        if (plant.coordinates, plant.actuators) != (self.plant.coordinates, self.plant.actuators):
+            return None
+        check_plant(plant, around)
+        check_task(task, plant)
+        other = copy.copy(self)
+        other.plant, other.task, other.plain = plant, dict(task), other
+        other.singular = other._is_singular(around)
+        return other if other.singular == self.singular else None
 
     @property
     def parameters(self) -> Array:

@@ -8,36 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import Loop, System, make_loop
-from servoctl.config import dump, load_config
+from servoctl.closed_loop import Loop, System
+from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import Fixed
-from servoctl.errors import ConfigError, PlantError, ServoctlError
-from servoctl.expression import Expression
-from servoctl.integrate import Integrator, unfit
 from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.corrections import Correction
 from servoctl.laws.gain_limits import longest_spacing
-from servoctl.laws.law import Law
-from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import PassiveLevel
-from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
-from servoctl.runs.arguments import ENGINES
-from servoctl.runs.build import (
-    Problems,
-    build_correction,
-    build_equations,
-    build_law,
-    build_plant,
-    build_task,
-    build_vector,
-)
 from servoctl.runs.engine import engine_note, take_engine
-from servoctl.runs.levels import build_levels, place_of
-from servoctl.runs.system import make_system
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
@@ -133,113 +113,26 @@ class Run:
         said = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
+    def batch(
+        self,
+        parameters: Mapping[str, Sequence[float]],
+        jobs: int = 1,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, list[Any]]:
+        """Runs this config once per set of values.
 
-@np.errstate(all="ignore")  # numbers that are not finite are found, and said by name
-def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto", strict: bool = True) -> Run:
-    """Reads a config and makes it ready.
+        Args:
+            parameters: Path in the config -> one value per run, all of one length, as `--set PATH=VALUE` takes them.
+            jobs: Processes that work at the same time; the result does not depend on it.
+            progress: Called now and then with the fraction that is done, 0 to 1.
 
-    Args:
-        config: A path, or the bare name of a shipped config.
-        overrides: `PATH=VALUE`, as after `--set`.
-        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
-        strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
+        Returns:
+            Metric -> one value per run: `status`, `error`, and the numbers of `servoctl.runs.batch.metrics_of`; None
+            where a run did not get that far.
 
-    Raises:
-        ConfigError: The config is wrong; every problem at once.
-    """
-    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides)
-    if engine not in ENGINES:
-        raise ConfigError(f"--engine {engine}: no such engine (auto, c, vm or numpy)")
-    problems = Problems(loaded)
-    plant = build_plant(loaded, problems)
-    problems.check()
-    assert plant is not None
-    values = loaded.config
-    q = build_vector(values.initial.q, plant, problems, "q")
-    v = build_vector(values.initial.v, plant, problems, "v")
-    task = build_task(loaded, plant, problems)
-    law = build_law(loaded, plant, problems)
-    inputs = build_equations(values.inputs, plant, problems, "inputs")
-    levels = build_levels(loaded, plant, State(0.0, q, v), problems)
-    problems.check()
-    passive = values.plant.passive
-    found = _bind(
-        plant,
-        task,
-        law,
-        inputs,
-        State(0.0, q, v),
-        build_correction(passive.correction),
-        passive.rank_tolerance,
-        passive.projection,
-        problems,
-    )
-    problems.check()
-    assert found is not None
-    start = _project(found.model, State(0.0, q, v), values.initial.project, problems)
-    loop = _loop(found, engine, problems)
-    problems.check()
-    assert loop is not None
-    run = values.run
-    integrator = Integrator(
-        run.integrator.method, run.integrator.step or 0.001, run.integrator.rtol or 1e-10, run.integrator.atol or 1e-12
-    )
-    wrong = unfit(loop, integrator.method, run.period)
-    if wrong is not None:
-        problems.add(wrong, "run", "integrator", "method")
-    settings = Settings(run.duration, integrator, run.period, run.output_step)
-    reach = None if found.law is None else starts.look_at_reach(found, start)
-    for sentence in starts.check_start(found.model, start, values.initial.max_violation, loop):
-        problems.add(sentence, "initial")
-    for contradiction in starts.contradicting_levels(found.model, start, levels):
-        problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(reach) if reach is not None else []:
-        problems.add(sentence, "law")
-    for sentence in starts.unstabilised(found, start):
-        problems.add(sentence, "plant", "passive")
-    if strict:
-        problems.check()
-    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), levels, engine)
-    if engine == "c" and not ready.problems:
-        ready.prepare()
-    return ready
+        Raises:
+            ConfigError: The run was not loaded from a config, or the lists differ in length.
+        """
+        from servoctl.runs.batch import batch
 
-
-def _bind(
-    plant: Plant,
-    task: Mapping[str, Constraint],
-    law: Law | None,
-    inputs: Mapping[str, Expression],
-    start: State,
-    passive: Correction | None,
-    passive_rank_tolerance: float,
-    projection: bool,
-    problems: Problems,
-) -> System | None:
-    try:
-        return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance, projection)
-    except ServoctlError as error:
-        place = "plant" if isinstance(error, PlantError) else "task"
-        for line in str(error).splitlines():
-            field, _, what = line.partition(": ")
-            known = field.startswith(("law.", "plant.", "task."))
-            problems.add(*((what, *field.split(".")) if known else (line, place)))
-        return None
-
-
-def _project(model: Model, start: State, wanted: bool | Fixed, problems: Problems) -> State:
-    if wanted is False:
-        return start
-    try:
-        return starts.project(model, start, wanted.fix if isinstance(wanted, Fixed) else ())
-    except ServoctlError as error:
-        problems.add(error, "initial", "project")
-        return start
-
-
-def _loop(system: System, engine: str, problems: Problems) -> Loop | None:
-    try:
-        return make_loop(system, engine)
-    except ServoctlError as error:
-        problems.add(error)
-        return None
+        return batch(self, parameters, jobs, progress)

@@ -29,13 +29,17 @@ def make_system(
     passive: Correction | None,
     passive_rank_tolerance: float,
     projection: bool = False,
+    like: System | None = None,
 ) -> System:
     """Binds a plant, a task and a law.
+
+    Args:
+        like: An earlier system, whose traced model serves again where only parameters differ; the rest as `simulate`.
 
     Raises:
         PlantError, TaskError, TraceError: They do not fit.
     """
-    model = Model(plant, task, start)
+    model = (None if like is None else like.model.retuned(plant, task, start)) or Model(plant, task, start)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
     damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")

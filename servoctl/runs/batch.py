@@ -1,0 +1,161 @@
+"""Many runs of one config with other values: what is compiled is compiled once, and shared by all that it fits.
+
+Design: every run is the config with its own overrides, checked as `load` checks it, so its numbers are those of a
+single run on the same engine, bit for bit. Only the work of tracing is saved: a run whose plant, task and law differ
+from the last one's in parameters alone takes over its compiled functions. The engine is chosen once, before the work
+is shared out, so the number of processes changes nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any
+
+import numpy as np
+
+from servoctl.config.load import LoadedConfig
+from servoctl.errors import ConfigError, ServoctlError, in_one_line
+from servoctl.runs.engine import take_engine
+from servoctl.runs.make import make_run
+from servoctl.runs.run import Run
+from servoctl.simulation import simulate_loop
+
+VIOLATIONS = ("max_violation", "rms_violation", "final_violation")
+REFUSED = "refused"
+"""Status of a run that could not start; `error` says why."""
+
+CRASHED = "crashed"
+"""Status of a run whose own code raised what it should not have."""
+
+CHUNKS = 32
+"""Pieces that each process gets its work in: few enough to cost nothing, enough to end together."""
+
+
+def batch(
+    run: Run, parameters: Mapping[str, Sequence[float]], jobs: int = 1, progress: Callable[[float], None] | None = None
+) -> dict[str, list[Any]]:
+    """`Run.batch`."""
+    lengths = {path: len(values) for path, values in parameters.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{path} {length}" for path, length in lengths.items())
+        raise ConfigError(f"Run.batch: expected lists of one length, got {shown}")
+    count = next(iter(lengths.values()), 0)
+    points = [{path: float(values[i]) for path, values in parameters.items()} for i in range(count)]
+    rows = []
+    for row in run_all(run, points, jobs):
+        rows.append(row)
+        if progress is not None:
+            progress(len(rows) / count)
+    return columns_of(rows)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows -> columns, None where a row lacks one; `status` and `error` first."""
+    names = dict.fromkeys(["status", "error", *(name for row in rows for name in row)])
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def run_all(run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """The metrics of each run, in order, as they come.
+
+    Args:
+        run: The config; a run that was made in Python has none.
+        points: Path -> value, one mapping per run.
+        jobs: Processes that work at the same time.
+
+    Raises:
+        ConfigError: The run was not loaded from a config.
+    """
+    if run.loaded is None:
+        raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
+    engine = _engine(run, len(points))
+    if jobs <= 1 or len(points) <= 1:
+        series = Series(run.loaded, run.engine, engine, run)
+        yield from map(series, points)
+        return
+    share = -(-len(points) // (min(jobs, len(points)) * CHUNKS))
+    given = (run.loaded, run.engine, engine)
+    with ProcessPoolExecutor(min(jobs, len(points)), get_context("spawn"), _begin, given) as pool:
+        try:
+            yield from pool.map(_work, points, chunksize=share)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _engine(run: Run, count: int) -> str:
+    """The engine that so many runs are worth: `c`, or `vm` for whatever the loop is on already."""
+    together = replace(run.settings, duration=run.settings.duration * max(count, 1))
+    take_engine(run.loop, run.start, together, run.engine)
+    return "c" if run.loop.engine == "c" else "vm"
+
+
+class Series:
+    """Runs one after the other, each of which starts from what the one before has compiled."""
+
+    def __init__(self, loaded: LoadedConfig, asked: str, engine: str, first: Run | None = None) -> None:
+        """Takes a config.
+
+        Args:
+            loaded: The config.
+            asked: Engine that was asked for.
+            engine: `c`, or `vm` for what the loop starts on.
+            first: The config as a run, where there is one.
+        """
+        self._loaded, self._asked, self._engine, self._last = loaded, asked, engine, first
+
+    @np.errstate(all="ignore")
+    def __call__(self, point: Mapping[str, float]) -> dict[str, Any]:
+        """The metrics of the run with these values."""
+        try:
+            loaded = self._loaded.overridden([f"{path}={written(value)}" for path, value in point.items()])
+            run = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
+            self._last = run
+            take_engine(run.loop, run.start, run.settings, self._engine)
+            return metrics_of(simulate_loop(run.loop, run.start, run.settings, drawing=False).summary())
+        except ServoctlError as error:
+            return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
+        except Exception as error:  # a user's plant may raise anything: the other runs go on
+            return {"status": CRASHED, "error": in_one_line(error)}
+
+
+def written(value: float) -> str:
+    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
+    value = float(value)
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a run.
+
+    Returns:
+        `status`, `error`, `engine`, `max_violation`, `rms_violation` and `final_violation` (of the worst task, and
+        with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`, `residual_max`, `pivot_min`.
+    """
+    kept: dict[str, Any] = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
+    for metric in VIOLATIONS:
+        own = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
+        if own:
+            kept[metric] = None if None in own.values() else max(own.values())
+        kept |= own
+    for actuator, values in summary["inputs"].items():
+        sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
+        kept |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
+    return kept | {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
+
+
+_series: Series | None = None
+"""Of a process that works for `run_all`."""
+
+
+def _begin(loaded: LoadedConfig, asked: str, engine: str) -> None:
+    global _series
+    signal(SIGINT, SIG_IGN)  # the parent ends the work
+    _series = Series(loaded, asked, engine)
+
+
+def _work(point: Mapping[str, float]) -> dict[str, Any]:
+    assert _series is not None
+    return _series(point)
