@@ -261,7 +261,7 @@ def test_doctor_offers_a_cost_for_a_missing_compiler() -> None:
 def test_only_commands_that_are_built_are_offered(command: Servoctl) -> None:
     text = command("--help").stdout.split("Commands:")[1]
     assert [line.split()[0] for line in text.strip().splitlines()] == [
-        "run", "check", "report", "export", "bench", "new", "list", "schema", "doctor",
+        "run", "check", "sweep", "report", "export", "bench", "new", "list", "schema", "doctor",
     ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ LEVELS = {
     "servoctl.runs": 7,
     "servoctl.check": 8,
     "servoctl.export": 8,
+    "servoctl.sweep": 8,
     "servoctl.bench": 8,
     "hil": 8,
     "servoctl.cli": 9,

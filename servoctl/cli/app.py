@@ -14,6 +14,7 @@ from servoctl.cli.new import new
 from servoctl.cli.report import report
 from servoctl.cli.run import run
 from servoctl.cli.schema import schema
+from servoctl.cli.sweep import sweep
 
 app = typer.Typer(
     help="Constraint-following servo control: a task is a constraint, and the control is the constraint force.",
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("run")(run)
 app.command("check")(check)
+app.command("sweep")(sweep)
 app.command("report")(report)
 app.command("export")(export)
 app.command("bench")(bench)

@@ -39,7 +39,7 @@ def run(
     loaded.prepare()
     for warning in loaded.warnings:
         note(f"warning: {warning}")
-    folder = out or _fresh_folder(loaded.name)
+    folder = out or fresh_folder(loaded.name)
     try:
         with ProgressBar(loaded.name) as progress:
             trajectory = loaded.simulate(out=folder, progress=progress)
@@ -55,7 +55,8 @@ def run(
     raise typer.Exit(outcome_of_run(summary["status"]))
 
 
-def _fresh_folder(name: str) -> Path:
+def fresh_folder(name: str) -> Path:
+    """A folder below `runs` that is not there yet."""
     stem = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     names = (stem if number == 1 else stem.with_name(f"{stem.name}-{number}") for number in count(1))
     return next(path for path in names if not path.exists())

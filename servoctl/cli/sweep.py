@@ -1,0 +1,97 @@
+"""`servoctl sweep`: many runs of a config over ranges of its numbers."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.options import AsJson, Config
+from servoctl.cli.outcome import Outcome
+from servoctl.cli.run import fresh_folder
+
+if TYPE_CHECKING:
+    from servoctl.sweep import Study
+
+BEST = 5
+"""Runs that the table shows."""
+
+
+def sweep(
+    config: Config,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=LO:HI:N", help="A number of the config, its range, and how many values; repeatable."
+        ),
+    ] = None,
+    sample: Annotated[
+        Literal["grid", "lhs", "monte-carlo"],
+        typer.Option(help="Every combination, a Latin hypercube, or uniform random points."),
+    ] = "grid",
+    samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, where no grid is made.")] = 100,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
+    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Processes that work at the same time.")] = 1,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-sweep-<date>-<time>.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change one value of the config; repeatable."),
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "c", "vm", "numpy"],
+        typer.Option(help="auto compiles to C where that pays for all runs together; the others as in run."),
+    ] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Run a config many times over ranges of its numbers."""
+    from servoctl.runs import load
+    from servoctl.runs.engine import engine_note
+    from servoctl.sweep import plan, points_of, read_varies, refuse_run_folder
+    from servoctl.sweep import sweep as run_sweep
+
+    loaded = load(config, overrides or (), engine=engine)
+    varies = read_varies(vary or (), loaded)
+    shown = plan(loaded, metric)
+    folder = out or fresh_folder(f"{loaded.name}-sweep")
+    refuse_run_folder(folder)
+    points = points_of(varies, sample, samples, seed)
+    with ProgressBar(loaded.name) as progress:
+        study = run_sweep(loaded, varies, points, sample, seed, jobs, progress)
+    warning = engine_note(loaded.loop)
+    if warning is not None:
+        note(f"warning: {warning}")
+    study.save(folder, shown)
+    summary = study.summary()
+    if as_json:
+        say_json(summary)
+    else:
+        _say_study(study, summary, shown)
+        say(f"\nwritten to {quote(str(folder))}: sweep.parquet, sweep.png, summary.json")
+    if summary["status"] == "interrupted":
+        raise typer.Exit(Outcome.INTERRUPTED)
+    raise typer.Exit(Outcome.BAD_STATUS if summary["failed"] == summary["runs"] else Outcome.DONE)
+
+
+def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
+    runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
+    part = "" if summary["status"] == "done" else f" of {summary['planned']}, interrupted"
+    rate = "" if speed is None else f", {speed:.3g} runs per second"
+    engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
+    say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
+    best = study.ranking(metric)[:BEST]
+    columns = [*study.paths, metric]
+    rows = [[str(run), *(f"{study.columns[name][run]:.6g}" for name in columns)] for run in best]
+    if rows:
+        say()
+        say_table(["run", *columns], rows, numbers=len(columns))
+    reasons = [i for i, ok in enumerate(study.done) if not ok]
+    if reasons:
+        first = reasons[0]
+        why = study.columns["error"][first] or study.columns["status"][first]
+        say(f"\nrun {first} failed: {why}" + (f" (and {failed - 1} more: sweep.parquet)" if failed > 1 else ""))

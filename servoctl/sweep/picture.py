@@ -1,0 +1,90 @@
+"""The picture of a sweep: a heat map of a grid over two paths, else points against each path; crosses are failures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.report.style import PALETTE, QUIET, drawing_style
+from servoctl.sweep.study import Study
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 160
+DECADES = 1.5
+"""Values that span more powers of ten are drawn on a logarithmic scale."""
+
+
+def draw(study: Study, metric: str, file: Path | None = None) -> "Figure":
+    """The picture as a matplotlib figure that belongs to no window.
+
+    Args:
+        study: The sweep.
+        metric: What it shows.
+        file: Where to write it; None writes nothing.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    paths = study.paths
+    with drawing_style():
+        figure = Figure(layout="constrained", dpi=DPI)
+        FigureCanvasAgg(figure)
+        figure.set_size_inches(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
+        figure.suptitle(f"{study.name}: {metric}", x=0.012, ha="left", fontweight="bold", parse_math=False)
+        if len(paths) == 2:
+            _draw_two(figure.add_subplot(), study, metric)
+        else:
+            down = -(-len(paths) // 3)
+            for place, path in enumerate(paths):
+                _draw_one(figure.add_subplot(down, min(len(paths), 3), place + 1), study, path, metric)
+        if file is not None:
+            figure.savefig(file, dpi=DPI)
+    return figure
+
+
+def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
+    """Two paths: cells of the grid, or coloured points."""
+    x, y = (study.numbers(path) for path in study.paths)
+    values = np.where(study.done, study.numbers(metric), np.nan)
+    norm = "log" if _is_wide(values) else "linear"
+    known = np.isfinite(values) & ((values > 0.0) | (norm == "linear"))
+    first, second = study.varies
+    whole = len(values) == study.planned and min(first.count, second.count) > 1
+    drawn: Any
+    if study.sample == "grid" and whole:
+        cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
+        ticks = x[:: second.count], y[: second.count]
+        drawn = axes.pcolormesh(*ticks, np.ma.masked_invalid(cells), norm=norm if known.any() else None)
+    else:
+        drawn = axes.scatter(x[known], y[known], c=values[known], norm=norm if known.any() else None, s=22)
+    failed = ~study.done
+    axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
+    axes.set_xlabel(study.paths[0], parse_math=False)
+    axes.set_ylabel(study.paths[1], parse_math=False)
+    assert axes.figure is not None
+    axes.figure.colorbar(drawn, ax=axes, label=metric)
+
+
+def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
+    """The metric against one path."""
+    x, values = study.numbers(path), np.where(study.done, study.numbers(metric), np.nan)
+    joined = len(study.paths) == 1 and study.sample == "grid"
+    axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
+    if _is_wide(values):
+        axes.set_yscale("log")
+    for place in x[~study.done]:
+        axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
+    axes.set_xlabel(path, parse_math=False)
+    axes.set_ylabel(metric, color=QUIET, parse_math=False)
+
+
+def _is_wide(values: Array) -> bool:
+    positive = values[np.isfinite(values) & (values > 0.0)]
+    return bool(len(positive) > 1 and np.log10(positive.max()) - np.log10(positive.min()) > DECADES)

@@ -1,0 +1,169 @@
+"""`PATH=LO:HI:N` -> the values of every run: a grid, a Latin hypercube or random points."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from servoctl.config.overrides import apply_overrides
+from servoctl.errors import ConfigError, ServoctlError
+from servoctl.expression import constant
+from servoctl.expression.suggest import suggestion
+from servoctl.runs.batch import written
+from servoctl.runs.make import make_run
+from servoctl.runs.run import Run
+
+SAMPLES = ("grid", "lhs", "monte-carlo")
+FORM = "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10"
+
+LISTED = 12
+"""Most numbers of a config that an error lists."""
+
+
+@dataclass(frozen=True)
+class Vary:
+    """A number of the config, and the range that it takes.
+
+    Attributes:
+        text: As it was given.
+        path: In the config, as after `--set`.
+        low: Least value, in the config's unit.
+        high: Greatest value.
+        count: Values of a grid, both ends among them; one value is the least.
+    """
+
+    text: str
+    path: str
+    low: float
+    high: float
+    count: int
+
+
+def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
+    """What is varied.
+
+    Args:
+        texts: `PATH=LO:HI:N`, or `PATH=LO:HI` where no grid is made; bounds may be constant expressions.
+        run: Whose config it is.
+
+    Raises:
+        ConfigError: Every mistake at once.
+    """
+    if not texts:
+        raise ConfigError(f"--vary: there is none ({FORM})")
+    found: list[Vary] = []
+    problems: list[str] = []
+    for text in texts:
+        try:
+            vary = _read(text)
+            if vary.path in [other.path for other in found]:
+                raise ConfigError(f"{vary.path} is varied twice (leave one out)")
+            _check_path(vary, run)
+            found.append(vary)
+        except ConfigError as error:
+            problems += [f"--vary {text}: {line}" for line in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _read(text: str) -> Vary:
+    path, equals, span = text.partition("=")
+    parts = [part.strip() for part in span.split(":")]
+    if not path.strip() or not equals or len(parts) not in (2, 3):
+        raise ConfigError(FORM)
+    low, high = (_number(name, part) for name, part in zip(("LO", "HI"), parts, strict=False))
+    if low > high:
+        raise ConfigError(f"LO {low:g} is above HI {high:g} (exchange them)")
+    count = _number("N", parts[2]) if len(parts) == 3 else 0.0
+    if len(parts) == 3 and (count < 1 or not count.is_integer()):
+        raise ConfigError(f"N: expected an integer of at least 1, got {parts[2]}")
+    return Vary(text, path.strip(), low, high, int(count))
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(constant(text))
+    except (ServoctlError, ValueError) as error:
+        raise ConfigError(f"{name}: expected a number, got {text!r}") from error
+    if not math.isfinite(value):
+        raise ConfigError(f"{name}: expected a finite number, got {text!r}")
+    return value
+
+
+def _check_path(vary: Vary, run: Run) -> None:
+    """Raises ConfigError unless `--set` can write a number there."""
+    assert run.loaded is not None
+    leaves = dict(_leaves(run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)))
+    numbers = [
+        path for path, value in leaves.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
+    if vary.path in leaves and vary.path not in numbers:
+        raise ConfigError(f"{vary.path} is {leaves[vary.path]!r}, no number (vary a number)")
+    overrides = [f"{vary.path}={written(value)}" for value in (vary.low, vary.high)]
+    _, refused = apply_overrides(run.loaded.document, overrides[:1])
+    if vary.path in numbers and not refused:
+        return
+    for override in [] if refused else overrides:
+        try:
+            make_run(run.loaded.overridden([override]), run.engine, like=run)
+            return
+        except ServoctlError:
+            continue
+    near = suggestion(vary.path, numbers)
+    listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
+    raise ConfigError(f"{vary.path}: the config has no such number ({near or listed})")
+
+
+def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Dotted path -> value of everything in a config that has no parts; a task entry is called by its name."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, (*path, str(key)))
+    elif isinstance(node, (list, tuple)):
+        for index, value in enumerate(node):
+            name = value.get("name") if path == ("task",) and isinstance(value, Mapping) else None
+            yield from _leaves(value, (*path, str(name or index)))
+    else:
+        yield ".".join(path), node
+
+
+def points_of(
+    varies: Sequence[Vary], sample: str = "grid", samples: int = 100, seed: int = 0
+) -> list[dict[str, float]]:
+    """Path -> value of every run.
+
+    Args:
+        varies: What is varied.
+        sample: `grid`: every combination, the last path fastest; `lhs`: a Latin hypercube; `monte-carlo`: uniform.
+        samples: Number of runs, where no grid is made.
+        seed: Of the random points.
+
+    Raises:
+        ConfigError: A grid without numbers of values, an unknown sample, or no samples.
+    """
+    if sample not in SAMPLES:
+        raise ConfigError(f"--sample {sample}: expected one of {', '.join(SAMPLES)}")
+    paths = [vary.path for vary in varies]
+    if sample == "grid":
+        missing = [
+            f"--vary {vary.text}: a grid needs the number of values ({FORM})" for vary in varies if not vary.count
+        ]
+        if missing:
+            raise ConfigError(missing)
+        axes = [np.linspace(vary.low, vary.high, vary.count).tolist() for vary in varies]
+        return [dict(zip(paths, values, strict=True)) for values in product(*axes)]
+    if samples < 1:
+        raise ConfigError(f"--samples {samples}: expected at least 1")
+    random = np.random.default_rng(seed)
+    if sample == "lhs":
+        from scipy.stats import qmc
+
+        unit = qmc.LatinHypercube(len(varies), rng=random).random(samples)
+    else:
+        unit = random.random((samples, len(varies)))
+    low, high = (np.array([getattr(vary, side) for vary in varies]) for side in ("low", "high"))
+    return [dict(zip(paths, row, strict=True)) for row in (low + unit * (high - low)).tolist()]

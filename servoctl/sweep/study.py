@@ -1,0 +1,216 @@
+"""A sweep and what came of it: a table with one row per run, a summary, a picture."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from servoctl.config import dump
+from servoctl.errors import ConfigError, RunFolderError
+from servoctl.expression.suggest import remedy
+from servoctl.run_folder.files import STREAM, TABLE
+from servoctl.runs.batch import VIOLATIONS, columns_of, run_all
+from servoctl.runs.run import Run
+from servoctl.sweep.points import Vary
+from servoctl.types import Array
+
+SCHEMA = 1
+GREATEST = {"pivot_min"}
+"""Metrics of which the greatest is best; of the others it is the least."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A sweep that has run, or as far as it came.
+
+    Attributes:
+        name: Of the config.
+        config_text: The config as it ran, without what is varied.
+        varies: What is varied.
+        sample: `grid`, `lhs` or `monte-carlo`.
+        seed: Of the random points.
+        planned: Number of runs that were wanted.
+        columns: `run`, one per varied path, `status`, `error`, `engine`, and the metrics; None where there is none.
+        metrics: Names of the metrics among them.
+        wall_time: [s].
+    """
+
+    name: str
+    config_text: str
+    varies: tuple[Vary, ...]
+    sample: str
+    seed: int
+    planned: int
+    columns: dict[str, list[Any]]
+    metrics: tuple[str, ...]
+    wall_time: float
+
+    @property
+    def paths(self) -> list[str]:
+        """What is varied."""
+        return [vary.path for vary in self.varies]
+
+    def numbers(self, name: str) -> Array:
+        """A path's or a metric's column, NaN where there is none."""
+        return np.array([np.nan if value is None else value for value in self.columns[name]], dtype=float)
+
+    @cached_property
+    def done(self) -> Array:
+        """Whether each run reached its end."""
+        return np.array([status == "done" for status in self.columns["status"]], dtype=bool)
+
+    def ranking(self, metric: str) -> list[int]:
+        """The runs that reached their end and have this metric, the best first; equal ones in their order."""
+        values = self.numbers(metric)
+        order = np.argsort(-values if metric in GREATEST else values, kind="stable")
+        return [int(i) for i in order if self.done[i] and np.isfinite(values[i])]
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`."""
+        import servoctl
+
+        best = {}
+        for metric in self.metrics:
+            for run in self.ranking(metric)[:1]:
+                at = {path: self.columns[path][run] for path in self.paths}
+                best[metric] = {"run": run, "value": self.columns[metric][run], "at": at}
+        statuses, count = self.columns["status"], len(self.columns["status"])
+        return {
+            "schema": SCHEMA,
+            "config": self.name,
+            "servoctl": servoctl.__version__,
+            "status": "done" if count == self.planned else "interrupted",
+            "sample": self.sample,
+            "seed": self.seed,
+            "vary": {v.path: {"low": v.low, "high": v.high, "count": v.count or None} for v in self.varies},
+            "planned": self.planned,
+            "runs": count,
+            "failed": int(count - self.done.sum()),
+            "status_counts": {status: statuses.count(status) for status in dict.fromkeys(statuses)},
+            "engines": sorted({engine for engine in self.columns.get("engine", []) if engine}),
+            "wall_time": self.wall_time,
+            "runs_per_second": count / self.wall_time if self.wall_time > 0.0 else None,
+            "best": best,
+        }
+
+    def save(self, folder: str | PathLike[str], metric: str) -> Path:
+        """Writes `sweep.parquet`, `config.yaml`, `summary.json` and `sweep.png`.
+
+        Args:
+            folder: Made where it is missing; files of these names are replaced.
+            metric: What the picture shows.
+
+        Raises:
+            RunFolderError: A file cannot be written.
+        """
+        from servoctl.sweep.picture import draw
+
+        place = Path(folder)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "config.yaml").write_text(self.config_text, encoding="utf-8")
+            self._write_table(place / "sweep.parquet")
+            (place / "summary.json").write_text(json.dumps(self.summary(), indent=2) + "\n", encoding="utf-8")
+            draw(self, metric, place / "sweep.png")
+        except OSError as error:
+            why = error.strerror or error
+            raise RunFolderError(f"{place}: cannot be written: {why} (choose another place)") from error
+        return place
+
+    def _write_table(self, file: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        kinds = {"run": pa.int64(), "status": pa.string(), "error": pa.string(), "engine": pa.string()}
+        arrays = {name: pa.array(values, kinds.get(name, pa.float64())) for name, values in self.columns.items()}
+        pq.write_table(pa.table(arrays), file)
+
+
+def metric_names(run: Run) -> list[str]:
+    """What each run of this config is measured by."""
+    tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
+    names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
+    names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
+    return names + (["residual_max", "pivot_min"] if run.system.law is not None else [])
+
+
+def refuse_run_folder(folder: str | PathLike[str]) -> None:
+    """Raises ConfigError where a sweep would overwrite the files of a single run."""
+    held = [name for name in (TABLE, STREAM) if (Path(folder) / name).exists()]
+    if held:
+        raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+
+
+def default_metric(run: Run) -> str:
+    """The violation by which runs are compared, or the first input where there is no task.
+
+    Raises:
+        ConfigError: There is neither.
+    """
+    names = metric_names(run)
+    if not names:
+        raise ConfigError(f"{run.name}: there is nothing to compare runs by (give a task, or a plant with actuators)")
+    return "rms_violation" if "rms_violation" in names else names[0]
+
+
+def plan(run: Run, metric: str | None) -> str:
+    """The metric that is shown.
+
+    Raises:
+        ConfigError: There is no such metric; lists them.
+    """
+    names = metric_names(run)
+    if metric is not None and metric not in names:
+        hint = remedy(metric, names)
+        listed = "" if hint.startswith("known") else f"; known: {', '.join(names)}"
+        raise ConfigError(f"--metric {metric}: there is no such metric ({hint}{listed})")
+    return metric or default_metric(run)
+
+
+def sweep(
+    run: Run,
+    varies: Sequence[Vary],
+    points: Sequence[dict[str, float]],
+    sample: str = "grid",
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Study:
+    """Runs a config at every point; interrupted, what there is.
+
+    Args:
+        run: The config.
+        varies: What is varied.
+        points: Path -> value, one mapping per run.
+        sample: How the points were made.
+        seed: Likewise.
+        jobs: Processes that work at the same time; the table does not depend on it.
+        progress: Called with the fraction that is done, 0 to 1.
+
+    Raises:
+        ConfigError: The run was not loaded from a config.
+    """
+    rows: list[dict[str, Any]] = []
+    began = perf_counter()
+    try:
+        for row in run_all(run, points, jobs):
+            rows.append(row)
+            if progress is not None:
+                progress(len(rows) / len(points))
+    except KeyboardInterrupt:
+        pass  # the summary says so
+    wall_time = perf_counter() - began
+    metrics = metric_names(run)
+    found = columns_of(rows)
+    columns: dict[str, list[Any]] = {"run": list(range(len(rows)))}
+    columns |= {vary.path: [point[vary.path] for point in points[: len(rows)]] for vary in varies}
+    for name in ["status", "error", "engine", *metrics]:
+        columns[name] = found.get(name, [None] * len(rows))
+    text = "" if run.loaded is None else dump(run.loaded.config)
+    return Study(run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time)

@@ -1,0 +1,347 @@
+"""Sweeps: every run is the run that `--set` gives, whatever is shared, sampled or divided among processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.engine.kernel import Kernel
+from servoctl.errors import ConfigError
+from servoctl.runs.batch import metrics_of, run_all, written
+from servoctl.sweep import Study, metric_names, plan, points_of, read_varies, sweep
+from servoctl.sweep.picture import draw
+
+SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
+ALPHA, X2 = "law.correction.baumgarte.alpha", "initial.q.x2"
+OFF = [*SHORT, "initial.max_violation=1"]
+LIMITED = [*OFF, "law.limits.F=500", "law.on_infeasible=fault", "initial.q.x2=1.1"]
+
+
+BALL = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Ball(sc.Plant):
+    m: float = 1.0
+    coordinates = {"z": "m"}
+    actuators = {}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return np.array([-9.8 * self.m])
+
+    def energy(self, q, v, t):
+        if self.m == 13.0:
+            raise RuntimeError("thirteen")
+        return 9.8 * self.m * q[0] + self.m * v[0] ** 2 / 2
+"""
+BALL_CONFIG = """
+plant: {class: "ball.py:Ball"}
+initial: {q: 1}
+law: none
+run: {duration: 0.1}
+"""
+
+
+def study(varied: list[str], sample: str = "grid", seed: int = 0, jobs: int = 1, samples: int = 5) -> Study:
+    """A sweep of the two masses, on the virtual machine."""
+    run = sc.load("two_mass_spring", OFF, engine="vm")
+    varies = read_varies(varied, run)
+    return sweep(run, varies, points_of(varies, sample, samples, seed), sample, seed, jobs)
+
+
+def words(code: int, *line: str) -> None:
+    """Runs a command line in this process and holds its exit code against what is expected."""
+    try:
+        found: Any = main(list(line))
+    except SystemExit as end:
+        found = end.code or 0
+    assert int(found) == code
+
+
+VARIED = [
+    ("two_mass_spring", [], ALPHA, (2.0, 4.0, 7.3)),
+    ("two_mass_spring", [], "plant.parameters.m1", (0.5, 1.7)),
+    ("two_mass_spring", [], "plant.parameters.l", (0.45, 0.55)),
+    ("two_mass_spring", [], X2, (0.9, 1.0, 1.05)),
+    ("two_mass_spring", [], "run.period", (0.005, 0.01, 0.02)),
+    ("two_mass_spring", [], "run.integrator.step", (0.005, 0.0025)),
+    ("two_mass_spring", [], "law.limits.F", (1.0, 200.0)),
+    ("two_mass_spring", ["run.integrator={method: dop853}"], "run.integrator.rtol", (1e-6, 1e-9)),
+    ("coordinated_robots", ["law.allocation={weighted: {u1: 1}}"], "law.allocation.weighted.u1", (0.3, 3.0)),
+    ("coordinated_robots", [], "plant.passive.correction.baumgarte.alpha", (3.0, 9.0)),
+    ("coordinated_robots", [], "plant.parameters.g", (9.8, 1.6)),
+    ("coordinated_robots", [], "task.level.priority", (1, 2)),
+    ("coordinated_robots_limited", [], "law.limits.u1", (4.0, 40.0)),
+    ("flexible_joint_motor_raised", [], "law.correction.poles", (-4.0, -6.0)),
+    ("flexible_joint_motor_raised", [], "initial.v", (0.0, 0.01)),
+    ("slider_crank", [], "initial.v", (0.0,)),
+    ("projectile", [], "run.duration", (0.1, 0.2)),
+]
+
+
+@pytest.mark.parametrize(("config", "settings", "path", "values"), VARIED, ids=lambda x: x if type(x) is str else "")
+def test_every_run_is_the_single_run_to_the_bit(
+    config: str, settings: list[str], path: str, values: tuple[float, ...], engine: str = "vm"
+) -> None:
+    fixed = [*SHORT, "initial.max_violation=1"]
+    if "method" in str(settings):
+        fixed = ["run.duration=0.3", "initial.max_violation=1"]
+    elif config != "two_mass_spring":
+        fixed[1] = "run.integrator={method: rk4, step: 0.005}"
+    run = sc.load(config, [*fixed, *settings], engine=engine)
+    batch = run.batch({path: values})
+    for i, value in enumerate(values):
+        single = sc.load(config, [*fixed, *settings, f"{path}={value!r}"], engine=engine)
+        expected = metrics_of(single.simulate().summary())
+        assert {name: batch[name][i] for name in expected} == expected
+
+
+@pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
+def test_the_numpy_engine_does_likewise(path: str) -> None:
+    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], path, (0.95, 1.02), "numpy")
+
+
+@pytest.mark.slow
+def test_generated_c_does_likewise() -> None:
+    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], ALPHA, (2.0, 5.0), "c")
+    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], "run.period", (0.005, 0.01), "c")
+
+
+def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = [part for setting in OFF for part in ("--set", setting)] + ["--engine", "vm"]
+    grid = ["--vary", f"{ALPHA}=2:6:3", "--vary", f"{X2}=0.9:1.1:2"]
+    words(0, "sweep", "two_mass_spring", *grid, *common, "--out", str(tmp_path / "sweep"), "--json")
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == json.loads((tmp_path / "sweep/summary.json").read_text())
+    assert (summary["runs"], summary["failed"], summary["engines"]) == (6, 0, ["vm"])
+    table = pq.read_table(tmp_path / "sweep/sweep.parquet").to_pylist()
+    assert [(row[ALPHA], row[X2]) for row in table] == [(a, x) for a in (2.0, 4.0, 6.0) for x in (0.9, 1.1)]
+    for row in (table[0], table[3]):
+        own = ["--set", f"{ALPHA}={row[ALPHA]}", "--set", f"{X2}={row[X2]}"]
+        words(0, "run", "two_mass_spring", *common, *own, "--out", str(tmp_path / f"run{row['run']}"), "--json")
+        single = metrics_of(json.loads(capsys.readouterr().out))
+        assert {name: row[name] for name in single} == single
+    best = summary["best"]["rms_violation"]
+    assert best["value"] == min(row["rms_violation"] for row in table) == table[best["run"]]["rms_violation"]
+    assert sc.load(tmp_path / "sweep/config.yaml").settings.duration == 0.3
+
+
+def test_two_processes_give_the_table_of_one() -> None:
+    varied = [f"{ALPHA}=2:6:3", "plant.parameters.m1=-1:1:2"]
+    assert study(varied).columns == study(varied, jobs=2).columns
+
+
+@pytest.mark.parametrize("sample", ["lhs", "monte-carlo"])
+def test_a_seed_reproduces_the_points_and_another_gives_others(sample: str) -> None:
+    varied = [f"{ALPHA}=2:6", f"{X2}=0.9:1.1"]
+    first, again, other = (study(varied, sample, seed) for seed in (3, 3, 4))
+    assert first.columns == again.columns
+    assert first.columns[ALPHA] != other.columns[ALPHA]
+    assert all(2.0 <= value <= 6.0 for value in first.columns[ALPHA])
+    assert len(first.columns["run"]) == 5
+    if sample == "lhs":  # one point in each fifth of the range
+        assert sorted(int((value - 2.0) / 0.8) for value in first.columns[ALPHA]) == [0, 1, 2, 3, 4]
+
+
+def test_runs_that_fail_keep_their_rows_and_say_why() -> None:
+    refused = study(["plant.parameters.m1=-1:1:3"])
+    assert refused.columns["status"] == ["refused", "refused", "done"]
+    assert "mass_matrix" in refused.columns["error"][0]
+    assert "plant.parameters.m1" in refused.columns["error"][0] or "TwoMassSpring" in refused.columns["error"][0]
+    assert refused.columns["rms_violation"][0] is None
+    assert refused.summary()["failed"] == 2
+    assert refused.summary()["best"]["rms_violation"]["run"] == 2
+    stopped = sc.load("two_mass_spring", LIMITED, engine="vm").batch({"law.limits.F": [1.0, 500.0]})
+    assert stopped["status"] == ["stopped", "done"]
+    assert stopped["error"][0]
+
+
+def test_a_failing_run_leaves_the_next_one_as_it_would_be_alone() -> None:
+    run = sc.load("two_mass_spring", OFF, engine="vm")
+    after = run.batch({"plant.parameters.m1": [-1.0, 1.5]})
+    alone = run.batch({"plant.parameters.m1": [1.5]})
+    assert {name: values[1] for name, values in after.items()} == {name: values[0] for name, values in alone.items()}
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "traced"),
+    [
+        (ALPHA, [3.0, 5.0, 8.0], 0),
+        ("plant.parameters.k", [5.0, 8.0, 9.0], 0),
+        (X2, [0.95, 1.0, 1.1], 0),
+        ("task.distance.priority", [1, 2], 0),
+        ("run.period", [0.005, 0.005], 3),  # the law is held: three functions of a new kind, once
+    ],
+)
+def test_only_what_changes_more_than_parameters_is_traced_again(
+    path: str, values: list[float], traced: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = sc.load("two_mass_spring", OFF, engine="vm")
+    run.batch({path: values[:1]})
+    run.simulate()
+    compiled: list[str] = []
+    original = Kernel.compile.__func__
+
+    def counted(kind: type[Kernel], name: str, *arguments: Any) -> Kernel:
+        compiled.append(name)
+        kernel: Kernel = original(kind, name, *arguments)
+        return kernel
+
+    monkeypatch.setattr(Kernel, "compile", classmethod(counted))
+    assert run.batch({path: values})["status"] == ["done"] * len(values)
+    assert len(compiled) == traced, compiled
+
+
+def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
+    run = sc.load("two_mass_spring", OFF, engine="vm")
+    before = run.simulate().columns
+    run.batch({ALPHA: [9.0], "plant.parameters.m1": [3.0]})
+    after = run.simulate().columns
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize(
+    ("vary", "said"),
+    [
+        ([], "--vary: there is none (expected PATH=LO:HI:N, as in"),
+        (["law.corection.baumgarte.alpha=1:2:3"], "no such number (did you mean 'law.correction.baumgarte.alpha'?)"),
+        (["plant.parameters.mm1=1:2:3"], "no such number (did you mean 'plant.parameters.m1'?)"),
+        (["zz=1:2:3"], "zz: the config has no such number (numbers: plant.parameters.m1, "),
+        (["law.allocation=1:2:3"], "law.allocation is 'minimum_norm', no number (vary a number)"),
+        ([f"{ALPHA}=3:2:4"], f"--vary {ALPHA}=3:2:4: LO 3 is above HI 2 (exchange them)"),
+        ([f"{ALPHA}=2:3:0"], "N: expected an integer of at least 1, got 0"),
+        ([f"{ALPHA}=2:3:1.5"], "N: expected an integer of at least 1, got 1.5"),
+        ([f"{ALPHA}=a:3:2"], "LO: expected a number, got 'a'"),
+        ([f"{ALPHA}=2:1/0:2"], "HI: expected a number, got '1/0'"),
+        ([f"{ALPHA}=2:3"], "a grid needs the number of values"),
+        ([f"{ALPHA}=2"], f"--vary {ALPHA}=2: expected PATH=LO:HI:N"),
+        ([f"{ALPHA}=2:3:2", f"{ALPHA}=2:4:2"], f"{ALPHA} is varied twice (leave one out)"),
+    ],
+)
+def test_what_cannot_be_varied_is_said(vary: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words(2, "sweep", "two_mass_spring", *[part for text in vary for part in ("--vary", text)])
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert (captured.out, "Traceback" in captured.err) == ("", False)
+
+
+def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=3:2:4", "--vary", "zz=1:2:3")
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_an_unknown_metric_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--metric", "rms_violatoin")
+    said = capsys.readouterr().err
+    assert "--metric rms_violatoin: there is no such metric (did you mean 'rms_violation'?; known: " in said
+    assert all(name in said for name in metric_names(sc.load("two_mass_spring")))
+
+
+def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2"]
+    words(2, *line, "--sample", "lhs", "--samples", "0")
+    assert "--samples 0: expected at least 1" in capsys.readouterr().err
+    (tmp_path / "trajectory.parquet").touch()
+    words(2, *line, "--out", str(tmp_path))
+    assert "holds a run (trajectory.parquet; choose another place)" in capsys.readouterr().err
+
+
+def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
+    run = sc.load("two_mass_spring", OFF)
+    with pytest.raises(ConfigError, match=f"expected lists of one length, got {ALPHA} 1, {X2} 2"):
+        run.batch({ALPHA: [1.0], X2: [1.0, 1.1]})
+    bare = sc.Run("bare", run.loop, run.start, run.settings)
+    with pytest.raises(ConfigError, match=r"this run has no config \(take one from servoctl.load\)"):
+        list(run_all(bare, [{ALPHA: 1.0}]))
+
+
+def test_the_heat_map_carries_the_grid(tmp_path: Path) -> None:
+    found = study([f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"])
+    figure = draw(found, "rms_violation", tmp_path / "sweep.png")
+    (mesh,) = figure.axes[0].collections
+    expected = found.numbers("rms_violation").reshape(3, 2).T
+    assert np.array_equal(np.asarray(mesh.get_array()), expected)
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == (ALPHA, X2)
+    assert (tmp_path / "sweep.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_one_path_is_a_line_and_failures_are_crosses() -> None:
+    found = study(["plant.parameters.m1=-1:1:3"])
+    line, *crosses = draw(found, "input_rms.F").axes[0].lines
+    assert np.array_equal(line.get_xdata(), [-1.0, 0.0, 1.0])
+    assert np.array_equal(line.get_ydata(), [np.nan, np.nan, found.columns["input_rms.F"][2]], equal_nan=True)
+    assert len(crosses) == 2
+
+
+def test_random_points_are_scattered_and_three_paths_have_a_panel_each() -> None:
+    two = study([f"{ALPHA}=2:6", f"{X2}=0.9:1.1"], "monte-carlo")
+    (points,) = draw(two, "max_violation").axes[0].collections
+    assert np.array_equal(np.asarray(points.get_offsets())[:, 0], two.columns[ALPHA])
+    assert np.array_equal(np.asarray(points.get_array()), two.columns["max_violation"])
+    three = study([f"{ALPHA}=2:6", f"{X2}=0.9:1.1", "plant.parameters.k=5:15"], "lhs")
+    assert [axes.get_xlabel() for axes in draw(three, "rms_violation").axes] == three.paths
+
+
+def test_all_runs_failed_ends_with_4_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--vary", "plant.parameters.m1=-2:-1:2", "--vary", f"{ALPHA}=2:3:2", "--engine", "vm"]
+    words(4, "sweep", "two_mass_spring", *line, "--out", str(tmp_path))
+    said = capsys.readouterr().out
+    assert "two_mass_spring: 4 runs, 4 failed" in said
+    assert "run 0 failed: " in said
+    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "summary.json", "sweep.parquet", "sweep.png"}
+
+
+def test_the_table_shows_the_best_runs_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [part for setting in [*OFF, "initial.q.x2=1.1"] for part in ("--set", setting)]
+    line = ["--vary", f"{ALPHA}=2:20:4", "--metric", "input_max.F", "--jobs", "2", "--engine", "vm"]
+    words(0, "sweep", "two_mass_spring", *line, *settings, "--out", str(tmp_path))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("two_mass_spring: 4 runs, 0 failed, in ")
+    assert lines[0].endswith("runs per second")
+    assert lines[2].split() == ["run", ALPHA, "input_max.F"]
+    values = [float(text.split()[-1]) for text in lines[3:7]]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-7, 1 / 3, -2.0, 5e22, 3])
+def test_a_value_is_written_so_that_it_reads_back(value: float) -> None:
+    from servoctl.config.yaml_loader import read_value
+
+    assert read_value(written(value)).value == value
+
+
+def test_an_open_loop_is_compared_by_its_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words(0, "sweep", "projectile", "--vary", "run.duration=0.1:0.2:2", "--out", str(tmp_path), "--json")
+    assert json.loads(capsys.readouterr().out)["best"]["input_rms.Fr"]["run"] == 0
+
+
+def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
+    (tmp_path / "ball.py").write_text(BALL)
+    (tmp_path / "ball.yaml").write_text(BALL_CONFIG)
+    run = sc.load(tmp_path / "ball.yaml")
+    found = run.batch({"plant.parameters.m": [1.0, 13.0, 2.0]})
+    assert found["status"] == ["done", "crashed", "done"]
+    assert "thirteen" in found["error"][1]
+    with pytest.raises(ConfigError, match="ball: there is nothing to compare runs by"):
+        plan(run, None)
+
+
+def test_the_command_is_reached_by_its_own_name(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "servoctl", "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--engine", "vm"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("two_mass_spring-sweep-")
