@@ -709,15 +709,26 @@ def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_
     assert not (tmp_path / "out").exists()
 
     (tmp_path / "cart.yaml").write_text(changed(CONFIG, ("0.02", "10000"), ("1 - cos(t)", "0.1*sin(t)")))
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ServoctlError):
-            if (tmp_path / "out/trajectory.arrows").exists() and len(sc.Trajectory.load(tmp_path / "out")) > 1:
-                break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background jobs ignore Ctrl-C, and their children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ServoctlError):
+                if (tmp_path / "out/trajectory.arrows").exists() and len(sc.Trajectory.load(tmp_path / "out")) > 1:
+                    break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, out) == (130, ""), err
     assert "interrupted; what there is: out" in err and "Traceback" not in err
     trajectory = sc.Trajectory.load(tmp_path / "out")
