@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json
-from servoctl.cli.options import AsJson, Config
+from servoctl.cli.options import AsJson, Config, Overrides
 
 if TYPE_CHECKING:
     from servoctl.export import Export
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 def export(
     config: Config,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; made if it is not there.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change one value of the config; repeatable."),
-    ] = None,
+    overrides: Overrides = None,
     single: Annotated[
         bool, typer.Option("--float", help="Compute in float; its error is measured, which takes a C compiler.")
     ] = False,

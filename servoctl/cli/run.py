@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config
+from servoctl.cli.options import AsJson, Config, Overrides
 from servoctl.cli.outcome import Outcome, outcome_of_run
 
 TABLE_LENGTH = 24
@@ -22,10 +22,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change one value of the config; repeatable."),
-    ] = None,
+    overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
         typer.Option(help="auto compiles to C where that pays; vm needs no compiler; numpy is for comparison."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config
+from servoctl.cli.options import AsJson, Config, Overrides
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder
 
@@ -39,10 +39,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-sweep-<date>-<time>.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change one value of the config; repeatable."),
-    ] = None,
+    overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
         typer.Option(help="auto compiles to C where that pays for all runs together; the others as in run."),
