@@ -8,6 +8,7 @@ import pytest
 from scipy.signal import cont2discrete
 
 import servoctl
+from servoctl.engine import compiler
 from servoctl.errors import TaskError
 from servoctl.integrate import grid
 from servoctl.laws.constraint_following import ConstraintFollowing
@@ -17,7 +18,8 @@ from servoctl.runs import simulate
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, Status
 
-ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy"])
+COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
+ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy", COMPILED])
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,26 @@ def test_an_adaptive_method_keeps_its_tolerance(method: str, rtol: float) -> Non
     run = free(duration=4.0, method=method, rtol=rtol, atol=rtol * 1e-2, output_step=0.1)
     assert error(run) < 200 * rtol  # local tolerances add up over some hundred steps
     assert run.metadata["steps"] == 40
+
+
+@pytest.mark.parametrize("method", ["dop853", "radau", "lsoda"])
+def test_what_a_row_logs_is_evaluated_at_rows_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = servoctl.load("two_mass_spring", [f"run.integrator={{method: {method}}}", "run.output_step=0.5"], engine="vm")
+    rates, inner, logged = run.loop.rates, [], []
+
+    def derivative(t: float, x: Array) -> Array:
+        inner.append(t)
+        return rates(t, x)[0]
+
+    def whole(t: float, x: Array) -> tuple[Array, Array]:
+        logged.append(t)
+        return rates(t, x)
+
+    monkeypatch.setattr(run.loop, "derivative", derivative)
+    monkeypatch.setattr(run.loop, "rates", whole)
+    rows = run.simulate().t
+    assert sorted(set(logged)) == rows.tolist()
+    assert set(inner) - set(logged)
 
 
 def test_cvodes_needs_a_compiled_loop_and_says_what_serves_instead() -> None:
@@ -150,6 +172,20 @@ def test_an_open_loop_follows_its_inputs(engine: str, method: str) -> None:
 
 def test_an_input_that_is_left_out_is_zero() -> None:
     assert not free(duration=0.1, step=0.01)["u.f"].any()
+
+
+@pytest.mark.parametrize("output", [None, 0.03])
+@pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+def test_adaptive_steps_in_c_are_those_of_scipy(output: float | None) -> None:
+    """As many steps, the same rows, the same polynomial between two of them."""
+    how: dict[str, Any] = {"method": "dop853", "rtol": 1e-9, "atol": 1e-11, "duration": 7.0, "output_step": output}
+    ours, theirs = free(engine="c", **how), free(engine="vm", **how)
+    assert (ours.metadata["engine"], theirs.metadata["engine"]) == ("c", "vm")
+    assert len(ours) == len(theirs)
+    np.testing.assert_allclose(ours.t, theirs.t, rtol=0, atol=1e-6)  # the eighth root of rounding in an error's size
+    assert abs(error(ours) - error(theirs)) < 1e-12
+    if output is not None:
+        np.testing.assert_allclose(ours["q.x"], theirs["q.x"], rtol=0, atol=1e-12)
 
 
 @dataclass(frozen=True)

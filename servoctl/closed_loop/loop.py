@@ -88,6 +88,10 @@ class Loop(ABC):
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         """x' and the whole row, under a law that acts continuously."""
 
+    def derivative(self, t: float, x: Array) -> Array:
+        """x' alone, for stages of which nothing is logged."""
+        return self.rates(t, x)[0]
+
     @abstractmethod
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         """Changes of q and of v that close the passive constraints to first order."""

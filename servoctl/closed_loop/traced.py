@@ -10,7 +10,9 @@ import numpy as np
 
 from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
-from servoctl.engine.ccode import Library, Program
+from servoctl.closed_loop.tick import ControlTick
+from servoctl.engine.batch import BatchProgram
+from servoctl.engine.ccode import STEP, Library, Program, Step
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
@@ -93,10 +95,24 @@ class TracedLoop(Loop):
         return self._compile("rates", ("command",), {"rates": rates, "row": row})
 
     @cached_property
+    def slopes_kernel(self) -> Kernel:
+        """(t, x, p) -> rates: what a stage of a step needs."""
+        return self.rates_kernel.only("slopes", "rates")
+
+    @cached_property
+    def held_slopes_kernel(self) -> Kernel:
+        """(t, x, p, command) -> rates: what a stage of a held step needs."""
+        return self.motion_kernel.only("held_slopes", "rates")
+
+    @cached_property
     def closing_kernel(self) -> Kernel:
         """(t, x, p) -> changes of q and of v that close the passive constraints."""
         dq, dv = trace(self._closing, self._terms, self._symbolic)
         return self._compile("closing", ("command",), {"q": dq, "v": dv})
+
+    def derivative(self, t: float, x: Array) -> Array:
+        self.evaluations += 1
+        return self.slopes_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
 
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
@@ -149,7 +165,12 @@ class CompiledLoop(TracedLoop):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
-        self._libraries: dict[int | None, Library] = {}
+        self._libraries: dict[int | None, Library | None] = {}
+
+    @property
+    def engine(self) -> str:  # type: ignore[override]
+        """`c` once one of the loops that share their functions is on it, else `vm`."""
+        return "c" if self._libraries else "vm"
 
     def program(self, parts: int | None) -> Program:
         """C source of what a run evaluates.
@@ -157,17 +178,48 @@ class CompiledLoop(TracedLoop):
         Args:
             parts: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
         """
-        kernels = [self.rates_kernel] if parts is None else [self.control_kernel, self.motion_kernel]
-        return Program([kernel.function for kernel in kernels], None if parts == 0 else self.stepper(parts).function)
+        return Program([kernel.function for kernel in self._kernels(parts)], None if parts == 0 else self.step(parts))
+
+    def batch_program(self, parts: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `parts` as of `program`, but not 0."""
+        return BatchProgram(self.step(parts))
+
+    def shares_functions(self, other: Loop) -> bool:
+        """Whether this is the other loop, or one of them was `retuned` from the other."""
+        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
+
+    def step(self, parts: int | None) -> Step:
+        """What `stepper(parts)` is made of."""
+        if parts is None:
+            return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
+        functions = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return Step(parts, *(kernel.function for kernel in functions))
+
+    def _kernels(self, parts: int | None) -> list[Kernel]:
+        """What a run calls from Python."""
+        return [self.rates_kernel, self.slopes_kernel] if parts is None else [self.control_kernel, self.motion_kernel]
 
     def run_on(self, library: Library, parts: int | None) -> None:
         """Evaluates a run in C from now on; `library` is of `program(parts)`."""
-        for kernel in [self.rates_kernel] if parts is None else [self.control_kernel, self.motion_kernel]:
+        for kernel in self._kernels(parts):
             kernel.run_on(library)
         if parts != 0:
             self.stepper(parts).run_on(library)
-            self._libraries[parts] = library
-        self.engine = "c"
+        self._libraries[parts] = None if parts == 0 else library
+
+    def tick(self, engine: str = "c") -> ControlTick:
+        """The law for a loop in real time.
+
+        Args:
+            engine: `c`, or `vm`, which needs no compiler and takes several times as long.
+
+        Raises:
+            CompileError: C is asked for and cannot be had.
+        """
+        kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
+        if engine == "c":
+            kernel.run_on(Program([kernel.function]).load())
+        return ControlTick(self, kernel)
 
     def library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
@@ -186,28 +238,35 @@ class CompiledLoop(TracedLoop):
     def _step(self, substeps: int | None) -> Kernel:
         x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
         if substeps is None:
+            slopes = self.slopes_kernel.function
             rates, row = self.rates_kernel.function(t, x, p)
-            following = rk4(lambda s, y: self.rates_kernel.function(s, y, p)[0], t, x, h, first=rates)
+            following = rk4(lambda s, y: slopes(s, y, p), t, x, h, first=rates)
         else:
             command = self.control_kernel.function(t, x, p)
-            row = ca.vertcat(command, self.motion_kernel.function(t, x, p, command)[1])
-            part = h / substeps
-            times = t + part * ca.DM(range(substeps)).T
-            held = (ca.repmat(value, 1, substeps) for value in (part, p, command))
-            following = self._held_step().fold(substeps)(x, times, *held)
-        # not `step`: the C library has one of that name, and generated C would call it
-        function = ca.Function("runge_kutta_step", [x, t, h, p], [following, ca.densify(row)])
+            rates, log = self.motion_kernel.function(t, x, p, command)
+            row, part = ca.vertcat(command, log), h / substeps
+            following = self._held_step(rates, t, x, part, p, command)
+            if substeps > 1:
+                times = t + part * ca.DM(range(1, substeps)).T
+                held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
+                following = self._held_stepper().fold(substeps - 1)(following, times, *held)
+        function = ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
         shapes = {name: (size,) for name, size in self._step_sizes().items()}
         return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
 
     def _step_sizes(self) -> dict[str, int]:
         return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
 
-    def _held_step(self) -> Any:
+    def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
+        """x after one step under a held command; `first` is x' at its start."""
+        slopes = self.held_slopes_kernel.function
+        return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
+
+    def _held_stepper(self) -> Any:
         """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
         sizes = {**self._step_sizes(), "command": self.layout.command_size}
         x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
-        following = rk4(lambda s, y: self.motion_kernel.function(s, y, p, command)[0], t, x, h)
+        following = self._held_step(None, t, x, h, p, command)
         return ca.Function("held_step", [x, t, h, p, command], [following])
 
 

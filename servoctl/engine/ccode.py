@@ -1,8 +1,9 @@
-"""CasADi functions as generated C: one source, one shared library, called without copies.
+"""CasADi functions as C: one source, one shared library, called without copies.
 
 Design: a `Program` is a source and the key of its library; `load` takes the library from the cache or compiles it. A
 `Library` calls functions on buffers that the caller owns, as CasADi's virtual machine does, and takes whole runs of
-fixed steps without coming back to Python. cffi in ABI mode: a call costs a third of what ctypes takes.
+fixed steps without coming back to Python. cffi in ABI mode: a call costs a third of what ctypes takes, and other
+threads run meanwhile.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ import platform
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,71 +20,98 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
+from servoctl.engine.emit import emit, template
+from servoctl.engine.walk import DOP853
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
-DRIVER = """
-/* Steps from times[k] to times[k + 1], k = 0 .. count - 1: states[k] -> states[k + 1] and rows[k].
-   Returns the number of steps before the first whose row has a status to stop at, or that ends in a number that is
-   not finite: that one is the caller's to look at. */
-CASADI_SYMBOL_EXPORT long long servoctl_steps(long long count, const double* times, const double* parameters,
-    long long status, long long stop_count, const double* stops, double* states, double* rows,
-    const double** arg, double** res, long long* iw, double* w) {{
-  for (long long k = 0; k < count; ++k) {{
-    const double h = times[k + 1] - times[k];
-    const double* row = rows + k * {width};
-    const double* next = states + (k + 1) * {size};
-    arg[0] = states + k * {size};
-    arg[1] = times + k;
-    arg[2] = &h;
-    arg[3] = parameters;
-    res[0] = states + (k + 1) * {size};
-    res[1] = rows + k * {width};
-    if ({step}(arg, res, iw, w, 0)) return k;
-    for (long long i = 0; i < stop_count; ++i) if (row[status] == stops[i]) return k;
-    for (long long i = 0; i < {size}; ++i) if (!isfinite(next[i])) return k;
-  }}
-  return count;
-}}
-"""
+STEP = "runge_kutta_step"
+"""Name of the function (x, t, h, p) -> x after h, row at the start."""
 
+ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
-    double*, double*, const double**, double**, long long*, double*);"""
+    double*, double*);"""
 
 
-class Program:
-    """C source of some functions.
+@dataclass(frozen=True)
+class Step:
+    """What a step of the classical Runge-Kutta method is made of: CasADi functions.
+
+    Attributes:
+        parts: Steps of one hold; None: the law acts continuously.
+        rates: (t, x, p) -> x'; of a hold (t, x, p, command) -> x'.
+        logged: The same -> x', row; of a hold -> x', log.
+        control: (t, x, p) -> command, the first part of the row; None: the law acts continuously.
+    """
+
+    parts: int | None
+    rates: Any
+    logged: Any
+    control: Any = None
+
+    @property
+    def functions(self) -> list[Any]:
+        """Those that there are."""
+        return [self.rates, self.logged, *([] if self.control is None else [self.control])]
+
+    @property
+    def size(self) -> int:
+        """Length of x."""
+        return int(self.rates.numel_out(0))
+
+    @property
+    def width(self) -> int:
+        """Length of a row."""
+        return int(self.logged.numel_out(1)) + self.command
+
+    @property
+    def command(self) -> int:
+        """Length of the command that a hold keeps."""
+        return 0 if self.control is None else int(self.control.numel_out(0))
+
+    def source(self) -> str:
+        """C of a step."""
+        defined = {
+            "SIZE": self.size,
+            "PARAMETERS": int(self.rates.numel_in(2)),
+            "COMMAND": self.command,
+            "WIDTH": self.width,
+            "PARTS": self.parts or 0,
+            "RATES": f"f_{self.rates.name()}",
+            "LOGGED": f"f_{self.logged.name()}",
+            "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",
+        }
+        return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + template("steps.h")
+
+
+class Source:
+    """C source, and where its library is.
 
     Attributes:
         source: The C code.
     """
 
-    def __init__(self, functions: Sequence[Any], step: Any = None) -> None:
-        """Generates the source.
+    def __init__(self, source: str, declarations: Sequence[str], lanes: int = 1) -> None:
+        """Takes the C code.
 
         Args:
-            functions: CasADi functions.
-            step: One more, (x, t, h, p) -> x after h, row; with it comes the driver that repeats it.
+            source: Code over the number of `c/numbers.h`.
+            declarations: Of what is called from outside.
+            lanes: Doubles in a number.
         """
-        self._functions = {function.name(): function for function in [*functions, *([] if step is None else [step])]}
-        self._step = step
-        generator = ca.CodeGenerator("servoctl", {"with_header": False, "main": False, "mex": False})
-        for function in self._functions.values():
-            generator.add(function)
-        self.source: str = generator.dump()
-        if step is not None:
-            self.source += DRIVER.format(step=step.name(), size=step.numel_out(0), width=step.numel_out(1))
+        self.source = f"#define LANES {lanes}\n" + template("numbers.h") + template("sine.h") + source
+        self._declarations = declarations
 
     @cached_property
     def key(self) -> str:
-        """What the library depends on: code, flags, compiler, CasADi and the machine's binary interface.
+        """What the library depends on: code, flags, compiler, CasADi, processor and binary interface.
 
         Raises:
             CompileError: There is no compiler.
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
-        parts = [self.source, *compiler.FLAGS, compiler.identity(), ca.CasadiMeta.version(), *machine]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        parts = [self.source, *compiler.flags(), compiler.identity(), ca.CasadiMeta.version(), *machine]
+        return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
     @property
     def cached(self) -> bool:
@@ -92,8 +121,8 @@ class Program:
         except CompileError:
             return False
 
-    def load(self) -> "Library":
-        """The library, compiled where it is not in the cache.
+    def opened(self) -> tuple[Any, Any]:
+        """cffi and the library, compiled where it is not in the cache.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -101,50 +130,97 @@ class Program:
         found = cache.find(self.key)
         if found is not None:
             try:
-                return Library(found, self._functions, self._step)
+                return self._open(found)
             except OSError:
                 cache.drop(found)
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"
                 compiler.build(self.source, built)
-                return Library(cache.put(self.key, built), self._functions, self._step)
+                kept = cache.put(self.key, built)
+                try:
+                    return self._open(kept)
+                except OSError:
+                    cache.drop(kept)
+                    raise
         except OSError as error:
-            raise CompileError(f"the compiled library cannot be loaded: {error}") from error
+            why = " ".join(
+                str(error).partition(".  Additionally")[0].split()
+            )  # cffi looks elsewhere then, and says so at length
+            raise CompileError(f"the compiled library cannot be loaded: {why}") from error
+
+    def _open(self, path: Path) -> tuple[Any, Any]:
+        import cffi
+
+        ffi = cffi.FFI()
+        ffi.cdef("\n".join(self._declarations))
+        return ffi, ffi.dlopen(str(path))
+
+
+class Program(Source):
+    """C source of some functions, and of a step."""
+
+    def __init__(self, functions: Sequence[Any], step: Step | None = None) -> None:
+        """Writes the source.
+
+        Args:
+            functions: CasADi functions, to be called by their names.
+            step: One more, named `STEP`; with it comes the driver that repeats it.
+
+        Raises:
+            CompileError: An operation has no C.
+        """
+        self._step = step
+        self._functions = {function.name(): (function.n_in(), function.n_out()) for function in functions}
+        emitted = emit([*functions, *([] if step is None else step.functions)])
+        entries = [_entry(name, *counts) for name, counts in self._functions.items()]
+        declarations = []
+        if step is not None:
+            self._functions[STEP] = (4, 2)
+            entries.append(step.source())
+            entries += [] if step.parts is not None else [template("dop853.h")]
+            declarations += [STEPS] if step.parts is not None else [STEPS, DOP853]
+        declarations += [ENTRY.format(name) for name in self._functions]
+        super().__init__(emitted + "".join(entries), declarations)
+
+    def load(self) -> "Library":
+        """The library, compiled where it is not in the cache.
+
+        Raises:
+            CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
+        """
+        return Library(self.opened(), self._functions, self._step)
+
+
+def _entry(name: str, given: int, taken: int) -> str:
+    """The function that is called from outside."""
+    arguments = [f"arg[{i}]" for i in range(given)] + [f"res[{i}]" for i in range(taken)]
+    return f"void servoctl_{name}(const double** arg, double** res) {{ f_{name}({', '.join(arguments)}); }}\n"
 
 
 class Library:
     """A loaded library."""
 
-    def __init__(self, path: Path, functions: dict[str, Any], step: Any) -> None:
-        """Loads.
-
-        Raises:
-            OSError: It cannot be loaded.
-        """
-        import cffi
-
-        self._ffi = cffi.FFI()
-        for name in functions:
-            self._ffi.cdef(f"int {name}(const double**, double**, long long*, double*, int);")
-        if step is not None:
-            self._ffi.cdef(STEPS)
-        self._library = self._ffi.dlopen(str(path))
+    def __init__(self, opened: tuple[Any, Any], functions: dict[str, tuple[int, int]], step: Step | None) -> None:
+        """Takes cffi and the library, its functions with the numbers of their inputs and outputs, and its step."""
+        self._ffi, self._library = opened
         self._functions, self._step = functions, step
 
     def caller(self, name: str, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
         """A call of a function that reads and writes these arrays, which lie in column order."""
-        function, work = self._functions[name], self._work(self._functions[name])
+        given, taken = self._functions[name]
+        inputs = self._ffi.new("const double*[]", max(1, given))
+        outputs = self._ffi.new("double*[]", max(1, taken))
         for index, array in enumerate(arguments):
-            work[0][index] = self._pointer(array)
+            inputs[index] = pointer(self._ffi, array)
         for index, array in enumerate(results):
-            work[1][index] = self._pointer(array)
-        compiled = getattr(self._library, function.name())
-        return lambda: compiled(*work, 0)
+            outputs[index] = pointer(self._ffi, array)
+        compiled = getattr(self._library, f"servoctl_{name}")
 
-    @cached_property
-    def _steps_work(self) -> tuple[Any, Any, Any, Any]:
-        return self._work(self._step)
+        def call(kept: object = (self, arguments, results)) -> object:
+            return compiled(inputs, outputs)
+
+        return call
 
     def steps(self, x: Array, times: Array, parameters: Array, status: int, stops: Array) -> tuple[Array, Array]:
         """Takes fixed steps until one must be looked at.
@@ -159,25 +235,27 @@ class Library:
         Returns:
             States, shape (good + 1, size), and rows, shape (good, width), of the steps that may be kept.
         """
+        assert self._step is not None
         count = len(times) - 1
-        states, rows = np.empty((count + 1, len(x))), np.empty((count, self._step.numel_out(1)))
+        states, rows = np.empty((count + 1, len(x))), np.empty((count, self._step.width))
         states[0] = x
         given = [np.ascontiguousarray(array, dtype=float) for array in (times, parameters, stops)]
-        moments, p, codes = (self._pointer(array) for array in given)
-        good = self._library.servoctl_steps(
-            count, moments, p, status, len(stops), codes, self._pointer(states), self._pointer(rows), *self._steps_work
-        )
+        moments, p, codes, *taken = (pointer(self._ffi, array) for array in (*given, states, rows))
+        good = self._library.servoctl_steps(count, moments, p, status, len(stops), codes, *taken)
         return states[: good + 1], rows[:good]
 
-    def _work(self, function: Any) -> tuple[Any, Any, Any, Any]:
-        new = self._ffi.new
-        return (
-            new("const double*[]", max(1, function.sz_arg())),
-            new("double*[]", max(1, function.sz_res())),
-            new("long long[]", max(1, function.sz_iw())),
-            new("double[]", max(1, function.sz_w())),
-        )
+    def room(self, count: int) -> tuple[Array, Array]:
+        """Empty states and rows."""
+        assert self._step is not None
+        return np.empty((count, self._step.size)), np.empty((count, self._step.width))
 
-    def _pointer(self, array: Array) -> Any:
-        """The memory of an array, which the caller keeps."""
-        return self._ffi.cast("double*", array.ctypes.data) if array.size else self._ffi.NULL
+    def dop853(self, *values: Any) -> int:
+        """`servoctl_dop853` of `c/dop853.h`; what is an array goes in place."""
+        given = [pointer(self._ffi, value) if isinstance(value, np.ndarray) else value for value in values]
+        return int(self._library.servoctl_dop853(*given))
+
+
+def pointer(ffi: Any, array: Array) -> Any:
+    """The memory of an array, which the caller keeps."""
+    kind = "long long*" if array.dtype == np.int64 else "double*"
+    return ffi.cast(kind, array.ctypes.data) if array.size else ffi.NULL

@@ -4,6 +4,7 @@ Design: a compiler is a convenience. Whatever is wrong with it ends in one `Comp
 limit, and the caller goes on without C.
 """
 
+import math
 import os
 import shlex
 import shutil
@@ -15,8 +16,13 @@ from pathlib import Path
 
 from servoctl.errors import CompileError
 
-FLAGS = ("-O2", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
-"""No contraction, so that the numbers are the virtual machine's to rounding; no errno: sqrt is one instruction."""
+FLAGS = (
+    "-O3", "-fschedule-insns", "-fsched-pressure", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+    "-Wno-psabi", "-fPIC", "-shared",
+)  # fmt: skip
+"""No contraction, so that the numbers are the virtual machine's to rounding, and alike scalar and side by side; no
+errno: sqrt is one instruction; no traps: choices need no branches. With gcc 12, -O2 leaves the loops of a decomposition
+as they are, and takes half as long again; scheduling before registers are given saves 5 %."""
 
 TIME_LIMIT = 300.0
 """Longest compilation [s]; SERVOCTL_COMPILE_LIMIT overrides."""
@@ -27,7 +33,11 @@ QUESTION_LIMIT = 10.0
 
 def compiler() -> list[str] | None:
     """The command of the C compiler: $CC, or the first of cc, gcc, clang on the path; None where there is none."""
-    named = shlex.split(os.environ.get("CC", ""))
+    text = os.environ.get("CC", "").strip()
+    try:
+        named = shlex.split(text)
+    except ValueError:  # a quotation that does not end
+        named = [text]
     if named:
         return named if shutil.which(named[0]) else None
     found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -40,7 +50,31 @@ def identity() -> str:
     Raises:
         CompileError: There is no compiler, or it does not say.
     """
-    return _identity(tuple(_command()))
+    found = _identity(tuple(_command()))
+    if isinstance(found, CompileError):
+        raise found
+    return found
+
+
+@lru_cache
+def processor() -> str:
+    """What tells processors apart whose code is not interchangeable: the features that Linux lists; else empty."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("flags")), "")
+
+
+def flags() -> tuple[str, ...]:
+    """The compiler's flags; for this very processor where its features are known, since they are part of the key."""
+    return (*FLAGS, "-march=native") if "avx" in processor().split() else FLAGS
+
+
+def lanes() -> int:
+    """Doubles that the processor computes side by side."""
+    features = processor().split()
+    return 8 if "avx512f" in features else 4 if "avx" in features else 2
 
 
 def build(source: str, target: Path) -> None:
@@ -51,15 +85,16 @@ def build(source: str, target: Path) -> None:
     """
     code = target.with_suffix(".c")
     code.write_text(source)
-    _call([*_command(), *FLAGS, "-o", str(target), str(code), "-lm"], time_limit())
+    _call([*_command(), *flags(), "-o", str(target), str(code), "-lm"], time_limit())
 
 
 def time_limit() -> float:
-    """Longest compilation [s]."""
+    """Longest compilation [s]; what is no positive number counts as not given."""
     try:
-        return float(os.environ.get("SERVOCTL_COMPILE_LIMIT", TIME_LIMIT))
+        limit = float(os.environ.get("SERVOCTL_COMPILE_LIMIT", TIME_LIMIT))
     except ValueError:
         return TIME_LIMIT
+    return limit if 0.0 < limit < math.inf else TIME_LIMIT
 
 
 def _command() -> list[str]:
@@ -71,8 +106,12 @@ def _command() -> list[str]:
 
 
 @lru_cache
-def _identity(command: tuple[str, ...]) -> str:
-    return _call([*command, "--version"], QUESTION_LIMIT)
+def _identity(command: tuple[str, ...]) -> str | CompileError:
+    """The answer, or why there is none: a compiler that hangs is not asked again."""
+    try:
+        return _call([*command, "--version"], QUESTION_LIMIT)
+    except CompileError as error:
+        return error
 
 
 def _call(command: Sequence[str], limit: float) -> str:

@@ -3,7 +3,7 @@
 Design: a `Kernel` owns its buffers, so a call allocates only its results. It is not thread-safe: one per thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
@@ -32,10 +32,33 @@ def directional(expressions: Array, variables: Array, direction: Array) -> Array
 
 
 Shape = tuple[int, ...]
+_FLOAT = np.dtype(float)
 
 
 def _shapes(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     return {name: np.shape(array) for name, array in arrays.items()}
+
+
+class Tick:
+    """A function on buffers of its own, for a loop in real time: write `inputs`, call, read `outputs`.
+
+    A call allocates nothing, copies nothing and checks nothing. Not thread-safe: one per thread.
+
+    Attributes:
+        inputs: Name -> array, to be written in place.
+        outputs: Name -> array, overwritten by every call.
+        evaluate: The call itself.
+    """
+
+    def __init__(self, kernel: "Kernel") -> None:
+        """Takes the function of a kernel, on the engine that the kernel has now."""
+        self.inputs = {name: np.zeros(shape, order="F") for name, shape in kernel.inputs.items()}
+        self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
+        self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
+
+    def __call__(self) -> None:
+        """Evaluates."""
+        self.evaluate()
 
 
 class Kernel:
@@ -50,6 +73,7 @@ class Kernel:
     def __init__(self, function: Any, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
         """Takes a CasADi function whose dense inputs and outputs have these names and shapes."""
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
+        self._library: Library | None = None
         self._bind()
 
     @classmethod
@@ -59,23 +83,60 @@ class Kernel:
         function = ca.Function(name, [to_sx(v) for v in inputs.values()], results, list(inputs), list(outputs))
         return cls(function, _shapes(inputs), _shapes(outputs))
 
+    def only(self, name: str, *outputs: str) -> "Kernel":
+        """Some of the outputs, without what only the others need."""
+        given = self.function.sx_in()
+        results = dict(zip(self.outputs, self.function.call(given), strict=True))
+        function = ca.Function(name, given, [results[output] for output in outputs], list(self.inputs), list(outputs))
+        return Kernel(function, self.inputs, {output: self.outputs[output] for output in outputs})
+
+    def called(self) -> Any:
+        """The CasADi function as one that stays a call where it is used among symbols, so that its code stands once."""
+        given = self.function.sx_in()
+        return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
+
     def _bind(self) -> None:
-        self._buffer, self._evaluate = self.function.buffer()
         self._arguments = [np.zeros(shape, order="F") for shape in self.inputs.values()]
         self._results = [np.zeros(shape, order="F") for shape in self.outputs.values()]
-        for index, array in enumerate(self._arguments):
+        self._evaluate = self.bound(self._arguments, self._results)
+
+    def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
+        """An evaluation that reads and writes these arrays, which lie in column order."""
+        if self._library is not None:
+            return self._library.caller(self.function.name(), arguments, results)
+        buffer, evaluate = self.function.buffer()
+        for index, array in enumerate(arguments):
             if array.size:
-                self._buffer.set_arg(index, _view(array))
-        for index, array in enumerate(self._results):
+                buffer.set_arg(index, _view(array))
+        for index, array in enumerate(results):
             if array.size:
-                self._buffer.set_res(index, _view(array))
+                buffer.set_res(index, _view(array))
+
+        def call(kept: Any = buffer) -> object:
+            return evaluate()
+
+        return call
 
     def run_on(self, library: "Library") -> None:
         """Evaluates numbers in C from now on; symbols as before."""
-        self._evaluate = library.caller(self.function.name(), self._arguments, self._results)
+        self._library = library
+        self._bind()
 
     def __call__(self, *values: Any) -> list[Array]:
         """Evaluates on numbers (copies of the results) or on symbols (inlined into their expressions)."""
+        for array, value in zip(self._arguments, values, strict=True):
+            kind = value.__class__
+            if kind is np.ndarray and value.dtype is _FLOAT and value.shape == array.shape:
+                array[...] = value
+            elif kind is float and array.size == 1:
+                array.fill(value)
+            else:
+                return self._convert(values)
+        self._evaluate()
+        return [array.copy() for array in self._results]
+
+    def _convert(self, values: Sequence[Any]) -> list[Array]:
+        """The same for values that are not floats of the very shape."""
         if is_symbolic(*values):
             results = self.function(*[to_sx(value) for value in values])
             results = results if isinstance(results, (tuple, list)) else (results,)

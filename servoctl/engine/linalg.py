@@ -25,17 +25,21 @@ def cholesky(M: Array) -> tuple[Array, Any]:
 
 
 def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
+    """By way of `M = W D^-1 W^T`, D the diagonal of W, so that no pivot waits for the square root of another."""
     n = len(M)
+    W: Array = np.zeros((n, n), dtype=object)
     L: Array = np.zeros((n, n), dtype=object)
     inverse: Array = np.zeros(n, dtype=object)
     positive: Any = 1.0
     for j in range(n):
-        pivot = M[j, j] - L[j, :j] @ L[j, :j]
+        scaled = W[j, :j] * inverse[:j]
+        pivot = M[j, j] - W[j, :j] @ scaled
         positive = where(pivot > 0.0, positive, 0.0)
-        L[j, j] = np.sqrt(where(pivot > 0.0, pivot, 1.0))
-        inverse[j] = 1.0 / L[j, j]
+        pivot = where(pivot > 0.0, pivot, 1.0)
+        inverse[j], L[j, j] = 1.0 / pivot, np.sqrt(pivot)
         for i in range(j + 1, n):
-            L[i, j] = (M[i, j] - L[i, :j] @ L[j, :j]) * inverse[j]
+            W[i, j] = M[i, j] - W[i, :j] @ scaled
+            L[i, j] = W[i, j] * (L[j, j] * inverse[j])
     return L, positive
 
 

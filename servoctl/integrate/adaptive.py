@@ -1,5 +1,11 @@
-"""Steps that the method chooses: SciPy's solvers, and SUNDIALS' CVODES through CasADi."""
+"""Steps that the method chooses: SciPy's solvers, and SUNDIALS' CVODES through CasADi.
 
+Design: on generated C, DOP853's steps are taken there by SciPy's own rules (`engine.walk`), and SciPy goes on where
+one must be looked at, so that it says what is wrong.
+"""
+
+import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -7,8 +13,18 @@ import casadi as ca
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.engine.walk import Walk
 from servoctl.errors import ServoctlError
-from servoctl.integrate.rows import Chunk, Collector, Integrator, grid, last_row
+from servoctl.integrate.rows import (
+    CHUNK_TIME,
+    FIRST_STRETCH,
+    LONGEST_STRETCH,
+    Chunk,
+    Collector,
+    Integrator,
+    grid,
+    last_row,
+)
 from servoctl.types import Array
 
 
@@ -21,7 +37,8 @@ class Watched:
 
     def __call__(self, t: float, x: Array) -> Array:
         value = self._rates(t, x)
-        if not np.isfinite(value).all() and np.isfinite(x).all():
+        # a sum is the quicker test; it overflows where numbers are huge, hence the second one
+        if not math.isfinite(np.add.reduce(value)) and not np.isfinite(value).all() and np.isfinite(x).all():
             self.at = float(t), np.array(x, dtype=float)
         return value
 
@@ -61,8 +78,18 @@ def adaptive(
         return
     output = None if output_step is None else grid(start, end, output_step)[1:]
     position = 0
-    rates = Watched(lambda t, y: loop.rates(t, y)[0])
+    rates = Watched(loop.derivative)
     solver = solver_of(integrator, rates, start, x, end)
+    library = loop.library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
+    if isinstance(loop, CompiledLoop) and library is not None:
+        yield collector.chunk()
+        walk = Walk(
+            library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
+        )
+        yield from _walked(loop, walk)
+        if walk.done:
+            return
+        position, solver = walk.position, solver_of(integrator, rates, walk.t, walk.x, end)
     while solver.status == "running":
         t, rates.at = solver.t, None
         message = take_step(solver)
@@ -86,6 +113,21 @@ def adaptive(
         if collector.due():
             yield collector.chunk()
     yield collector.chunk()
+
+
+def _walked(loop: Loop, walk: Walk) -> Iterator[Chunk]:
+    """The rows of adaptive steps in C, up to one that must be looked at."""
+    length = FIRST_STRETCH
+    while not walk.done:
+        began, before = time.monotonic(), walk.evaluations
+        good, (times, states, rows) = walk.go(length)
+        loop.evaluations += walk.evaluations - before
+        if len(times):
+            yield Chunk(times, states, rows)
+        if good < length:
+            return
+        if time.monotonic() - began < CHUNK_TIME / 2:
+            length = min(2 * length, LONGEST_STRETCH)
 
 
 def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:

@@ -9,14 +9,11 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.ccode import Library
 from servoctl.integrate.adaptive import Watched, solver_of, take_step
-from servoctl.integrate.rows import CHUNK_TIME, Chunk, Collector, Integrator, last_row
+from servoctl.integrate.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.types import Array
 
 Advance = Callable[[float, Array, float], tuple[Array, Array]]
 """(t, x, h) -> x after h, row at t."""
-
-FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
-"""Steps that generated C takes without coming back: at first, and at most."""
 
 
 def continuous(loop: Loop) -> Advance:
@@ -33,7 +30,7 @@ def continuous(loop: Loop) -> Advance:
 
     def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
         first, row = loop.rates(t, x)
-        return rk4(lambda s, y: loop.rates(s, y)[0], t, x, h, first), row
+        return rk4(loop.derivative, t, x, h, first), row
 
     return numeric
 
@@ -98,7 +95,7 @@ def fixed(
         output_step: Spacing of the rows [s]; None: every step.
         parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
     """
-    wanted, done = _Wanted(times, output_step), 0
+    wanted, done = Wanted(times, output_step), 0
     project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
     library = None if project or not isinstance(loop, CompiledLoop) else loop.library(parts)
     if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
@@ -112,7 +109,7 @@ def _stretches(
     collector: Collector,
     x: Array,
     times: Array,
-    wanted: "_Wanted",
+    wanted: "Wanted",
     parts: int | None,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
     """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
@@ -144,7 +141,7 @@ def _stepped(
     x: Array,
     times: Array,
     advance: Advance,
-    wanted: "_Wanted",
+    wanted: "Wanted",
     parts: int | None,
     project: bool,
     done: int,
@@ -188,16 +185,20 @@ def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tup
     return rates.at
 
 
-class _Wanted:
-    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps."""
+class Wanted:
+    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps.
+
+    Attributes:
+        every: A row stands at each of so many steps, where `only_steps`.
+    """
 
     def __init__(self, times: Array, output_step: float | None) -> None:
-        self._times, self._every, self._output = times, 1, None
+        self._times, self.every, self._output = times, 1, None
         if output_step is None:
             return
         ratio = output_step / float(times[1] - times[0])
         if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
-            self._every = round(ratio)
+            self.every = round(ratio)
         else:
             self._output = output_step
 
@@ -208,7 +209,7 @@ class _Wanted:
 
     def at(self, k: int) -> bool:
         """Whether a row stands at the start of step k."""
-        return k == 0 if self._output is not None else k % self._every == 0
+        return k == 0 if self._output is not None else k % self.every == 0
 
     def between(self, k: int) -> list[float]:
         """Times of rows after the start of step k and not after its end."""

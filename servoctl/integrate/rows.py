@@ -12,6 +12,9 @@ from servoctl.types import Array, Status
 CHUNK_TIME = 0.2
 """Longest wall time between two chunks [s], as long as single steps are shorter."""
 
+FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
+"""Steps that generated C takes without coming back: at first, and at most."""
+
 ADAPTIVE = ("dop853", "radau", "lsoda")
 
 METHODS = ("rk4", *ADAPTIVE, "cvodes")
@@ -53,13 +56,18 @@ class Chunk:
     at: tuple[float, Array] | None = None
 
 
+def stops_of(loop: Loop) -> set[float]:
+    """Codes of the statuses at which a run ends."""
+    law = loop.system.law
+    return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+
+
 class Collector:
     """Gathers rows into chunks by wall time, and knows when a run must stop."""
 
     def __init__(self, loop: Loop) -> None:
         self.status = loop.layout.slices["status"].start
-        law = loop.system.law
-        self.stops = {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+        self.stops = stops_of(loop)
         self._empty = (loop.size, loop.layout.size)
         self._rows: list[tuple[float, Array, Array]] = []
         self._since = time.monotonic()

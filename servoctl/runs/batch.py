@@ -3,7 +3,8 @@
 Design: every run is the config with its own overrides, checked as `load` checks it, so its numbers are those of a
 single run on the same engine, bit for bit. Only the work of tracing is saved: a run whose plant, task and law differ
 from the last one's in parameters alone takes over its compiled functions. The engine is chosen once, before the work
-is shared out, so the number of processes changes nothing.
+is shared out, so the number of processes changes nothing. On generated C, runs of fixed steps are taken side by side
+(`runs.many`) and their metrics gathered on the way: the same steps to the bit, sums in another order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +12,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
-from servoctl.runs.engine import take_engine
+from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
+from servoctl.runs.many import SideBySide
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
 
@@ -42,13 +44,20 @@ def batch(
         shown = ", ".join(f"{path} {length}" for path, length in lengths.items())
         raise ConfigError(f"Run.batch: expected lists of one length, got {shown}")
     count = next(iter(lengths.values()), 0)
-    points = [{path: float(values[i]) for path, values in parameters.items()} for i in range(count)]
+    points = [{path: _number(path, values[i]) for path, values in parameters.items()} for i in range(count)]
     rows = []
     for row in run_all(run, points, jobs):
         rows.append(row)
         if progress is not None:
             progress(len(rows) / count)
     return columns_of(rows)
+
+
+def _number(path: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"Run.batch: {path}: expected a number, got {value!r}") from error
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -63,13 +72,18 @@ def run_all(run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1) -> I
     Args:
         run: The config; a run that was made in Python has none.
         points: Path -> value, one mapping per run.
-        jobs: Processes that work at the same time.
+        jobs: Processes, or threads of generated C, that work at the same time.
 
     Raises:
         ConfigError: The run was not loaded from a config.
     """
     if run.loaded is None:
         raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
+    library = batch_library(run.loop, run.start, run.settings, run.engine, len(points))
+    if library is not None:
+        series = Series(run.loaded, run.engine, "c", run)
+        yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, jobs)
+        return
     engine = _engine(run, len(points))
     if jobs <= 1 or len(points) <= 1:
         series = Series(run.loaded, run.engine, engine, run)
@@ -106,19 +120,43 @@ class Series:
         """
         self._loaded, self._asked, self._engine, self._last = loaded, asked, engine, first
 
-    @np.errstate(all="ignore")
     def __call__(self, point: Mapping[str, float]) -> dict[str, Any]:
         """The metrics of the run with these values."""
-        try:
+        run = self.make(point)
+        return self.alone(run) if isinstance(run, Run) else run
+
+    def make(self, point: Mapping[str, float]) -> Run | dict[str, Any]:
+        """The run with these values, checked; or the row that says why there is none."""
+
+        def made() -> Run:
             loaded = self._loaded.overridden([f"{path}={written(value)}" for path, value in point.items()])
-            run = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
-            self._last = run
+            self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
+            return self._last
+
+        return _guarded(made)
+
+    def alone(self, run: Run) -> dict[str, Any]:
+        """The metrics of a run."""
+
+        def metrics() -> dict[str, Any]:
             take_engine(run.loop, run.start, run.settings, self._engine)
             return metrics_of(simulate_loop(run.loop, run.start, run.settings, drawing=False).summary())
-        except ServoctlError as error:
-            return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
-        except Exception as error:  # a user's plant may raise anything: the other runs go on
-            return {"status": CRASHED, "error": in_one_line(error)}
+
+        return _guarded(metrics)
+
+
+T = TypeVar("T")
+
+
+@np.errstate(all="ignore")
+def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
+    """What the work gives, or the row of a run that failed."""
+    try:
+        return work()
+    except ServoctlError as error:
+        return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
+    except Exception as error:  # a user's plant may raise anything: the other runs go on
+        return {"status": CRASHED, "error": in_one_line(error)}
 
 
 def written(value: float) -> str:

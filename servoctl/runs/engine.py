@@ -6,12 +6,18 @@ to take; below `LOOK_UP` it does not even look, and a run whose number of steps 
 """
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.engine.batch import BatchLibrary
+from servoctl.engine.ccode import Source
 from servoctl.errors import CompileError
 from servoctl.integrate import held_steps
+from servoctl.integrate.many import plan_of
 from servoctl.simulation import Settings
 from servoctl.types import State
 
@@ -21,8 +27,8 @@ LOOK_UP = 0.3
 WORTH = 1.5
 """How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
 
-COMPILE_START, COMPILE_RATE = 0.5, 35e-6
-"""Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12, five configs: 15e-6 to 38e-6)."""
+COMPILE_START, COMPILE_RATE = 0.1, 1e-5
+"""Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
 
 
 def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
@@ -53,14 +59,54 @@ def engine_note(loop: Loop) -> str | None:
 
 def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
     parts = None if settings.period is None else held_steps(settings.integrator, settings.period)
+    program = _worth(loop, start, settings, parts, sure, loop.program)
+    if program is not None:
+        loop.run_on(program.load(), parts)
+
+
+def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
+    """What takes so many runs side by side; None where they cannot be, or are not worth a compilation.
+
+    Args:
+        loop: Of one of them.
+        start: Likewise.
+        settings: Likewise.
+        engine: What was asked for.
+        count: Number of runs.
+    """
+    s = settings
+    plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
+    if engine not in ("auto", "c") or count < 2 or plan is None or not isinstance(loop, CompiledLoop):
+        return None
+    parts = None if s.period is None else held_steps(s.integrator, s.period)
+    together = replace(settings, duration=settings.duration * count)
+    try:
+        program = _worth(loop, start, together, parts, engine == "c", loop.batch_program)
+        return None if program is None else program.load()
+    except CompileError:
+        return None  # what takes them one by one says why
+
+
+P = TypeVar("P", bound=Source)
+
+
+def _worth(
+    loop: CompiledLoop,
+    start: State,
+    settings: Settings,
+    parts: int | None,
+    sure: bool,
+    program_of: Callable[[int | None], P],
+) -> P | None:
+    """The program, where its library is there, or pays, or is wanted for sure."""
     fixed = settings.integrator.method == "rk4"
     expected = _expected(loop, start, settings, parts) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
-        return
-    program = loop.program(parts)
+        return None
+    program = program_of(parts)
     compiling = COMPILE_START + COMPILE_RATE * len(program.source)
-    if sure or program.cached or (expected is not None and expected > WORTH * compiling):
-        loop.run_on(program.load(), parts)
+    pays = expected is not None and expected > WORTH * compiling
+    return program if sure or program.cached or pays else None
 
 
 def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:

@@ -1,6 +1,7 @@
 """A config's values -> a `Run`, checked and ready; what an earlier run has traced and compiled serves again."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,17 @@ import numpy as np
 from servoctl.closed_loop import Loop, System, make_loop
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import Fixed
+from servoctl.config.schema import Fixed, Passive
+from servoctl.config.schema import Run as RunValues
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.integrate import Integrator, held_steps, unfit
-from servoctl.laws.corrections import Correction
-from servoctl.laws.law import Law
+from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
 from servoctl.runs.arguments import ENGINES
 from servoctl.runs.build import (
@@ -28,6 +31,7 @@ from servoctl.runs.build import (
     build_task,
     build_vector,
 )
+from servoctl.runs.gains import all_gains
 from servoctl.runs.levels import build_levels, place_of
 from servoctl.runs.run import Run
 from servoctl.runs.system import make_system
@@ -68,75 +72,139 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
         ConfigError: The config is wrong; every problem at once.
     """
     problems = Problems(loaded)
-    plant = build_plant(loaded, problems)
-    problems.check()
-    assert plant is not None
     values = loaded.config
-    q = build_vector(values.initial.q, plant, problems, "q")
-    v = build_vector(values.initial.v, plant, problems, "v")
-    task = build_task(loaded, plant, problems)
-    law = build_law(loaded, plant, problems)
-    inputs = build_equations(values.inputs, plant, problems, "inputs")
-    levels = build_levels(loaded, plant, State(0.0, q, v), problems)
+    ground = _same_ground(loaded, like) or _ground(loaded, problems)
+    law = build_law(loaded, ground.plant, problems)
+    inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
     problems.check()
-    passive = values.plant.passive
-    found = _bind(
-        plant,
-        task,
-        law,
-        inputs,
-        State(0.0, q, v),
-        build_correction(passive.correction),
-        passive.rank_tolerance,
-        passive.projection,
-        problems,
-        None if like is None else like.system,
-    )
+    found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
     problems.check()
     assert found is not None
-    start = _project(found.model, State(0.0, q, v), values.initial.project, problems)
-    run = values.run
-    integrator = Integrator(
-        run.integrator.method, run.integrator.step or 0.001, run.integrator.rtol or 1e-10, run.integrator.atol or 1e-12
-    )
-    settings = Settings(run.duration, integrator, run.period, run.output_step)
+    start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
+    settings = _settings(values.run)
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     problems.check()
     assert loop is not None
-    wrong = unfit(loop, integrator.method, run.period)
+    wrong = unfit(loop, settings.integrator.method, settings.period)
     if wrong is not None:
         problems.add(wrong, "run", "integrator", "method")
-    reach = None if found.law is None else starts.look_at_reach(found, start)
-    for sentence in starts.check_start(found.model, start, values.initial.max_violation, loop):
-        problems.add(sentence, "initial")
-    for contradiction in starts.contradicting_levels(found.model, start, levels):
-        problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(reach) if reach is not None else []:
-        problems.add(sentence, "law")
-    for sentence in starts.unstabilised(found, start):
-        problems.add(sentence, "plant", "passive")
+    if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
+        reach = like.reach
+    else:
+        reach = None if found.law is None else _reach(found, start, brief=like is not None)
+        _check_start(loaded, loop, start, reach, ground.levels, problems)
+    for gain in all_gains(found, settings):
+        if gain.problem is not None:
+            problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict:
         problems.check()
-    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), levels, engine)
+    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), ground.levels, engine)
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
 
 
+@dataclass(frozen=True)
+class _Ground:
+    """What a law stands on.
+
+    Attributes:
+        plant: The plant.
+        task: Its task.
+        start: Initial state.
+        levels: Levels of the plant's own constraints.
+        passed: Whether an earlier run stands on it, whose start was projected and checked.
+    """
+
+    plant: Plant
+    task: Mapping[str, Constraint]
+    start: State
+    levels: tuple[PassiveLevel, ...]
+    passed: bool
+
+
+def _ground(loaded: LoadedConfig, problems: Problems) -> _Ground:
+    """Raises ConfigError where there is none."""
+    plant = build_plant(loaded, problems)
+    problems.check()
+    assert plant is not None
+    q = build_vector(loaded.config.initial.q, plant, problems, "q")
+    v = build_vector(loaded.config.initial.v, plant, problems, "v")
+    start = State(0.0, q, v)
+    levels = build_levels(loaded, plant, start, problems)
+    return _Ground(plant, build_task(loaded, plant, problems), start, levels, passed=False)
+
+
+def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
+    """That of an earlier run without problems, where the config says the same of plant, task and start."""
+    if like is None or like.loaded is None or like.problems:
+        return None
+    new, old = loaded.config, like.loaded.config
+    if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
+        return None
+    model = like.system.model.plain
+    return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
+
+
+def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
+    """Whether a start that served one law serves the other: what is asked depends on levels and tolerances only."""
+    asked = ("levels", "rank_tolerance", "passive_rank_tolerance")
+    return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in asked)
+
+
+def _reach(system: System, start: State, brief: bool) -> Reach:
+    """What the actuators can do; `brief`: at the start alone where they reach every row from there."""
+    found = starts.look_at_reach(system, start, 1) if brief else None
+    return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
+
+
+def _settings(run: RunValues) -> Settings:
+    own = run.integrator
+    integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
+    return Settings(run.duration, integrator, run.period, run.output_step)
+
+
+def _check_start(
+    loaded: LoadedConfig,
+    loop: Loop,
+    start: State,
+    reach: Reach | None,
+    levels: tuple[PassiveLevel, ...],
+    problems: Problems,
+) -> None:
+    """Notes what makes the start impossible, or the task out of reach."""
+    system = loop.system
+    for sentence in starts.check_start(system.model, start, loaded.config.initial.max_violation, loop):
+        problems.add(sentence, "initial")
+    for contradiction in starts.contradicting_levels(system.model, start, levels):
+        problems.add(contradiction, *place_of(loaded, contradiction.level))
+    for sentence in starts.unreachable(reach) if reach is not None else []:
+        problems.add(sentence, "law")
+    for sentence in starts.unstabilised(system, start):
+        problems.add(sentence, "plant", "passive")
+
+
 def _bind(
-    plant: Plant,
-    task: Mapping[str, Constraint],
+    ground: _Ground,
     law: Law | None,
     inputs: Mapping[str, Expression],
-    start: State,
-    passive: Correction | None,
-    passive_rank_tolerance: float,
-    projection: bool,
+    passive: Passive,
     problems: Problems,
     like: System | None,
 ) -> System | None:
     try:
-        return make_system(plant, task, law, inputs, start, passive, passive_rank_tolerance, projection, like)
+        return make_system(
+            ground.plant,
+            ground.task,
+            law,
+            inputs,
+            ground.start,
+            build_correction(passive.correction),
+            passive.rank_tolerance,
+            passive.projection,
+            like,
+            ground.passed,
+        )
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"
         for line in str(error).splitlines():

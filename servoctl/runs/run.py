@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.analysis import InternalDynamics, internal_dynamics
 from servoctl.closed_loop import Loop, System
 from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
-from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import longest_spacing
-from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
 from servoctl.runs.engine import engine_note, take_engine
+from servoctl.runs.gains import all_gains
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
@@ -58,36 +57,25 @@ class Run:
     @np.errstate(all="ignore")
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
-        engine = [self.loop.note] if self.system.model.opaque is not None else [engine_note(self.loop)]
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + list(filter(None, engine))
+        engine = [] if self.engine_warning is None else [self.engine_warning]
+        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + engine
+
+    @property
+    def engine_warning(self) -> str | None:
+        """Why the run is slower than was asked for, or than a plant could be that is traced; None where it is not."""
+        return self.loop.note if self.system.model.opaque is not None else engine_note(self.loop)
 
     def _gains(self) -> list[str]:
-        """Corrections that are fast for the period or the step."""
-        system, settings = self.system, self.settings
-        said: list[str] = []
-        fixed = settings.integrator.step if settings.integrator.method == "rk4" else None
-        groups: list[tuple[str, list[Row], Any, float | None, bool]] = []
-        groups.append(("passive", system.model.passive_rows, system.passive, fixed, False))
-        if isinstance(system.law, BoundConstraintFollowing):
-            held = settings.period is not None
-            groups.append(("task", system.model.task_rows, system.law, settings.period or fixed, held))
-        for group, rows, gains, spacing, held in groups:
-            if spacing is None:
-                continue
-            for i, row in enumerate(rows):
-                damping, stiffness, higher = gains.gains(i)
-                limit = longest_spacing(damping, stiffness, row.has_rate, held, higher)
-                word = "period" if held else "step"
-                if spacing > limit:
-                    said.append(
-                        f"{group}.{row.name}: unstable: a {word} of {spacing:g} s, these gains bear {limit:.3g} s"
-                    )
-                elif spacing > limit / 2:
-                    said.append(
-                        f"{group}.{row.name}: the {word} of {spacing:g} s is over half of what the gains bear, "
-                        f"{limit:.3g} s"
-                    )
-        return said
+        """Corrections that are fast for the period or the step; what `problems` says already is left out."""
+        gains = all_gains(self.system, self.settings)
+        said = [gain.warning or (None if self.loaded else gain.problem) for gain in gains]
+        return [sentence for sentence in said if sentence is not None]
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def internal(self) -> InternalDynamics | None:
+        """What the constraints leave free, linearised at the start; None where there is nothing to differentiate."""
+        return internal_dynamics(self.loop, self.start)
 
     @np.errstate(all="ignore")
     def prepare(self) -> None:
@@ -123,7 +111,7 @@ class Run:
 
         Args:
             parameters: Path in the config -> one value per run, all of one length, as `--set PATH=VALUE` takes them.
-            jobs: Processes that work at the same time; the result does not depend on it.
+            jobs: Threads of generated C, else processes, that work at the same time; the result does not depend on it.
             progress: Called now and then with the fraction that is done, 0 to 1.
 
         Returns:

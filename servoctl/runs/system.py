@@ -30,16 +30,21 @@ def make_system(
     passive_rank_tolerance: float,
     projection: bool = False,
     like: System | None = None,
+    same_ground: bool = False,
 ) -> System:
     """Binds a plant, a task and a law.
 
     Args:
         like: An earlier system, whose traced model serves again where only parameters differ; the rest as `simulate`.
+        same_ground: Whether plant, task and start are those of `like`.
 
     Raises:
         PlantError, TaskError, TraceError: They do not fit.
     """
-    model = (None if like is None else like.model.retuned(plant, task, start)) or Model(plant, task, start)
+    if like is not None and same_ground:
+        model = like.model.plain
+    else:
+        model = (None if like is None else like.model.plain.retuned(plant, task, start)) or Model(plant, task, start)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
     damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")

@@ -1,10 +1,12 @@
 """Generated C: the numbers of the virtual machine, compiled once, and nothing lost where there is no compiler."""
 
+import gc
 import os
 import stat
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +26,10 @@ from servoctl.types import Array
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 
 ROUNDING = 1e-12
-"""Relative; C and the virtual machine take the same operations, whole runs were equal to the last bit with gcc 12."""
+"""Relative; C has its own sine and inverts a denominator that serves more than once: both round in the last place."""
 
-LARGE = {
-    "parallelogram",
-    "parallelogram_flat",
-    "four_bars",
-    "swarm",
-    "swarm_still",
-    "three_rrr",
-    "four_bar",
-    "slider_crank",
-}
-"""Their C takes five seconds and more to compile."""
+LARGE = {"three_rrr"}
+"""Takes more than five seconds to load twice and to compile."""
 
 
 def _compiled_configs() -> list[str]:
@@ -117,12 +110,13 @@ def test_c_gives_the_numbers_of_the_virtual_machine(
 def test_a_whole_run_is_that_of_the_virtual_machine(name: str, changes: list[str]) -> None:
     runs = [servoctl.load(name, changes, engine=engine).simulate() for engine in ("c", "vm")]
     actual, wanted = runs
+    tolerance = 1e-8 if "dop853" in str(changes) else 1e-10  # rounding moves adaptive steps within their rtol of 1e-10
     assert [run.metadata["engine"] for run in runs] == ["c", "vm"]
     assert list(actual.columns) == list(wanted.columns)
     for column, values in wanted.columns.items():
         scale = max(1.0, float(np.nanmax(np.abs(values), initial=0.0)))
         np.testing.assert_allclose(
-            actual.columns[column], values, rtol=0, atol=1e-10 * scale, err_msg=column, equal_nan=True
+            actual.columns[column], values, rtol=0, atol=tolerance * scale, err_msg=column, equal_nan=True
         )
     assert {run.metadata["status"] for run in runs} == {"done"}
     if "dop853" not in str(changes):
@@ -131,7 +125,7 @@ def test_a_whole_run_is_that_of_the_virtual_machine(name: str, changes: list[str
 
 def test_a_run_that_stops_ends_with_the_same_sentence_and_rows() -> None:
     changes = ["law.correction.baumgarte.alpha=3000"]  # far beyond what the step bears
-    runs = [servoctl.load("two_mass_spring", changes, engine=engine).simulate() for engine in ("c", "vm")]
+    runs = [servoctl.load("two_mass_spring", changes, engine, strict=False).simulate() for engine in ("c", "vm")]
     assert [run.metadata["engine"] for run in runs] == ["c", "vm"]
     assert runs[0].metadata["status"] == runs[1].metadata["status"] == "stopped"
     assert runs[0].metadata["error"].split(":")[0] == runs[1].metadata["error"].split(":")[0]
@@ -152,6 +146,16 @@ def value(factor: float = 1.0) -> Array:
     kernel.run_on(program.load())
     result: Array = kernel([1.0, -2.0])[0]
     return result
+
+
+def test_a_kernel_keeps_the_library_that_it_runs_on() -> None:
+    program, kernel = square()
+    library = program.load()
+    alive = weakref.ref(library)
+    kernel.run_on(library)
+    del library
+    gc.collect()
+    assert alive() is not None
 
 
 def wanted(factor: float = 1.0) -> Array:
@@ -252,6 +256,53 @@ def test_without_a_compiler_the_run_takes_the_virtual_machine_and_says_so(monkey
     trajectory, lines = failing_run(monkeypatch, "/no/such/cc")
     assert (trajectory.metadata["engine"], trajectory.metadata["status"]) == ("vm", "done")
     assert lines == ["--engine c: the run takes engine vm instead: no C compiler: CC=/no/such/cc is not found"]
+
+
+def test_a_compiler_whose_name_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    trajectory, lines = failing_run(monkeypatch, '"cc')
+    assert trajectory.metadata["engine"] == "vm"
+    assert lines == ['--engine c: the run takes engine vm instead: no C compiler: CC="cc is not found']
+
+
+def test_a_compiler_that_does_not_say_its_version_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes = tmp_path / "asked"
+    monkeypatch.setenv("CC", str(script(tmp_path / "mute_cc", f"echo asked >> {notes}\nsleep 60")))
+    monkeypatch.setattr(compiler, "QUESTION_LIMIT", 0.3)
+    run = servoctl.load("two_mass_spring", ["run.duration=1000"])
+    run.prepare()
+    assert (run.loop.engine, count(notes)) == ("vm", 1)
+    said = "--engine auto: the run takes engine vm instead: the C compiler mute_cc takes longer than 0.3 s"
+    assert run.loop.note == said
+
+
+@pytest.mark.parametrize("limit", ["soon", "nan", "inf", "0", "-1", ""])
+def test_a_time_limit_that_is_none_is_as_good_as_not_given(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setenv("SERVOCTL_COMPILE_LIMIT", limit)
+    assert compiler.time_limit() == compiler.TIME_LIMIT
+
+
+def test_a_compiler_that_writes_nothing_is_told(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trajectory, lines = failing_run(monkeypatch, str(script(tmp_path / "idle_cc", "echo cc 4")))
+    assert trajectory.metadata["engine"] == "vm"
+    assert lines[0].startswith("--engine c: the run takes engine vm instead: the compiled library cannot be loaded: ")
+    assert "Additionally" not in lines[0] and not list(own_cache.glob("*"))
+
+
+def test_a_full_disk_under_the_cache_costs_a_compilation(
+    calls: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfile", half)
+    for _ in range(2):
+        np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
+    assert (count(calls), list(own_cache.iterdir())) == (2, [])
 
 
 def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+/* The number that generated code computes with: a double, or LANES of them side by side, one run in each lane.
+
+   Every lane takes the operations that the scalar code takes, in their order, so its numbers are the same to the bit:
+   the flags forbid contraction, and functions of libm are called lane by lane. */
+#include <math.h>
+#include <string.h>
+
+typedef long long Bits;
+#if LANES == 1
+typedef double V;
+typedef Bits M; /* of a comparison: 1 or 0 */
+#define LANE(v, k) (v)
+#define invert(m) (!(m))
+static inline V number(double x) { return x; }
+static inline V select(M m, V a, V b) { return m ? a : b; }
+static inline V keep(M m, V a) { return m ? a : 0.0; }
+static inline M bits(V x) { M m; memcpy(&m, &x, sizeof m); return m; }
+static inline V from_bits(M m) { V x; memcpy(&x, &m, sizeof x); return x; }
+static inline int any(M m) { return m != 0; }
+#else
+typedef double V __attribute__((vector_size(LANES * sizeof(double))));
+typedef Bits M __attribute__((vector_size(LANES * sizeof(double)))); /* of a comparison: -1 or 0 */
+#define LANE(v, k) ((v)[k])
+#define invert(m) (~(m))
+static inline V number(double x) { return x - (V){0.0}; }
+static inline V select(M m, V a, V b) { return (V)((m & (M)a) | (~m & (M)b)); }
+static inline V keep(M m, V a) { return (V)(m & (M)a); }
+static inline M bits(V x) { return (M)x; }
+static inline V from_bits(M m) { return (V)m; }
+static inline int any(M m) {
+  Bits part[LANES], found = 0;
+  memcpy(part, &m, sizeof m);
+  for (int k = 0; k < LANES; ++k) found |= part[k];
+  return found != 0;
+}
+#endif
+
+#define FUNCTION(name) \
+  static inline V v_##name(V x) { V y; for (int k = 0; k < LANES; ++k) LANE(y, k) = name(LANE(x, k)); return y; }
+#define FUNCTION2(name) \
+  static inline V v_##name(V x, V z) { \
+    V y; for (int k = 0; k < LANES; ++k) LANE(y, k) = name(LANE(x, k), LANE(z, k)); return y; }
+
+FUNCTION(sqrt) FUNCTION(tan) FUNCTION(asin) FUNCTION(acos) FUNCTION(atan) FUNCTION(sinh) FUNCTION(cosh) FUNCTION(tanh)
+FUNCTION(asinh) FUNCTION(acosh) FUNCTION(atanh) FUNCTION(exp) FUNCTION(log) FUNCTION(expm1) FUNCTION(log1p)
+FUNCTION(floor) FUNCTION(ceil) FUNCTION(erf)
+FUNCTION2(atan2) FUNCTION2(hypot) FUNCTION2(pow) FUNCTION2(fmod) FUNCTION2(copysign)
+
+static inline V v_fabs(V x) { return from_bits(bits(x) & 0x7fffffffffffffffLL); }
+/* What is not a number counts as missing, as in C's fmin and fmax; of 0 and -0 the second is taken. */
+static inline V v_fmax(V x, V y) { return select((x > y) | (y != y), x, y); }
+static inline V v_fmin(V x, V y) { return select((x < y) | (y != y), x, y); }
+static inline V v_sign(V x) { return select(x < 0.0, number(-1.0), select(x > 0.0, number(1.0), x)); }
+static inline M sound(V x) { return v_fabs(x) <= 1.7976931348623157e308; }

@@ -1,0 +1,30 @@
+"""Where a compiled function runs: generated C where that is there within seconds, else CasADi's virtual machine."""
+
+from servoctl.engine.ccode import Program
+from servoctl.engine.kernel import Kernel
+from servoctl.errors import CompileError
+
+LARGEST_SOURCE = 400_000
+"""C source whose compilation a start may wait for [byte]: about 10 s (gcc 12; coordinated robots: 70 kB, 1.5 s)."""
+
+
+def run_fast(kernel: Kernel, engine: str) -> tuple[str, str]:
+    """Puts a kernel on C where that is asked for or pays.
+
+    Args:
+        kernel: On the virtual machine.
+        engine: `auto`, `c` or `vm`.
+
+    Returns:
+        The engine that it got, `c` or `vm`, and why it is not C; empty where it is, or is not wanted.
+    """
+    if engine == "vm":
+        return "vm", ""
+    try:
+        program = Program([kernel.function])
+        if engine == "auto" and len(program.source) > LARGEST_SOURCE and not program.cached:
+            return "vm", f"{len(program.source) / 1e6:.1f} MB of C would take long to compile"
+        kernel.run_on(program.load())
+    except CompileError as error:
+        return "vm", str(error)
+    return "c", ""

@@ -1,0 +1,95 @@
+"""Runs of fixed steps side by side in C: what they have in common, and their metrics as a summary has them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
+from servoctl.integrate.fixed import Wanted
+from servoctl.integrate.rows import Integrator, grid, stops_of
+from servoctl.trajectory import plain
+from servoctl.types import Array, Status
+
+LARGEST, SMALLEST = 1e150, 1e-150
+"""Between these a square neither overflows nor vanishes."""
+
+
+def channels(loop: Loop) -> dict[tuple[str, str], Channel]:
+    """What metrics are made of: ("task", name), ("input", name), and what a law says of itself."""
+    model, slices = loop.system.model, loop.layout.slices
+    tasks: dict[str, list[int]] = {}
+    for i, row in enumerate(model.task_rows):
+        tasks.setdefault(row.group, []).append(slices["violation"].start + i)
+    found = {("task", name): Channel(tuple(entries)) for name, entries in tasks.items()}
+    for i, name in enumerate(model.plant.actuators):
+        found["input", name] = Channel((slices["u"].start + i,), signed=True)
+    evidence = () if loop.system.law is None else ("rank", "residual", "pivot_min")
+    return found | {("law", name): Channel((slices[name].start,), signed=True) for name in evidence}
+
+
+def plan_of(
+    loop: Loop, start: float, duration: float, integrator: Integrator, period: float | None, output_step: float | None
+) -> Plan | None:
+    """What runs of this kind have in common; None where they cannot be taken side by side.
+
+    That takes fixed steps, compiled throughout, without projection, and rows that stand at steps.
+    """
+    projection = loop.system.passive.projection and bool(loop.system.model.passive_rows)
+    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or projection:
+        return None
+    times = grid(start, start + duration, period or integrator.step)
+    wanted = Wanted(times, output_step if period is None else None)
+    if not wanted.only_steps:
+        return None
+    status = loop.layout.slices["status"].start
+    return Plan(times, wanted.every, status, sorted(stops_of(loop)), len(Status), list(channels(loop).values()))
+
+
+def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, steps: int) -> dict[str, Any] | None:
+    """Metrics of one run as `Trajectory.summary` has them; None where it must be looked at alone.
+
+    Args:
+        names: Of the channels.
+        outcome: Of the batch.
+        run: Which run.
+        steps: Number of steps of the plan.
+    """
+    if outcome.good[run] <= steps:
+        return None
+    found: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}}
+    for (group, name), values in zip(names, outcome.metrics[run], strict=True):
+        kept = dict(zip(KEPT, values.tolist(), strict=True))
+        if not kept["count"]:
+            kept |= {"rms": math.nan}
+        elif _unfit_to_square(values) or not kept["span"]:
+            return None
+        else:
+            kept |= {"rms": math.sqrt(kept["area"] / kept["span"])}
+        found[group][name] = kept
+    law = found["law"]
+    evidence = {
+        "rank_min": ("rank", "least"),
+        "rank_max": ("rank", "greatest"),
+        "residual_max": ("residual", "greatest"),
+        "pivot_min": ("pivot_min", "least"),
+    }
+    said = {
+        "tasks": {
+            name: {"max_violation": kept["greatest"], "rms_violation": kept["rms"], "final_violation": kept["last"]}
+            for name, kept in found["task"].items()
+        },
+        "inputs": {
+            name: {"min": kept["least"], "max": kept["greatest"], "rms": kept["rms"]}
+            for name, kept in found["input"].items()
+        },
+    } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
+    return dict(plain(said))
+
+
+def _unfit_to_square(values: Array) -> bool:
+    """Whether the square of a channel's largest number overflows or vanishes."""
+    size = float(np.abs(values[:2]).max())
+    return not size < LARGEST or 0.0 < size < SMALLEST

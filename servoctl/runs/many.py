@@ -1,0 +1,120 @@
+"""Runs of one config side by side in generated C: metrics only, on as many threads as are asked for.
+
+Design: one thread makes the runs ready, block by block, while the others take their steps in C; rows are handed out in
+order, so memory holds a few blocks whatever the number of runs. A run that the batch cannot take, or that meets
+something to stop at, is taken alone and says what it always says.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop
+from servoctl.engine.batch import BatchLibrary, Outcome, Plan
+from servoctl.integrate import held_steps
+from servoctl.integrate.many import channels, plan_of, summary_of
+from servoctl.runs.run import Run
+from servoctl.types import Array
+
+GROUPS = 2
+"""Fillings of the processor's lanes in a block: few, so that the threads end together."""
+
+Row = dict[str, Any]
+Point = Mapping[str, float]
+
+
+class SideBySide:
+    """Takes the runs of a config side by side where that can be."""
+
+    def __init__(
+        self,
+        run: Run,
+        library: BatchLibrary,
+        make: Callable[[Point], Run | Row],
+        alone: Callable[[Run], Row],
+        row: Callable[[Mapping[str, Any]], Row],
+    ) -> None:
+        """Takes a config.
+
+        Args:
+            run: The config, whose steps the library takes.
+            library: What takes them.
+            make: A point -> its run, checked; or the row of one that is refused.
+            alone: A run -> its row.
+            row: The summary of a run -> its row.
+        """
+        self._run, self._library = run, library
+        self._make, self._alone, self._row = make, alone, row
+        self._names, self._parts = list(channels(run.loop)), parts_of(run)
+        self._halt = np.zeros(1, dtype=np.int64)
+
+    def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
+        """The rows of all points, in order, as they come."""
+        block = GROUPS * self._library.lanes
+        waiting: deque[list[Callable[[], Row]]] = deque()
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for begin in range(0, len(points), block):
+                    waiting.append(self._block(points[begin : begin + block], pool))
+                    while len(waiting) > 2 * threads:
+                        yield from (finish() for finish in waiting.popleft())
+                while waiting:
+                    yield from (finish() for finish in waiting.popleft())
+            except BaseException:
+                self._halt[0] = 1
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _block(self, points: Sequence[Point], pool: ThreadPoolExecutor) -> list[Callable[[], Row]]:
+        """Sets the runs of a block going; gives what waits for the row of each."""
+        made = [self._make(point) for point in points]
+        waits: list[Callable[[], Row]] = [partial(self._one, run) for run in made]
+        groups: dict[Any, list[int]] = {}
+        for i, run in enumerate(made):
+            if isinstance(run, Run) and self._fits(run):
+                groups.setdefault((run.start.t, run.settings), []).append(i)
+        for members in groups.values():
+            runs = [run for run in (made[i] for i in members) if isinstance(run, Run)]
+            plan = plan_for(runs[0])
+            if plan is not None:
+                starts = np.array([np.concatenate([run.start.q, run.start.v, run.loop.memory_start]) for run in runs])
+                parameters = np.array([parameters_of(run) for run in runs])
+                future = pool.submit(self._library.run, plan, parameters, starts, self._halt)
+                for place, i in enumerate(members):
+                    waits[i] = partial(self._finish, future, len(plan.times) - 1, place, runs[place])
+        return waits
+
+    def _fits(self, run: Run) -> bool:
+        """Whether a run takes the steps of the library."""
+        loop = run.loop
+        return isinstance(loop, CompiledLoop) and loop.shares_functions(self._run.loop) and parts_of(run) == self._parts
+
+    def _one(self, run: Run | Row) -> Row:
+        return self._alone(run) if isinstance(run, Run) else run
+
+    def _finish(self, future: "Future[Outcome]", steps: int, place: int, run: Run) -> Row:
+        summary = summary_of(self._names, future.result(), place, steps)
+        if summary is None:
+            return self._alone(run)
+        return self._row(summary | {"status": "done", "engine": "c"})
+
+
+def parts_of(run: Run) -> int | None:
+    """Steps of one hold; None where the law acts continuously."""
+    return None if run.settings.period is None else held_steps(run.settings.integrator, run.settings.period)
+
+
+def plan_for(run: Run) -> Plan | None:
+    """What runs of this one's kind have in common; None where they cannot be taken side by side."""
+    s = run.settings
+    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step)
+
+
+def parameters_of(run: Run) -> Array:
+    """Of the loop."""
+    assert isinstance(run.loop, CompiledLoop)
+    return run.loop.parameters

@@ -1,0 +1,202 @@
+"""CasADi functions as C: every operation is NumPy's, and every lane takes the scalar's steps."""
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import mpmath
+import numpy as np
+import pytest
+
+from servoctl.engine import compiler
+from servoctl.engine.ccode import Program
+from servoctl.engine.decomposition import decomposition_function
+from servoctl.engine.emit import emit, template
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.repeat import repeat
+from servoctl.errors import CompileError
+from servoctl.types import Array
+
+pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+
+RNG = np.random.default_rng(7)
+
+
+def in_c(function: Any, *values: Array) -> list[Array]:
+    """A CasADi function's value, in C."""
+    shapes = [function.size_in(i) for i in range(function.n_in())]
+    outputs = [function.size_out(i) for i in range(function.n_out())]
+    kernel = Kernel(
+        function,
+        {f"x{i}": shape for i, shape in enumerate(shapes)},
+        {f"y{i}": shape for i, shape in enumerate(outputs)},
+    )
+    kernel.run_on(Program([function]).load())
+    return kernel(*values)
+
+
+def in_lanes(function: Any, values: Array, folder: Path, lanes: int) -> Array:
+    """A CasADi function of one vector at `lanes` vectors side by side, shape (lanes, outputs)."""
+    size = function.numel_out(0)
+    width = values.shape[1]
+    call = f"""
+void call(const double* x, double* y) {{
+  V given[{width}], taken[{size}];
+  for (int i = 0; i < {width}; ++i) for (int k = 0; k < LANES; ++k) LANE(given[i], k) = x[k * {width} + i];
+  f_{function.name()}(given, taken);
+  for (int i = 0; i < {size}; ++i) for (int k = 0; k < LANES; ++k) y[k * {size} + i] = LANE(taken[i], k);
+}}"""
+    built = folder / f"{function.name()}{lanes}.so"
+    if not built.exists():
+        head = f"#define LANES {lanes}\n" + template("numbers.h") + template("sine.h")
+        compiler.build(head + emit([function]) + call, built)
+    x, y = np.ascontiguousarray(values), np.empty((lanes, size))
+    ctypes.CDLL(str(built)).call(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))
+    return y
+
+
+def every_operation() -> Any:
+    """A function of a vector x in which each operation stands once."""
+    x = ca.SX.sym("x", 4)
+    a, b, c, d = ca.vertsplit(x)
+    inside = a / (1 + ca.fabs(a))  # in (-1, 1)
+    unary = [ca.sin(a), ca.cos(a), ca.tan(a), ca.exp(inside), ca.sinh(inside), ca.cosh(inside), ca.tanh(a)]
+    unary += [ca.asin(inside), ca.acos(inside), ca.atan(a), ca.asinh(a), ca.acosh(1 + a * a), ca.atanh(inside)]
+    unary += [ca.sqrt(a * a + 1), ca.log(a * a + 1), ca.log1p(a * a), ca.expm1(inside), ca.floor(a), ca.ceil(a)]
+    unary += [ca.fabs(a), ca.sign(a), ca.erf(a), -a, a**2, 2 * a, 1 / a, ca.SX(0.1), ca.SX(np.inf), ca.SX(np.nan)]
+    binary = [a + b, a - b, a * b, a / b, c / b, ca.atan2(a, b), ca.hypot(a, b), ca.fabs(a) ** b, ca.fabs(a) ** 2.5]
+    binary += [ca.fmin(a, b), ca.fmax(a, b), ca.fmod(a, b), ca.copysign(a, b), a < b, a <= b, ca.eq(a, b), ca.ne(a, b)]
+    choice = [ca.if_else(ca.logic_and(a < b, c < d), a, b), ca.if_else(ca.logic_or(a < b, c < d), c, d)]
+    choice += [ca.if_else(ca.logic_not(a < b), c, d), (a < b) * c, ca.if_else(c, a, b), ca.logic_not(d)]
+    return ca.Function("everything", [x], [ca.densify(ca.vertcat(*unary, *binary, *choice))])
+
+
+ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, -5e-324, 1e6]
+
+
+@pytest.mark.parametrize("x", [*RNG.normal(size=(6, 4)), *(np.array([value, 1.0, -2.0, 0.0]) for value in ODD)])
+def test_every_operation_is_that_of_the_virtual_machine(x: Array) -> None:
+    function = every_operation()
+    np.testing.assert_allclose(
+        in_c(function, x.reshape(4, 1))[0].ravel(), np.array(function(x)).ravel(), rtol=4e-16, atol=1e-300
+    )
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_a_lane_gives_the_bits_of_the_scalar_code(lanes: int, tmp_path: Path) -> None:
+    function = every_operation()
+    x = np.vstack([RNG.normal(size=(4, 4)), [[value, 1.0, -2.0, 0.0] for value in ODD]])
+    for begin in range(0, len(x), lanes):
+        group = x[np.arange(begin, begin + lanes) % len(x)]
+        expected = np.array([in_lanes(function, row[None], tmp_path, 1)[0] for row in group])
+        np.testing.assert_array_equal(in_lanes(function, group, tmp_path, lanes), expected)
+
+
+def test_sine_and_cosine_are_right_to_the_last_place() -> None:
+    """Against 200 digits: small and large angles, and those nearest to a multiple of a quarter turn."""
+    x = ca.SX.sym("x")
+    function = ca.Function("waves", [x], [ca.sin(x), ca.cos(x)])
+    near = np.arange(-60000, 60000, 1999) * (np.pi / 2)
+    angles = [*RNG.uniform(-10, 10, 300), *RNG.uniform(-1e5, 1e5, 300), *near, 1e-300, 1e5, 123456.7, 1e22]
+    kernel = Kernel(function, {"x": (1,)}, {"sin": (1,), "cos": (1,)})
+    kernel.run_on(Program([function]).load())
+    with mpmath.workdps(200):
+        for angle in angles:
+            for value, exact in zip(kernel(float(angle)), (mpmath.sin, mpmath.cos), strict=True):
+                wanted = exact(mpmath.mpf(float(angle)))
+                assert abs(mpmath.mpf(float(value[0])) - wanted) <= 0.8 * np.spacing(abs(float(wanted)))
+
+
+SIZES = [(3, 6, 3), (2, 5, 1), (8, 7, 7), (12, 12, 11), (12, 12, 12), (7, 12, 7), (9, 8, 4), (1, 1, 1)]
+
+
+def of_rank(rows: int, n: int, rank: int) -> Array:
+    A: Array = RNG.normal(size=(rows, rank)) @ RNG.normal(size=(rank, n))
+    return A / np.linalg.norm(A)
+
+
+@pytest.mark.parametrize(("rows", "n", "rank"), SIZES)
+def test_a_decomposition_in_c_is_that_of_the_virtual_machine(rows: int, n: int, rank: int) -> None:
+    """The same A^+, projectors, rank and pivot, and A^+ is NumPy's; R is an upper triangle."""
+    function = decomposition_function(rows, n)
+    for _ in range(5):
+        A = of_rank(rows, n, rank)
+        Z, U, R, counted, pivot = in_c(function, A, np.full((1, 1), 1e-10))
+        own = [np.array(value) for value in function(A, 1e-10)]
+        small = 1e-13 / abs(pivot[0, 0])
+        assert counted[0, 0] == own[3][0, 0] == rank
+        np.testing.assert_allclose(pivot, own[4], rtol=0, atol=small)
+        np.testing.assert_allclose(Z.T @ Z, own[0].T @ own[0], rtol=0, atol=small)
+        np.testing.assert_allclose(U @ U.T, own[1] @ own[1].T, rtol=0, atol=small)
+        np.testing.assert_array_equal(R, np.triu(R))
+        inverse = Z.T @ np.linalg.solve(R, U.T)
+        np.testing.assert_allclose(inverse, np.linalg.pinv(A, rcond=1e-8), rtol=0, atol=1e-10 * np.abs(inverse).max())
+
+
+@pytest.mark.parametrize("ranks", [(3, 2, 3, 1), (3, 3, 3, 3), (2, 1, 2, 1)])
+def test_a_decomposition_is_the_same_to_the_bit_whatever_stands_beside_it(
+    ranks: tuple[int, ...], tmp_path: Path
+) -> None:
+    A = ca.SX.sym("A", 18)
+    split = decomposition_function(3, 6)(ca.reshape(A, 3, 6), 1e-10)
+    function = ca.Function("split", [A], [ca.vertcat(*map(ca.vec, split))])
+    given = np.array([of_rank(3, 6, rank).ravel(order="F") for rank in ranks])
+    alone = [in_c(function, each[:, None])[0].ravel() for each in given]
+    np.testing.assert_array_equal(in_lanes(function, given, tmp_path, 4), alone)
+
+
+def test_matrices_that_are_not_numbers_lose_their_rank() -> None:
+    A = np.full((12, 12), np.nan)
+    _, _, R, rank, pivot = in_c(decomposition_function(12, 12), A, np.full((1, 1), 1e-10))
+    assert (rank[0, 0], pivot[0, 0]) == (0.0, 0.0)
+    np.testing.assert_array_equal(np.diag(R), np.ones(12))
+
+
+def halving(most: int) -> Any:
+    """x is halved until it is at most 1; state: x, done, steps."""
+    state, factor = ca.SX.sym("state", 3), ca.SX.sym("factor")
+    x = state[0] * factor
+    step = ca.Function(f"halve_{most}", [state, factor], [ca.vertcat(x, x <= 1, state[2] + 1)], {"never_inline": True})
+    return repeat(f"halvings_{most}", step, most, done=1)
+
+
+def inlined(function: Any) -> Any:
+    x = ca.SX.sym("x")
+    return ca.Function("whole", [x], [ca.densify(function(ca.vertcat(x, 0, 0), 0.5))])
+
+
+@pytest.mark.parametrize("x", [1.5, 20.0, 1e9])
+def test_what_is_repeated_stops_where_it_is_done(x: float) -> None:
+    function = inlined(halving(8))
+    expected = min(8, int(np.ceil(np.log2(x))))
+    for found in (in_c(function, np.full((1, 1), x))[0].ravel(), np.array(function(x)).ravel()):
+        np.testing.assert_array_equal(found, [x / 2**expected, float(x / 2**expected <= 1), expected])
+
+
+def test_lanes_that_are_done_wait_for_the_others(tmp_path: Path) -> None:
+    x = np.array([[1.5], [20.0], [1e9], [3.0]])
+    found = in_lanes(inlined(halving(8)), x, tmp_path, 4)
+    np.testing.assert_array_equal(found[:, 2], [1, 5, 8, 2])
+    np.testing.assert_array_equal(found[:, 0], x[:, 0] / 2.0 ** found[:, 2])
+
+
+def test_an_operation_that_has_no_c_is_refused_by_name() -> None:
+    x = ca.SX.sym("x")
+    with pytest.raises(CompileError, match="inverse_error: there is no C for operation"):
+        Program([ca.Function("inverse_error", [x], [ca.erfinv(x)])])
+
+
+def test_a_function_of_matrices_is_refused_by_name() -> None:
+    x = ca.MX.sym("x", 3)
+    with pytest.raises(CompileError, match=r"matrices: a function of matrices has no C \(make it of scalars, ca.SX\)"):
+        Program([ca.Function("matrices", [x], [2 * x])])
+
+
+def test_a_part_of_a_kernel_computes_only_what_it_needs() -> None:
+    given = inputs({"x": (3,)})
+    whole = Kernel.compile("whole", given, {"sum": np.array([given["x"].sum()]), "waves": np.sin(given["x"])})
+    part = whole.only("part", "sum")
+    operations = {part.function.instruction_id(i) for i in range(part.function.n_instructions())}
+    assert ca.OP_SIN not in operations and list(part.outputs) == ["sum"]
+    np.testing.assert_array_equal(part(np.arange(3.0))[0], [3.0])

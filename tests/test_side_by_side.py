@@ -1,0 +1,275 @@
+"""Runs side by side in C: each is the run that it would be alone, whatever runs beside it, fails, or is left over."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.closed_loop import CompiledLoop
+from servoctl.engine import compiler
+from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
+from servoctl.integrate.many import channels, plan_of, summary_of
+from servoctl.runs.batch import metrics_of, run_all
+from servoctl.runs.many import GROUPS
+from servoctl.runs.run import Run
+from servoctl.types import Array, Status
+
+pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+
+ALPHA = "law.correction.baumgarte.alpha"
+SHORT = ["run.duration=0.3"]
+MEMORY = "flexible_joint_motor_raised"
+RK4 = "run.integrator={method: rk4, step: 0.005}"
+SUMS = 1e-13
+"""Relative: sums of squares over some hundred rows, in another order."""
+
+CASES = [
+    ("coordinated_robots", SHORT),
+    ("coordinated_robots", ["run.duration=0.2995", "run.output_step=0.03"]),  # a last step that is shorter
+    ("coordinated_robots", ["run.duration=0.3", "run.period=0.01", "run.output_step="]),
+    ("coordinated_robots_limited", [*SHORT, RK4, "run.period=", "run.output_step="]),
+    ("two_mass_spring", SHORT),
+    (MEMORY, [*SHORT, RK4]),
+]
+
+
+def loaded(name: str, settings: list[str], engine: str = "c") -> Run:
+    return sc.load(name, [*settings, "initial.max_violation=1"], engine=engine)
+
+
+def plan_for(run: Run) -> Any:
+    s = run.settings
+    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step)
+
+
+def parts_of(run: Run) -> int | None:
+    step = run.settings.integrator.step
+    return None if run.settings.period is None else max(1, round(run.settings.period / step))
+
+
+def starts_of(run: Run, count: int) -> Array:
+    """The start, and states near it."""
+    x = np.concatenate([run.start.q, run.start.v, run.loop.memory_start])
+    return x + 1e-3 * np.arange(count)[:, None] * np.sin(np.arange(len(x)))
+
+
+def taken(run: Run, lanes: int, count: int, parameters: Array | None = None) -> Outcome:
+    loop = run.loop
+    assert isinstance(loop, CompiledLoop)
+    library = BatchProgram(loop.step(parts_of(run)), lanes).load()
+    given = np.repeat(loop.parameters[None], count, axis=0) if parameters is None else parameters
+    return library.run(plan_for(run), given, starts_of(run, count))
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+@pytest.mark.parametrize(("lanes", "count"), [(4, 4), (8, 11), (8, 1), (2, 3)])
+def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
+    name: str, settings: list[str], lanes: int, count: int
+) -> None:
+    run = loaded(name, settings)
+    loop, plan = run.loop, plan_for(run)
+    assert isinstance(loop, CompiledLoop) and loop.engine == "c"
+    library = loop.library(parts_of(run))
+    assert library is not None
+    outcome = taken(run, lanes, count)
+    for start, end, good in zip(starts_of(run, count), outcome.ends, outcome.good, strict=True):
+        states, _ = library.steps(start, plan.times, loop.parameters, plan.status, np.array(plan.stops))
+        assert good == len(plan.times) == len(states)
+        np.testing.assert_array_equal(end, states[-1])
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_metrics_are_those_of_the_summary(name: str, settings: list[str]) -> None:
+    run = loaded(name, settings)
+    outcome, expected = taken(run, 4, 3), run.simulate().summary()
+    steps = len(plan_for(run).times) - 1
+    found = summary_of(list(channels(run.loop)), outcome, 0, steps)
+    assert found is not None
+    assert found["inputs"].keys() == expected["inputs"].keys() and found["tasks"].keys() == expected["tasks"].keys()
+    for group in ("inputs", "tasks"):
+        for name, values in found[group].items():
+            for metric, value in values.items():
+                exact = "rms" not in metric and run.settings.period is None  # else the last row is another function's
+                wanted = expected[group][name][metric]
+                assert value == (wanted if exact else pytest.approx(wanted, rel=SUMS)), metric
+    for key in ("rank_min", "rank_max", "residual_max", "pivot_min"):
+        assert found.get(key) == pytest.approx(expected.get(key), rel=SUMS, abs=1e-15)
+    counts = {status.name: outcome.statuses[0][int(status.code)] for status in Status if status.code < len(Status)}
+    assert {name: count for name, count in counts.items() if count} == expected["status_counts"]
+
+
+def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
+    run = loaded("two_mass_spring", ["run.duration=3"])
+    beyond = ["run.duration=3", f"{ALPHA}=3000"]  # what the step bears, by far
+    wild = sc.load("two_mass_spring", beyond, engine="c", strict=False)
+    wild.prepare()
+    loop, other, plan = run.loop, wild.loop, plan_for(run)
+    assert isinstance(loop, CompiledLoop) and isinstance(other, CompiledLoop)
+    parameters = np.array([loop.parameters] * 2 + [other.parameters] + [loop.parameters] * 3)
+    parameters[4] *= np.nan
+    mixed, alone = taken(run, 8, 6, parameters), taken(run, 8, 6)
+    steps = len(plan.times) - 1
+    sound = [0, 1, 3, 5]
+    assert list(mixed.good[sound]) == [steps + 1] * 4
+    for mine, others in zip(vars(mixed).values(), vars(alone).values(), strict=True):
+        np.testing.assert_array_equal(mine[sound], others[sound])
+    library = other.library(None)
+    assert library is not None
+    states, rows = library.steps(starts_of(run, 3)[2], plan.times, other.parameters, plan.status, np.array(plan.stops))
+    assert 0 < mixed.good[2] == len(rows) < steps
+    np.testing.assert_array_equal(mixed.ends[2], states[-1])
+    assert mixed.of("count")[2, 0] == len(rows[:: plan.every])
+    assert mixed.good[4] == 0 and mixed.of("count")[4].sum() == 0
+    np.testing.assert_array_equal(mixed.ends[4], starts_of(run, 5)[4])
+    for failed in (2, 4):
+        assert summary_of(list(channels(loop)), mixed, failed, steps) is None
+
+
+def test_squares_that_overflow_are_left_to_the_run_alone() -> None:
+    run = loaded("two_mass_spring", SHORT)
+    outcome, steps = taken(run, 2, 2), len(plan_for(run).times) - 1
+    names = list(channels(run.loop))
+    for huge in (1e200, 1e-200, np.inf):
+        outcome.metrics[1, 0, 1] = huge
+        outcome.metrics[1, 0, 0] = 0.0
+        assert summary_of(names, outcome, 1, steps) is None
+    assert summary_of(names, outcome, 0, steps) is not None
+
+
+def test_a_halt_ends_the_work() -> None:
+    run = loaded("two_mass_spring", ["run.duration=100000"])
+    loop = run.loop
+    assert isinstance(loop, CompiledLoop)
+    library = BatchProgram(loop.step(None), 2).load()
+    outcome = library.run(plan_for(run), loop.parameters[None], starts_of(run, 1), np.ones(1, dtype=np.int64))
+    assert outcome.good[0] == 0
+
+
+# The batch of a config ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of runs that are taken side by side from now on."""
+    sizes: list[int] = []
+    original = BatchLibrary.run
+
+    def noted(self: BatchLibrary, plan: Any, parameters: Array, starts: Array, halt: Any = None) -> Outcome:
+        sizes.append(len(starts))
+        return original(self, plan, parameters, starts, halt)
+
+    monkeypatch.setattr(BatchLibrary, "run", noted)
+    return sizes
+
+
+def assert_alike(batch: dict[str, list[Any]], i: int, single: dict[str, Any]) -> None:
+    assert {name for name, values in batch.items() if values[i] is not None} == {
+        name for name, value in single.items() if value is not None
+    }
+    for name, value in single.items():
+        assert batch[name][i] == (pytest.approx(value, rel=SUMS) if isinstance(value, float) else value), name
+
+
+VARIED = [
+    ("two_mass_spring", SHORT, ALPHA, (2.0, 4.0, 7.3)),
+    ("two_mass_spring", SHORT, "plant.parameters.m1", (0.5, 1.7)),
+    ("two_mass_spring", SHORT, "initial.q.x2", (0.9, 1.0, 1.05)),
+    ("two_mass_spring", ["run.duration=0.3", "run.period=0.02"], ALPHA, (2.0, 4.0)),
+    ("two_mass_spring", [], "run.duration", (0.1, 0.2, 0.1)),
+    ("coordinated_robots", SHORT, "plant.passive.correction.baumgarte.alpha", (3.0, 9.0)),
+    ("coordinated_robots", SHORT, "plant.parameters.g", (9.8, 1.6)),
+    (MEMORY, [*SHORT, RK4], "law.correction.poles", (-4.0, -6.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "path", "values"), VARIED)
+def test_every_row_is_that_of_the_single_run(
+    name: str, settings: list[str], path: str, values: tuple[float, ...], blocks: list[int]
+) -> None:
+    batch = loaded(name, settings).batch({path: values})
+    assert sum(blocks) == len(values)
+    for i, value in enumerate(values):
+        single = loaded(name, [*settings, f"{path}={value!r}"]).simulate()
+        assert single.metadata["engine"] == "c"
+        assert_alike(batch, i, metrics_of(single.summary()))
+
+
+def test_runs_that_fail_or_are_refused_keep_their_rows(blocks: list[int]) -> None:
+    run = loaded("two_mass_spring", ["run.duration=3"])
+    alphas, masses, springs = [5.0, 5.0, 5.0, 6.0], [1.0, 1.0, -1.0, 1.0], [10.0, 1e300, 10.0, 10.0]
+    batch = run.batch({ALPHA: alphas, "plant.parameters.m1": masses, "plant.parameters.k": springs})
+    assert batch["status"] == ["done", "stopped", "refused", "done"]
+    assert "mass_matrix" in batch["error"][2] and blocks == [3]
+    for i in (0, 1, 3):
+        own = ["run.duration=3", f"{ALPHA}={alphas[i]}", f"plant.parameters.k={springs[i]}"]
+        assert_alike(batch, i, metrics_of(loaded("two_mass_spring", own).simulate().summary()))
+
+
+def test_threads_change_nothing() -> None:
+    values = list(np.linspace(2.0, 9.0, 2 * 8 * GROUPS + 5))
+    tables = [loaded("two_mass_spring", SHORT).batch({ALPHA: values}, jobs) for jobs in (1, 2, 3)]
+    assert tables[0] == tables[1] == tables[2]
+    assert tables[0]["status"] == ["done"] * len(values)
+
+
+def test_other_kinds_of_run_in_between_are_taken_alone(blocks: list[int]) -> None:
+    """A period of another number of steps is another function; the order stays."""
+    run = loaded("two_mass_spring", [*SHORT, "run.period=0.02"])
+    periods = [0.02, 0.02, 0.03]
+    batch = run.batch({"run.period": periods})
+    assert blocks == [2]
+    for i, period in enumerate(periods):
+        single = loaded("two_mass_spring", [*SHORT, f"run.period={period}"]).simulate()
+        assert_alike(batch, i, metrics_of(single.summary()))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("two_mass_spring", [*SHORT, "run.integrator={method: dop853}"]),
+        ("two_mass_spring", [*SHORT, "run.output_step=0.0137"]),  # rows between the steps
+        ("coordinated_robots", [*SHORT, "plant.passive.projection=true"]),
+    ],
+)
+def test_what_cannot_run_side_by_side_runs_as_before(name: str, settings: list[str], blocks: list[int]) -> None:
+    batch = loaded(name, settings).batch({ALPHA: [4.0, 6.0]})
+    assert blocks == []
+    for i, alpha in enumerate((4.0, 6.0)):
+        expected = metrics_of(loaded(name, [*settings, f"{ALPHA}={alpha}"]).simulate().summary())
+        assert {metric: batch[metric][i] for metric in expected} == expected
+
+
+def test_without_a_compiler_the_runs_take_the_virtual_machine(
+    blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/no/such/cc")
+    run = loaded("two_mass_spring", SHORT)
+    batch = run.batch({ALPHA: [4.0, 6.0]})
+    assert (blocks, batch["engine"], batch["status"]) == ([], ["vm", "vm"], ["done", "done"])
+    assert any("no C compiler" in line for line in run.warnings)
+
+
+def test_rows_come_as_they_are_done_and_few_runs_wait() -> None:
+    run, made = loaded("two_mass_spring", ["run.duration=0.05"]), []
+
+    class Points(list[dict[str, float]]):
+        def __getitem__(self, key: Any) -> Any:
+            made.append(key)
+            return super().__getitem__(key)
+
+    points = Points({ALPHA: 5.0 + i} for i in range(1000))
+    rows = run_all(run, points, jobs=2)
+    assert next(rows)["status"] == "done"
+    assert len(made) == 5  # two blocks for each thread wait, and one is handed out
+    rows.close()  # type: ignore[attr-defined]
+    assert len(made) == 5
+
+
+def test_auto_takes_what_pays(tmp_path: Path, blocks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
+    run = loaded("two_mass_spring", SHORT, engine="auto")
+    assert run.batch({ALPHA: [4.0, 6.0]})["engine"] == ["vm", "vm"] and blocks == []
+    many = run.batch({ALPHA: list(np.linspace(3.0, 9.0, 1000))})
+    assert set(many["engine"]) == {"c"} and sum(blocks) == 1000
