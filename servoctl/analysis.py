@@ -11,7 +11,10 @@ report says so.
 Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own way to them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -20,6 +23,7 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.decomposition import decompose
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.symbol import to_sx
+from servoctl.mechanics.model import Model, Row
 from servoctl.types import Array, State
 
 MARGINAL = 1e-6
@@ -68,16 +72,16 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     """
     if not isinstance(loop, CompiledLoop) or loop.size != 2 * loop.system.model.n:
         return None
-    errors, jacobians = _kernels(loop)
-    p, t = loop.parameters, start.t
+    errors, slopes = error_kernel(loop), slope_kernel(loop)
+    p, t, still = loop.parameters, start.t, np.zeros(loop.size)
     x = np.concatenate([start.q, start.v])
     for _ in range(20):  # Gauss-Newton onto the constraints
-        e, E = errors(t, x, p)
+        e, E, _ = errors(t, x, p, still)
         if not np.isfinite(e).all() or np.abs(e).max(initial=0.0) < 1e-12:
             break
         x = x - decompose(E, 1e-9).solve(e)
-    _, E = errors(t, x, p)
-    J, slope = jacobians(t, x, p)
+    _, E, _ = errors(t, x, p, still)
+    _, J, slope = slopes(t, x, p)
     if not (np.isfinite(E).all() and np.isfinite(J).all()):
         return None
     rank = decompose(E, 1e-9).rank
@@ -87,13 +91,55 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     return InternalDynamics(W.shape[1], ordered, bool(np.abs(slope).max(initial=0.0) > 0.0))
 
 
-def _kernels(loop: CompiledLoop) -> tuple[Kernel, Kernel]:
-    """(t, x, p) -> errors and their Jacobian; (t, x, p) -> Jacobian of the rates and their slope in time."""
+@dataclass(frozen=True)
+class Chain:
+    """Where the errors of a row stand in e.
+
+    Attributes:
+        group: `task` or `passive`.
+        row: The row.
+        place: Of its violation and the derivatives below its relative degree.
+    """
+
+    group: str
+    row: Row
+    place: slice
+
+
+def chains(model: Model) -> list[Chain]:
+    """The rows that have errors, in the order of e."""
+    found, position = [], 0
+    for group, rows in (("passive", model.passive_rows), ("task", model.task_rows)):
+        for row in rows:
+            length = int(row.has_violation) + int(row.has_rate) + max(0, row.degree - 2)
+            if length:
+                found.append(Chain(group, row, slice(position, position + length)))
+            position += length
+    return found
+
+
+_KEPT: WeakKeyDictionary[CompiledLoop, dict[str, Kernel]] = WeakKeyDictionary()
+
+
+def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
+    """Keeps what is made for a loop as long as the loop."""
+
+    @wraps(make)
+    def kept(loop: CompiledLoop) -> Kernel:
+        known = _KEPT.setdefault(loop, {})
+        return known.get(make.__name__) or known.setdefault(make.__name__, make(loop))
+
+    return kept
+
+
+@_once
+def error_kernel(loop: CompiledLoop) -> Kernel:
+    """(t, x, p, f) -> e, E = de/dx, and H = d/dx (E f + de/dt) at a fixed f, so that `E J + H = d(e')/dx`."""
     model = loop.system.model
     given = loop.inputs("t", "x", "p")
     n, count = model.n, len(model.parameters)
     t, x, p = (to_sx(value) for value in given.values())
-    symbols = {"t": given["t"], "q": given["x"][:n], "v": given["x"][n:], "p": given["p"][:count]}
+    symbols = {"t": given["t"], "q": given["x"][:n], "v": given["x"][n : 2 * n], "p": given["p"][:count]}
     matrices = model.symbolic_matrices(symbols)
     parts: list[Array] = []
     for rows, group in ((model.passive_rows, matrices.passive), (model.task_rows, matrices.task)):
@@ -102,13 +148,22 @@ def _kernels(loop: CompiledLoop) -> tuple[Kernel, Kernel]:
             chain += [group.violation_rate[i]] if row.has_rate else []
             chain += list(group.higher[i][: row.degree - 2]) if group.higher is not None else []
             parts.append(np.array(chain, dtype=object))
-    e = to_sx(np.concatenate([np.zeros(0), *parts]))
-    f = loop.rates_kernel.function(t, x, p)[0]
-    shapes = {"t": (1,), "x": (loop.size,), "p": np.shape(given["p"])}
+    e, f = to_sx(np.concatenate([np.zeros(0), *parts])), ca.SX.sym("f", loop.size)
+    E = ca.jacobian(e, x)
+    H = ca.jacobian(E @ f + ca.jacobian(e, t), x)
+    shapes = {"t": (1,), "x": (loop.size,), "p": np.shape(given["p"]), "f": (loop.size,)}
     size, rows_ = loop.size, e.numel()
-    errors = ca.Function("errors", [t, x, p], [ca.densify(e), ca.densify(ca.jacobian(e, x))])
-    slopes = ca.Function("slopes", [t, x, p], [ca.densify(ca.jacobian(f, x)), ca.densify(ca.jacobian(f, t))])
-    return (
-        Kernel(errors, shapes, {"e": (rows_,), "E": (rows_, size)}),
-        Kernel(slopes, shapes, {"J": (size, size), "slope": (size,)}),
-    )
+    function = ca.Function("errors", [t, x, p, f], [ca.densify(value) for value in (e, E, H)])
+    return Kernel(function, shapes, {"e": (rows_,), "E": (rows_, size), "H": (rows_, size)})
+
+
+@_once
+def slope_kernel(loop: CompiledLoop) -> Kernel:
+    """(t, x, p) -> f, its Jacobian J = df/dx, and its slope in time."""
+    t, x, p = (to_sx(value) for value in loop.inputs("t", "x", "p").values())
+    f = loop.slopes_kernel.function(t, x, p)
+    outputs = [ca.densify(value) for value in (f, ca.jacobian(f, x), ca.jacobian(f, t))]
+    size = loop.size
+    shapes = {"t": (1,), "x": (size,), "p": (len(loop.parameters),)}
+    function = ca.Function("slopes", [t, x, p], outputs)
+    return Kernel(function, shapes, {"f": (size,), "J": (size, size), "slope": (size,)})

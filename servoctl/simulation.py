@@ -271,7 +271,7 @@ def _drawing(model: Model, trajectory: Trajectory) -> dict[str, Array]:
     """The plant's polylines at some instants; nothing where the plant draws nothing."""
     if not len(trajectory):
         return {}
-    chosen = np.unique(np.linspace(0, len(trajectory) - 1, FRAMES).round().astype(int))
+    chosen = sorted(set(np.linspace(0, len(trajectory) - 1, FRAMES).round().astype(int).tolist()))
     frames = [model.plant.links(trajectory.q[i]) for i in chosen]
     if not frames[0]:
         return {}

@@ -11,6 +11,7 @@ Source: Isidori, Nonlinear Control Systems, 5.1-5.3; Seifried, Blajer 2013 for w
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -56,35 +57,47 @@ class InputOutput(ConstraintFollowing):
             isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None
         ):
             problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
-        raised: dict[str, Constraint] = {}
+        raised: dict[str, Raised] = {}
         for group, constraint in model.task.items():
             rows = [row for row in model.task_rows if row.group == group]
             for index, row in enumerate(rows):
                 try:
-                    degree = relative_degree(model, constraint, index, terms, self.passive_rank_tolerance)
+                    degree = relative_degree(model, row.name, constraint, index, terms, self.passive_rank_tolerance)
                 except TaskError as error:
                     problems.append(f"{row.name}: {error}")
                     continue
                 raised[row.name] = Raised(constraint, index, degree, self.passive_rank_tolerance)
         if problems:
             raise TaskError("\n".join(problems))
-        return Model(model.plant, raised, around, plain=model)
+        key = tuple((name, _fixed(row)) for name, row in raised.items())
+        known = model.once("raised", key, lambda: Model(model.plant, raised, around, plain=model))
+        return known.retuned_to(model, around) or Model(model.plant, raised, around, plain=model)
+
+
+def _fixed(raised: Raised) -> tuple[float, ...]:
+    """What is a number in the trace of a raised row, so that another one means tracing again."""
+    return raised.degree, raised.rank_tolerance, *parameter_values(raised.inner).tolist()
 
 
 def relative_degree(
-    model: Model, constraint: Constraint, row: int, terms: list[Terms], passive_rank_tolerance: float
+    model: Model, name: str, constraint: Constraint, row: int, terms: list[Terms], passive_rank_tolerance: float
 ) -> int:
     """The lowest derivative of a row in which an input appears, at any of the states.
+
+    Args:
+        model: With the task as it was given.
+        name: Of the row.
+        constraint: Whose row it is.
+        row: Which of its rows.
+        terms: At the states.
+        passive_rank_tolerance: For the passive constraints.
 
     Raises:
         TaskError: There is none up to `HIGHEST`.
     """
     for degree in range(first_degree(constraint), HIGHEST + 1):
         raised = Raised(constraint, row, degree, passive_rank_tolerance)
-        symbols = model.symbols()
-        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-        A = raised.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A
-        kernel = Kernel.compile("row", symbols, {"A": A})
+        kernel = model.once(f"{name}, degree {degree}", _fixed(raised), partial(_compiled, model, raised))
         for at in terms:
             w = np.linalg.solve(at.L, kernel(at.state.t, at.state.q, at.state.v, model.parameters)[0][0])
             size = float(np.linalg.norm(w)) * frobenius(at.inputs)
@@ -93,3 +106,10 @@ def relative_degree(
     raise TaskError(
         f"no input appears in its derivatives up to the {HIGHEST}th (no actuator reaches it; another task?)"
     )
+
+
+def _compiled(model: Model, raised: Raised) -> Kernel:
+    """(t, q, v, p) -> A of a raised row."""
+    symbols = model.symbols()
+    plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
+    return Kernel.compile("row", symbols, {"A": raised.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A})

@@ -24,6 +24,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine.linalg import frobenius
+from servoctl.engine.repeat import repeat
 from servoctl.engine.symbol import clip, from_sx, is_symbolic, symbols, to_sx, where
 from servoctl.laws.active_set import Problem, above, advance, greatest, solve
 from servoctl.types import Array
@@ -164,18 +165,5 @@ def step_function(counts: tuple[int, ...], m: int) -> Any:
 
 @cache
 def search_function(counts: tuple[int, ...], m: int) -> Any:
-    """The whole search: steps in pairs, pairs of pairs, each behind a branch, so that what is not needed is not run."""
-    run = step_function(counts, m)
-    name = run.name().removeprefix("limit_step_")
-    inputs = [ca.MX.sym(run.name_in(i), *run.size_in(i)) for i in range(run.n_in())]
-    state, problem = inputs[0], inputs[1:]
-    rest = ca.Function(f"limit_rest_{name}", inputs, [state], {"never_inline": True})
-    steps = 1
-    while True:
-        unless_done = ca.Function.if_else(f"limit_branch_{steps}_{name}", rest, run)
-        if steps >= most_steps(m):
-            whole = unless_done(state[2 * m], state, *problem)
-            return ca.Function(f"limits_{name}", inputs, [whole], {"never_inline": True})
-        half = run(state, *problem)
-        pair = unless_done(half[2 * m], half, *problem)
-        run, steps = ca.Function(f"limit_steps_{2 * steps}_{name}", inputs, [pair], {"never_inline": True}), 2 * steps
+    """The whole search."""
+    return repeat(f"limits_{'_'.join(map(str, counts))}x{m}", step_function(counts, m), most_steps(m), done=2 * m)

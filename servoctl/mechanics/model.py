@@ -7,7 +7,7 @@ parameters, else the plant is opaque and `Model.opaque` says why.
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.trace import mismatch, trace
-from servoctl.errors import PlantError, ServoctlError, TaskError, TraceError, in_one_line
+from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.passive import PassiveGroup, plant_arrays
@@ -81,6 +81,7 @@ class Model:
         self.plant, self.task = plant, dict(task)
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self.plain: Model = plain or self
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
         check_plant(plant, around)
         check_task(self.task, plant)
         holonomic = plant.passive_constraints(around.q, around.t)
@@ -127,6 +128,28 @@ class Model:
         other.plant, other.task, other.plain = plant, dict(task), other
         other.singular = other._is_singular(around)
         return other if other.singular == self.singular else None
+
+    def retuned_to(self, plain: "Model", around: State) -> "Model | None":
+        """This model, whose task a law raised, with the parameters of another plain one, nothing traced again.
+
+        Args:
+            plain: `retuned` from this one's, or itself.
+            around: As the constructor's.
+        """
+        other = copy.copy(self)
+        other.plant, other.plain = plain.plant, plain
+        other.singular = other._is_singular(around)
+        return other if other.singular == self.singular else None
+
+    def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What a law has traced of this model under a name, made anew where the key is another than last time.
+
+        Models that are `retuned` from one another share it, so it may hold nothing of a plant's parameters.
+        """
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != key:
+            kept = self._kept[name] = (key, make())
+        return kept[1]
 
     @property
     def parameters(self) -> Array:
@@ -284,5 +307,5 @@ def _variations(plant: Plant) -> Iterator[Any]:
         trial = with_parameters(plant, [float(x) for x in values])
         try:
             yield dataclasses.replace(trial)
-        except (ServoctlError, ValueError):
+        except Exception:  # its own checks may raise anything
             yield plant

@@ -1,0 +1,175 @@
+"""The modes of a closed loop at a state: of the constraints' errors, and of what they leave free.
+
+    e' along the motion:  d(e')/dx = E J + H = L E     L: how the errors move, on the directions that the others allow
+    eta' = N' J N eta,  N a basis of the null space of E
+
+Design: the errors' modes follow from the derivative of e' along the motion, not from the eigenvalues of J, which on a
+motion that is not at rest are those of a frame that turns. So they come out exactly at any state. A cluster of nearly
+equal eigenvalues stands for a multiple one, whose mean is well conditioned where its members are not (m of them spread
+by the m-th root of the rounding error).
+
+Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); the frame is our own account.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.analysis import MARGINAL, Chain, chains, error_kernel, slope_kernel
+from servoctl.linear.jacobians import RANK, compiled, null_space
+from servoctl.runs import Run
+from servoctl.types import Array, State
+
+ROUNDING = 1e-13
+"""Relative error of what derivatives give, before it is divided by small singular values."""
+
+COUPLED = 1e-8
+"""Rows whose errors act on each other by more, relative to the largest entry, are looked at together."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One eigenvalue.
+
+    Attributes:
+        pole: [1/s].
+        of: Rows whose error it is, or `internal`.
+        group: `task`, `passive` or `internal`.
+        mostly: Of an internal mode: the coordinates that move most in it.
+    """
+
+    pole: complex
+    of: str
+    group: str
+    mostly: str = ""
+
+    @property
+    def frequency(self) -> float:
+        """|pole| [rad/s]."""
+        return abs(self.pole)
+
+    @property
+    def damping(self) -> float | None:
+        """-Re / |pole|: 1 does not swing, below 0 grows; None for a pole at zero."""
+        return None if self.stable is None and self.frequency <= MARGINAL else -self.pole.real / self.frequency
+
+    @property
+    def decay(self) -> float | None:
+        """Time in which it falls to 1/e [s]; negative: in which it grows by e; None: neither."""
+        return None if self.stable is None else -1.0 / self.pole.real
+
+    @property
+    def stable(self) -> bool | None:
+        """True, False, or None where it neither grows nor decays."""
+        small = abs(self.pole.real) <= MARGINAL * (1.0 + abs(self.pole))
+        return None if small else self.pole.real < 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "of": self.of, "group": self.group, "pole": [self.pole.real, self.pole.imag],
+            "frequency": self.frequency, "damping": self.damping, "decay": self.decay, "stable": self.stable,
+            "mostly": self.mostly,
+        }  # fmt: skip
+
+
+def modes(run: Run, at: State, memory: Array) -> list[Mode]:
+    """All modes at the nearest state on the passive constraints.
+
+    Those of the passive constraints' errors, of the task's, and of the internal dynamics, the least stable first.
+    """
+    loop = compiled(run)
+    x, p = np.concatenate([at.q, at.v, memory]), loop.parameters
+    if run.system.model.passive_rows:  # off them, by what a step leaves, what stabilises them acts on the task as well
+        x = loop.projected(at.t, x)
+    f, J, _ = slope_kernel(loop)(at.t, x, p)
+    _, E, H = error_kernel(loop)(at.t, x, p, f)
+    rate, rows = E @ J + H, chains(run.system.model)
+    passive = [chain for chain in rows if chain.group == "passive"]
+    task = [chain for chain in rows if chain.group == "task"]
+    own, ours = _entries(passive), _entries(task)
+    found = _errors(E[own], rate[own], np.eye(len(x)), passive)
+    found += _errors(E[ours], rate[ours], null_space(E[own]), task)
+    N = null_space(E)
+    free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
+    names = list(run.system.model.plant.coordinates)
+    internal = [
+        Mode(complex(pole), "internal", "internal", _mostly(np.abs(N @ shape)[: 2 * len(names)], names))
+        for pole, shape in zip(free, shapes.T, strict=True)
+    ]
+    return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
+
+
+def _mostly(sizes: Array, names: list[str]) -> str:
+    """The coordinates of a mode whose motion is at least half of the largest, at most three."""
+    own = np.maximum(sizes[: len(names)], sizes[len(names) :])
+    order = np.argsort(-own, kind="stable")[:3]
+    return ", ".join(names[i] for i in order if own[i] >= 0.5 * own[order[0]])
+
+
+def _entries(rows: list[Chain]) -> list[int]:
+    return [i for chain in rows for i in range(chain.place.start, chain.place.stop)]
+
+
+def _errors(E: Array, rate: Array, W: Array, rows: list[Chain]) -> list[Mode]:
+    """Modes of the errors e of some rows, of which `de = E dx` and `de' = rate dx`, for dx in the span of W."""
+    if not rows:
+        return []
+    E, rate = E @ W, rate @ W
+    U, sizes, Vt = np.linalg.svd(E, full_matrices=False)
+    rank = int(np.sum(sizes > RANK * max(1.0, sizes.max(initial=0.0))))
+    back = Vt[:rank].T / sizes[:rank]
+    offset, spread = rows[0].place.start, ROUNDING * float(sizes[0] / sizes[rank - 1])
+    if rank < len(E):  # dependent rows share their modes
+        reduced = U[:, :rank].T @ rate @ back
+        return _of(reduced, ", ".join(dict.fromkeys(c.row.group for c in rows)), rows[0].group, len(E), spread)
+    L = rate @ back @ U.T
+    found: list[Mode] = []
+    for together in _coupled(L, rows, offset):
+        entries = [i - offset for i in _entries(together)]
+        degree = max(chain.place.stop - chain.place.start for chain in together)
+        name = ", ".join(chain.row.name for chain in together)
+        found += _of(L[np.ix_(entries, entries)], name, rows[0].group, degree, spread)
+    return found
+
+
+def _coupled(L: Array, rows: list[Chain], offset: int) -> list[list[Chain]]:
+    """Rows in sets that do not act on each other."""
+    sets: list[list[Chain]] = []
+    for chain in rows:
+        near = [members for members in sets if any(_acts(L, chain, other, offset) for other in members)]
+        sets = [members for members in sets if members not in near]
+        sets.append([*(other for members in near for other in members), chain])
+    return sets
+
+
+def _acts(L: Array, one: Chain, other: Chain, offset: int) -> bool:
+    a, b = (slice(c.place.start - offset, c.place.stop - offset) for c in (one, other))
+    return bool(max(np.abs(L[a, b]).max(), np.abs(L[b, a]).max()) > COUPLED * np.abs(L).max())
+
+
+def _of(L: Array, name: str, group: str, degree: int, rounding: float) -> list[Mode]:
+    poles = means_of_clusters(np.linalg.eigvals(L), degree, rounding)
+    return [Mode(pole, name, group) for pole in poles]
+
+
+def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
+    """The eigenvalues, with those that rounding may have spread replaced by their mean.
+
+    Args:
+        poles: Eigenvalues of a real matrix.
+        multiplicity: The highest that is to be expected.
+        rounding: Relative error of the matrix.
+    """
+    left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []
+    while left:
+        first = left[0]
+        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
+        near = [pole for pole in left if abs(pole - first) <= reach]
+        mean = sum(near) / len(near)
+        real = abs(mean.imag) <= 10 * rounding * (1.0 + abs(mean))
+        found += [complex(mean.real, 0.0) if real else mean] * len(near)
+        left = [pole for pole in left if pole not in near]
+    return sorted(found, key=lambda pole: (-pole.real, pole.imag))

@@ -1,0 +1,201 @@
+"""What period, delay and step the gains bear, against closed forms and against what really decays and grows."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy.integrate import DOP853
+
+import servoctl as sc
+from servoctl import Baumgarte, ConstraintFollowing, Holonomic, Nonholonomic, PFeedback
+from servoctl.check import check
+from servoctl.closed_loop import make_loop, rk4
+from servoctl.laws.corrections import Correction, Poles
+from servoctl.laws.gain_limits import longest_spacing, poles
+from servoctl.mechanics.model import Row
+from servoctl.runs.system import make_system
+from servoctl.types import Array, State
+
+FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))
+"""(damping, stiffness, has_rate, higher) with every pole at -1."""
+
+
+@dataclass(frozen=True)
+class Point(sc.Plant):
+    """A unit mass in the plane, pushed along both axes."""
+
+    coordinates: ClassVar[dict[str, str]] = {"x": "m", "y": "m"}
+    actuators: ClassVar[dict[str, str]] = {"F": "N", "G": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(2)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+def longest(gains: tuple[float, ...], delay: int) -> float:
+    return longest_spacing(*gains[:3], True, *gains[3:], delay=delay)
+
+
+@pytest.mark.parametrize("delay", range(5))
+def test_the_limit_of_p_feedback_is_the_closed_form(delay: int) -> None:
+    assert longest(FIRST, delay) == pytest.approx(2 * math.sin(math.pi / (2 * (2 * delay + 1))), rel=1e-9)
+
+
+@pytest.mark.parametrize(("delay", "limit"), [(0, 1.0), (1, 0.426), (2, 0.258)])
+def test_the_limit_of_baumgarte_puts_a_root_on_the_unit_circle(delay: int, limit: float) -> None:
+    """z^d (z - 1)^2 + 2 a h (z - 1) + a^2 h^2 (z + 1) / 2 = 0, written down from the hold by hand."""
+    h = longest(SECOND, delay)
+    assert h == pytest.approx(limit, abs=5e-4)
+    for factor in (0.999, 1.001):
+        x = factor * h
+        plant = np.polymul([1.0] + [0.0] * delay, [1.0, -2.0, 1.0])
+        radius = np.abs(np.roots(np.polyadd(plant, [2 * x + x**2 / 2, -2 * x + x**2 / 2]))).max()
+        assert (radius > 1.0) == (factor > 1.0)
+
+
+def sampled_error(gains: tuple[float, ...], h: float, delay: int) -> Array:
+    """|y| of a chain of integrators under a command that is computed, waits, and is held: no eigenvalues."""
+    damping, stiffness, has_rate, *higher = gains
+    feedback = [stiffness, damping, *(higher[0] if higher else ())] if has_rate else [stiffness]
+    z, waiting, sizes = np.array([1.0] + [0.0] * (len(feedback) - 1)), deque([0.0] * delay), []
+    for _ in range(4000):
+        waiting.append(-float(np.dot(feedback, z)))
+        chain = [*z, waiting.popleft()]
+        z = np.array([sum(h**k / math.factorial(k) * x for k, x in enumerate(chain[i:])) for i in range(len(z))])
+        sizes.append(np.abs(z).max())
+    return np.array(sizes)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 4])
+@pytest.mark.parametrize("gains", [FIRST, SECOND, THIRD, (0.4, 1.0, True)])
+def test_two_percent_below_the_limit_it_decays_and_above_it_grows(gains: tuple[float, ...], delay: int) -> None:
+    h = longest(gains, delay)
+    below, above = (sampled_error(gains, factor * h, delay) for factor in (0.98, 1.02))
+    assert below[-50:].max() < below[:50].max() / 2
+    assert above[-50:].max() > 2 * above[:50].max()
+
+
+def delayed_run(correction: Correction, holonomic: bool, h: float, delay: int) -> Array:
+    """|violation| at the ticks of the whole loop, plant and law, whose command answers a measurement `delay` ago."""
+    plant, task = Point(), {"x": Holonomic("x") if holonomic else Nonholonomic("der(x)")}
+    start = State(0.0, np.array([0.5, 0.0]), np.array([0.3, 0.0]))
+    loop = make_loop(make_system(plant, task, ConstraintFollowing(correction), {}, start, None, 1e-6))
+    x, sizes, place = np.concatenate([start.q, start.v]), [], loop.layout.command_size
+    waiting = deque([loop.control(0.0, np.zeros(4))] * delay)
+    for k in range(300):
+        t = k * h
+        waiting.append(loop.control(t, x))
+        command = waiting.popleft()
+        sizes.append(abs(loop.motion(t, x, command)[1][loop.layout.slices["violation"].start - place]))
+        x = rk4(lambda s, y, held=command: loop.motion(s, y, held)[0], t, x, h)
+    return np.array(sizes)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize(("correction", "holonomic"), [(PFeedback(0.25), False), (Baumgarte(4, 4), True)])
+def test_the_real_loop_keeps_to_the_limit(correction: Correction, holonomic: bool, delay: int) -> None:
+    h = longest(SECOND if holonomic else FIRST, delay) / 4.0
+    below, above = (delayed_run(correction, holonomic, factor * h, delay) for factor in (0.98, 1.02))
+    assert below[-50:].max() < below[:50].max() / 2
+    assert above[-50:].max() > 2 * above[:50].max()
+
+
+@pytest.mark.parametrize(("method", "limit"), [("rk4", 2.785293563405282), ("dop853", 6.39)])
+def test_the_step_that_a_method_bears(method: str, limit: float) -> None:
+    assert longest_spacing(*SECOND, False, method=method) == pytest.approx(limit, rel=1e-3)
+
+
+@pytest.mark.parametrize(("factor", "grows"), [(0.98, False), (1.02, True)])
+def test_steps_of_dop853_itself_grow_beyond_its_limit(factor: float, grows: bool) -> None:
+    h = factor * longest_spacing(*FIRST, False, method="dop853")
+    solver = DOP853(lambda t, y: -y, 0.0, np.ones(1), 1e9, max_step=h, first_step=h, rtol=1e6, atol=1e6)
+    for _ in range(200):
+        solver.step()
+    assert (abs(solver.y[0]) > 1.0) == grows
+
+
+@pytest.mark.parametrize("method", ["radau", "lsoda", "cvodes"])
+def test_a_method_that_sees_to_its_steps_bears_any(method: str) -> None:
+    assert longest_spacing(*SECOND, False, method=method) == math.inf
+
+
+def test_an_undamped_row_bears_no_period() -> None:
+    assert longest_spacing(0.0, 4.0, True, True) == 0.0
+
+
+def test_poles_come_back_from_the_gains_of_poles() -> None:
+    gains = Poles([-1.0, -2.0, -5.0])
+    ((damping, stiffness, *higher),) = gains.gains([Row("y", "y", "holonomic", True, True, 3)])
+    assert sorted(poles(damping, stiffness, True, higher).real) == pytest.approx([-5.0, -2.0, -1.0])
+
+
+def test_check_says_what_the_gains_bear_in_simulation_and_on_drives() -> None:
+    report = check(
+        sc.load("coordinated_robots", ["run.period=0.02", "law.correction={baumgarte: {alpha: 20, beta: 20}}"])
+    )
+    simulated, on_drives = report.values["gains"]["level"], report.values["hil_gains"]["level"]
+    assert simulated["longest"] == pytest.approx(1.0 / 20.0, rel=1e-9)
+    assert simulated["margin"] == pytest.approx(2.5, rel=1e-9)
+    assert on_drives["longest"] == pytest.approx(0.42616 / 20.0, rel=1e-4)
+    assert on_drives["margin"] == pytest.approx(0.42616 / 20.0 / 0.0025, rel=1e-4)
+    assert not report.errors and not any("period" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize(("alpha", "said", "refused"), [(80, 0, 0), (90, 3, 0), (165, 3, 0), (175, 0, 3)])
+def test_check_warns_of_drives_from_half_of_the_limit_and_refuses_beyond(alpha: float, said: int, refused: int) -> None:
+    """alpha h = 0.426 with one cycle of delay: 170 1/s at 2.5 ms."""
+    run = sc.load("coordinated_robots", [f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}"])
+    report = check(run)
+    assert len([line for line in report.warnings if "over half of what the gains bear" in line]) == said
+    errors = [line for line in report.errors if "hil.period: task." in line]
+    assert len(errors) == len(report.errors) == refused
+    if refused:
+        assert "unstable: a period of 0.0025 s, 1 cycle late, these gains bear 0.00244 s" in errors[0]
+
+
+def recommended(config: str, *overrides: str) -> dict[str, tuple[dict[str, object], str]]:
+    found = check(sc.load(config, overrides, engine="vm", strict=False)).values["recommended"]
+    return {one["field"]: (one["value"], "; ".join(one["reasons"])) for one in found}
+
+
+def test_the_recommendation_follows_the_fastest_motion_of_the_task() -> None:
+    """The task of the robots moves with cos(3 t): 3 1/s, so 7.5 1/s."""
+    value, reasons = recommended(
+        "coordinated_robots",
+        "task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3) - l/2*(1 - cos(3*t))",
+    )["law.correction"]
+    assert value == {"baumgarte": {"alpha": 7.5, "beta": 7.5}}
+    assert "object_y in time: 3 1/s" in reasons
+
+
+def test_dependent_rows_are_pulled_back_faster() -> None:
+    value, reasons = recommended("parallelogram_flat")["plant.passive.correction"]
+    assert value == {"baumgarte": {"alpha": 20.0, "beta": 20.0}}
+    assert "dependent" in reasons
+
+
+def test_a_coarse_step_bounds_the_recommendation() -> None:
+    value, reasons = recommended("coordinated_robots", "run.integrator.step=0.05", "run.output_step=0.05")[
+        "law.correction"
+    ]
+    assert value == {"baumgarte": {"alpha": 2.0, "beta": 2.0}}  # alpha h = 0.1
+    assert "costs rk4 its order" in reasons
+    held, reasons = recommended("coordinated_robots", "run.period=0.125", "run.integrator.step=0.005")["law.correction"]
+    assert held == {"baumgarte": {"alpha": 4.0, "beta": 4.0}}  # half of alpha h = 1
+    assert "half of the 8 1/s" in reasons
+
+
+def test_what_is_recommended_can_be_pasted() -> None:
+    for config in ("coordinated_robots", "mass_on_car", "swarm"):
+        for one in check(sc.load(config, engine="vm")).values["recommended"]:
+            field, _, value = one["text"].partition(": ")
+            run = sc.load(config, [f"{field}={value}"], engine="vm")
+            assert not run.problems and not any("bear" in warning for warning in run.warnings)

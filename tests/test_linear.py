@@ -1,0 +1,199 @@
+"""The linearised closed loop: against roots, closed forms, measured decay, and python-control's own differences."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import control
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.closed_loop import make_loop
+from servoctl.errors import TaskError
+from servoctl.integrate import Integrator
+from servoctl.laws.corrections import Correction
+from servoctl.linear import analyse
+from servoctl.linear.convert import linear_at, state_at
+from servoctl.linear.margins import margin
+from servoctl.linear.modes import means_of_clusters, modes
+from servoctl.runs.system import make_system
+from servoctl.simulation import Settings
+from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class Mass(sc.Plant):
+    """One mass on a line."""
+
+    m: float = 2.0
+    coordinates: ClassVar[dict[str, str]] = {"x": "m"}
+    actuators: ClassVar[dict[str, str]] = {"F": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[self.m]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(1)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(1)
+
+
+def mass_run(correction: Correction, holonomic: bool, period: float | None = None) -> sc.Run:
+    task = {"place": sc.Holonomic("x") if holonomic else sc.Nonholonomic("der(x)")}
+    start = State(0.0, np.zeros(1), np.zeros(1))
+    system = make_system(Mass(), task, sc.ConstraintFollowing(correction), {}, start, None, 1e-6)
+    return sc.Run("mass", make_loop(system, "vm"), start, Settings(1.0, Integrator("rk4", 0.01), period))
+
+
+STILL = ["task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3)"]
+"""The object is held where it is."""
+
+
+@pytest.mark.parametrize(("damping", "stiffness"), [(20, 100), (9, 70), (20, 36)])
+@pytest.mark.parametrize("at", [None, 0.7])
+def test_the_poles_of_the_robots_error_are_the_roots_that_were_chosen(
+    damping: float, stiffness: float, at: float | None
+) -> None:
+    """In motion as at the start; no gain is read, only derivatives of the compiled loop."""
+    law = f"law.correction={{second_order: {{damping: {damping}, stiffness: {stiffness}}}}}"
+    run = sc.load("coordinated_robots", [law, "run.integrator.step=0.01"], engine="vm")
+    found = modes(run, *state_at(run, at))
+    chosen = np.sort_complex(np.roots([1.0, damping, stiffness]))
+    for row in ("object_x", "object_y", "level"):
+        poles = np.sort_complex([mode.pole for mode in found if mode.of == row])
+        assert np.abs(poles - chosen).max() < 1e-6
+    passive = [mode.pole for mode in found if mode.group == "passive"]
+    assert len(passive) == 4 and np.abs(np.array(passive) + 5.0).max() < 1e-6
+    assert not [mode for mode in found if mode.group == "internal"]
+
+
+def test_the_decay_is_that_of_a_run() -> None:
+    """Poles at -2 and -18 1/s: after 1 s only the slower is left."""
+    off = ["task.level.holonomic=theta3 - 0.02", "run.duration=3", "law.correction={baumgarte: {alpha: 10, beta: 6}}"]
+    run = sc.load("coordinated_robots", [*off, "run.integrator.step=0.005"], engine="vm")
+    slowest = max((m for m in modes(run, *state_at(run, 0.5)) if m.of == "level"), key=lambda mode: mode.pole.real)
+    trajectory = run.simulate()
+    later = trajectory.t > 1.0
+    slope = np.polyfit(trajectory.t[later], np.log(np.abs(trajectory["violation.level"][later])), 1)[0]
+    assert slowest.decay == pytest.approx(0.5, rel=1e-9)
+    assert -1.0 / slope == pytest.approx(slowest.decay, rel=0.01)
+
+
+@pytest.mark.parametrize("period", [None, 0.01])
+@pytest.mark.parametrize("config", ["coordinated_robots", "mass_on_car", "swarm_still"])
+def test_derivatives_are_those_that_python_control_finds_by_differences(config: str, period: float | None) -> None:
+    overrides = [] if period is None else [f"run.period={period}", "run.integrator={method: rk4, step: 0.005}"]
+    run = sc.load(config, overrides, engine="vm")
+    exact = sc.linearize(run, full=True)
+    x = np.concatenate([run.start.q, run.start.v])
+    found = sc.to_control(run).linearize(x, np.zeros(run.system.model.m), t=0.0)
+    assert exact.dt == found.dt == (period or 0)
+    for name in ("A", "B", "C"):
+        own, other = getattr(exact, name), getattr(found, name)
+        assert np.abs(own - other).max() < 1e-5 * (1.0 + np.abs(own).max())
+
+
+def test_python_control_simulates_what_a_run_simulates() -> None:
+    run = sc.load("two_mass_spring", ["run.duration=1", "run.period=0.01"], engine="vm")
+    trajectory = run.simulate()
+    times = np.arange(101) * 0.01
+    start = np.concatenate([run.start.q, run.start.v])
+    response = control.input_output_response(sc.to_control(run), times, np.zeros((1, 101)), start)
+    assert np.abs(response.outputs[:2].T - trajectory.q).max() < 1e-12
+
+
+def test_on_redundant_and_passive_constraints_only_what_can_move_is_a_mode() -> None:
+    """At rest the eigenvalues are the chosen roots: six for the task, and four at -5 that break the loop."""
+    run = sc.load("coordinated_robots", STILL, engine="vm")
+    free, full = sc.linearize(run).poles(), sc.linearize(run, full=True).poles()
+    assert (len(free), len(full)) == (6, 10)
+    assert np.abs(free + 10.0).max() < 1e-4  # triple and double roots spread by the root of the rounding
+    assert free.mean() == pytest.approx(-10.0, abs=1e-9)
+    assert np.sum(np.abs(full + 5.0) < 1e-3) == 4
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_the_delayed_map_has_the_poles_of_its_polynomial(delay: int) -> None:
+    """z^d (z - 1) + kappa h = 0; the place is let be: one more at 1."""
+    found = sc.linearize(mass_run(sc.PFeedback(0.25), False, 0.02), delay=delay).poles()
+    expected = np.append(np.roots(np.polyadd(np.poly([1.0] + [0.0] * delay), [4.0 * 0.02])), 1.0)
+    assert np.sort_complex(found) == pytest.approx(np.sort_complex(expected), abs=1e-9)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2])
+def test_the_gain_margin_of_a_sampled_loop_is_the_closed_form(delay: int) -> None:
+    run = mass_run(sc.PFeedback(0.25), False, 0.02)
+    linear = linear_at(run, run.start, np.zeros(0), delay=delay)
+    found = margin(linear, 0, "F")
+    limit = 2 * math.sin(math.pi / (2 * (2 * delay + 1)))
+    assert found.gain == pytest.approx(limit / (4.0 * 0.02), rel=1e-4)
+    assert found.gain_down == 0.0
+
+
+def test_margins_of_a_double_integrator_are_the_closed_form() -> None:
+    """L = (2 a s + a^2) / s^2: |L| = 1 at w = a sqrt(2 + sqrt(5)), with the phase margin atan(2 w / a)."""
+    run = mass_run(sc.Baumgarte(3.0, 3.0), True)
+    found = margin(linear_at(run, run.start, np.zeros(0)), 0, "F")
+    w = 3.0 * math.sqrt(2.0 + math.sqrt(5.0))
+    phase = math.atan(2.0 * w / 3.0)
+    assert (found.gain, found.gain_down) == (math.inf, 0.0)
+    assert found.crossover == pytest.approx(w, rel=1e-4)
+    assert found.phase == pytest.approx(math.degrees(phase), rel=1e-4)
+    assert found.delay == pytest.approx(phase / w, rel=1e-4)
+
+
+def test_margins_on_drives_are_those_of_the_period_one_cycle_late() -> None:
+    found = analyse(sc.load("coordinated_robots", engine="vm"))
+    assert [(one.period, one.delay) for one in found.margins] == [(None, 0), (0.0025, 1)]
+    assert [one.actuator for one in found.margins[1].actuators] == ["u1", "u2", "u3", "u4", "u5", "u6"]
+    assert all(one.gain < math.inf for one in found.margins[1].actuators)
+
+
+@pytest.mark.parametrize(("damping", "growing"), [(3.0, 0), (-1.0, 2)])
+def test_unstable_internal_dynamics_are_named(damping: float, growing: int) -> None:
+    run = sc.load("mass_on_car", [f"plant.parameters.d={damping}"], engine="vm")
+    found = analyse(run)
+    internal = [mode for mode in found.modes if mode.group == "internal"]
+    assert len(internal) == 2 and len([mode for mode in internal if mode.stable is False]) == growing
+    assert len([line for line in found.warnings if "internal dynamics: unstable" in line]) == growing
+    assert ("has no margins" in " ".join(found.warnings)) == bool(growing)
+
+
+def test_a_cluster_stands_for_a_multiple_eigenvalue() -> None:
+    spread = -3.0 + 1e-6 * np.exp(2j * np.pi * np.arange(3) / 3)
+    assert means_of_clusters(np.append(spread, -7.0), 3, 1e-15) == pytest.approx([-3.0, -3.0, -3.0, -7.0], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"time": "sampled"}, r"time: expected run, continuous or discrete, got 'sampled'"),
+        ({"time": "discrete"}, r"period: the run has none \(give one \[s\]\)"),
+        ({"delay": 1}, r"delay: expected cycles of a period, got 1 \(give time='discrete'\)"),
+        ({"at": -1.0}, r"at: expected a time after 0 s, got -1"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_named(arguments: dict[str, float], text: str) -> None:
+    with pytest.raises(TaskError, match=text):
+        sc.linearize(mass_run(sc.Baumgarte(3.0, 3.0), True), **arguments)
+
+
+def test_analyse_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["analyse", "mass_on_car", "--at", "0.01", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["t"] == 0.01
+    assert [mode["pole"][0] for mode in said["modes"] if mode["group"] == "task"] == pytest.approx([-5, -5], abs=1e-6)
+    assert said["margins"][0]["actuators"]["F"]["phase"] > 0.0
+
+
+def test_analyse_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["analyse", "mass_on_car"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "task error" in lines and "internal dynamics" in lines
+    assert any(line.split() == ["place", "-5", "5", "1", "0.2"] for line in lines)
