@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from servoctl.bench import BENCHMARKS, BenchReport, Effort, Progress, Table, description
 from servoctl.bench.parallelogram import INERTIA, MOMENT, START, Experiment, Outcome, exact_angle, machine, simulate
 from servoctl.bench.pseudoinverse import OUR_GAINS, OUR_RULE, published, result
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION
+from servoctl.bench.registry import BENCHMARKS, description
+from servoctl.bench.report import BenchReport, Effort, Progress, Table
 from servoctl.cli import main
 from servoctl.mechanics.pseudoinverse import METHODS, RankRule
 
@@ -192,7 +193,10 @@ def test_without_a_name_all_benchmarks_run_and_print_their_tables(capsys: pytest
 def test_json_holds_every_benchmark_by_name_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "weighing", "weighing", "--quick", "--json"])
-    assert strict(capsys.readouterr().out) == {"weighing": {"quick": True, "rows": [None]}}
+    assert strict(capsys.readouterr().out) == {
+        "weighing": {"quick": True, "rows": [None]},
+        "summary": [],
+    }
 
 
 def test_an_unknown_name_is_refused_with_a_suggestion_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:

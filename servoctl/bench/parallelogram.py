@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.integrate import ode
-from scipy.special import ellipj
+from scipy.special import ellipj, ellipk
 
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
@@ -113,6 +113,22 @@ def exact_angle(t: Array, start: float = START) -> Array:
     k = np.sin((start + np.pi / 2) / 2)
     _, cn, dn, _ = ellipj(np.sqrt(MOMENT / INERTIA) * np.asarray(t), k**2)
     angle: Array = 2.0 * np.arcsin(k * cn / dn) - np.pi / 2
+    return angle
+
+
+def rotating_angle(t: Array, rate: float) -> Array:
+    """theta(t) [rad] of a linkage that passes the top, theta = pi/2, at t = 0 and turns on.
+
+        psi = 2 am(K(m) + w_0 t / 2, m),   psi = theta + pi/2,   w_0^2 = rate^2 + 4 w^2,   m = 4 w^2 / w_0^2
+
+    Args:
+        t: Times [s].
+        rate: theta'(0), positive [rad/s].
+    """
+    lowest = rate**2 + 4.0 * MOMENT / INERTIA
+    m = 4.0 * MOMENT / INERTIA / lowest
+    *_, amplitude = ellipj(ellipk(m) + np.sqrt(lowest) / 2 * np.asarray(t), m)
+    angle: Array = 2.0 * amplitude - np.pi / 2
     return angle
 
 

@@ -41,6 +41,30 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One line of the summary: how we stand beside another.
+
+    Attributes:
+        work: What was done.
+        peer: Beside whom, or beside what.
+        ours: Our median [s].
+        theirs: Theirs [s].
+        aim: Ratio theirs / ours that is aimed at; None: none.
+    """
+
+    work: str
+    peer: str
+    ours: float
+    theirs: float
+    aim: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long they took."""
+        return self.theirs / self.ours
+
+
+@dataclass(frozen=True)
 class BenchReport:
     """The findings, for a person and for a program.
 
@@ -49,12 +73,14 @@ class BenchReport:
         tables: The figures as text.
         values: The same and more as plain values, which JSON knows; None for what is not a finite number.
         notes: What must be known to read the tables, a sentence each.
+        findings: For the summary of all benchmarks.
     """
 
     title: str
     tables: Sequence[Table]
     values: dict[str, Any]
     notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
 
 Benchmark = Callable[[Effort, Progress], BenchReport]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
-from servoctl.closed_loop import Loop, make_loop
+from servoctl.bench.robots_case import on_c
+from servoctl.closed_loop import CompiledLoop, Loop, make_loop
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic
@@ -21,10 +22,18 @@ from servoctl.types import Array, State
 
 SWARMS = (2, 5, 7, 10, 20, 50, 100, 200)
 CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
+ARMS = (3, 4, 6, 8, 11, 15)
+"""Links an arm of two robots that hold one object, the object counted with both."""
+
+IN_C = 15
+"""Coordinates beyond which C is not tried: compiling alone takes minutes."""
+
 UNROLLED = 30
 """Coordinates beyond which the unrolled engine is not tried: tracing alone takes minutes."""
 
-HEADER = ("machine", "coordinates", "task rows", "auto", "make [s]", "auto [us]", "vm [us]", "numpy [us]")
+HEADER = (
+    "machine", "coordinates", "task rows", "auto", "make [s]", "auto [us]", "vm [us]", "cc [s]", "c [us]", "numpy [us]",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class Case:
 
 
 def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
-    """Cost of one closed-loop evaluation: swarms to 200 robots, planar chains to 30 links, engine by engine.
+    """Cost of one closed-loop evaluation: swarms to 200 robots, open and closed chains to 30 links, engine by engine.
 
     Args:
         effort: Quick leaves the small machines only.
@@ -55,14 +64,18 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
     """
     cases = list(_swarms(SWARMS[:3] if effort.quick else SWARMS))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
+    cases += list(_robots(ARMS[:1] if effort.quick else ARMS))
     rows = []
     for i, case in enumerate(cases):
-        rows.append(_measured(case))
+        rows.append(_measured(case, 0 if effort.quick else IN_C))
         progress(i / len(cases))
     shown = [[_shown(row[key]) for key in HEADER] for row in rows]
-    notes = ["auto: the engine that `--engine auto` takes; make: tracing and compiling it; -: not tried at this size."]
+    notes = [
+        "auto: the engine that `--engine auto` takes; make: tracing it; cc: compiling it to C, or taking that from the "
+        "cache; -: not tried at this size."
+    ]
     table = Table("Cost of one evaluation of law and plant", HEADER, shown, left=1)
-    return BenchReport("Scaling: swarms and chains", [table], dict(plain({"rows": rows})), notes)
+    return BenchReport("Scaling: swarms, chains and closed chains", [table], dict(plain({"rows": rows})), notes)
 
 
 def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
@@ -87,8 +100,21 @@ def _chains(sizes: tuple[int, ...]) -> Iterator[Case]:
         yield Case(f"chain of {N}", chain(N=N), tip, law, np.linspace(1.5, -0.5, N))
 
 
-def _measured(case: Case) -> dict[str, Any]:
-    """A row of the table."""
+def _robots(sizes: tuple[int, ...]) -> Iterator[Case]:
+    pair = load_class("plants.coordinated_robots:CoordinatedRobots", Path(), object)
+    for s in sizes:
+        arm = np.linspace(1.2, 0.3, s - 1)
+        q = np.concatenate([arm, [0.0], -arm[::-1]])
+        reach = {f"hand_{axis}": " + ".join(f"{word}(theta{i})" for i in range(1, s)) + f" + {word}(theta{s})/2 - 1"
+                 for axis, word in (("x", "cos"), ("y", "sin"))}  # fmt: skip
+        task: dict[str, Constraint] = {name: Holonomic(text) for name, text in reach.items()}
+        task["level"] = Holonomic(f"theta{s}")
+        law = ConstraintFollowing(correction=Baumgarte(10.0, 10.0))
+        yield Case(f"robots of {2 * s - 1}", pair(s=s, L=float(np.cos(q).sum())), task, law, q)
+
+
+def _measured(case: Case, in_c: int) -> dict[str, Any]:
+    """A row of the table; C is tried up to so many coordinates."""
     n = len(case.q)
     start = State(0.0, case.q, np.zeros(n))
     system = make_system(case.plant, case.task, case.law, {}, start, None, 1e-6)
@@ -102,8 +128,20 @@ def _measured(case: Case) -> dict[str, Any]:
     if auto.engine != "vm":
         unrolled = _cost(make_loop(system, "vm"), x) if n <= UNROLLED else None
     numeric = _cost(make_loop(system, "numpy"), x)
-    rows = len(system.model.task_rows)
-    return dict(zip(HEADER, (case.name, n, rows, auto.engine, made, cost, unrolled, numeric), strict=True))
+    rows, engine = len(system.model.task_rows), auto.engine
+    compiling, in_machine_code = _in_c(auto, x) if n <= in_c else (None, None)
+    figures = (case.name, n, rows, engine, made, cost, unrolled, compiling, in_machine_code, numeric)
+    return dict(zip(HEADER, figures, strict=True))
+
+
+def _in_c(loop: Loop, x: Array) -> tuple[float | None, float | None]:
+    """What compiling to C takes [s], and one evaluation there [us]; None where that cannot be."""
+    if not isinstance(loop, CompiledLoop):
+        return None, None
+    began = time.perf_counter()
+    if on_c(loop, None) is not None:
+        return None, None
+    return time.perf_counter() - began, _cost(loop, x)
 
 
 def _cost(loop: Loop, x: Array) -> float:

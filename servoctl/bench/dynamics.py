@@ -1,0 +1,100 @@
+"""One evaluation of forward dynamics, with inputs that are given."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from servoctl.bench import peers, standing
+from servoctl.bench.inside import Inside
+from servoctl.bench.peers.algebra import LOOP_GAIN, actuation
+from servoctl.bench.peers.textbook import TextbookRobots
+from servoctl.bench.peers.tree import ROBOTS
+from servoctl.bench.report import BenchReport, Effort, Progress
+from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, states
+from servoctl.bench.standing import Entry
+from servoctl.bench.timing import Contestant, interleaved, timed
+from servoctl.errors import CompileError
+from servoctl.trajectory import plain
+from servoctl.types import Array
+
+TOLERANCE = 1e-9
+"""Largest difference of accelerations from the saddle-point system's [rad/s^2] at which the work counts as the same."""
+
+SOFT_TOLERANCE = 0.01
+"""The same for MuJoCo, whose loops are soft: met to 1e-4 at best."""
+
+SOFTNESS = 1.0 / LOOP_GAIN  # [s] MuJoCo's time constant of the same correction
+INSIDE, FROM_PYTHON = "servoctl C, inside C", "servoctl C, on its buffers"
+LOOP_C, LOOP_VM = "servoctl C, Loop.rates", "servoctl VM, Loop.rates"
+KKT = "NumPy, saddle point"
+
+
+def dynamics(effort: Effort, progress: Progress) -> BenchReport:
+    """One forward-dynamics evaluation of two robots: 5 links closed by 2 rows, constant torques.
+
+    Args:
+        effort: Quick times a few calls only.
+        progress: Is told the share of turns that are done.
+    """
+    where = states(20 if effort.quick else 500)
+    count, notes = len(where.t), peers.notes()
+    contestants: dict[str, Contestant] = {}
+    motions: dict[str, Callable[[int], Array]] = {}
+
+    def enter(name: str, motion: Callable[[int], Array], angles: Callable[[Array], Array] = np.asarray) -> None:
+        contestants[name] = timed(lambda k: motion(k % count))
+        motions[name] = lambda k: angles(motion(k))
+
+    book = TextbookRobots()
+    loop, on = compiled(open_loop(LOOP_GAIN)), compiled(open_loop(LOOP_GAIN))
+    t, x = where.t.tolist(), where.x
+    try:
+        rates = in_place(loop, loop.rates_kernel, None, where)
+        enter(FROM_PYTHON, lambda k: rates(k)[0][5:])
+        inside = Inside(loop.rates_kernel.function, where.t, x, loop.parameters)
+        contestants[INSIDE] = inside
+        motions[INSIDE] = lambda k: inside.results[k, 5:10]
+        on.run_on(on.program(None).load(), None)
+        enter(LOOP_C, lambda k: on.rates(t[k], x[k])[0][5:])
+    except CompileError as error:
+        notes.append(f"engine C is left out: {error}")
+    enter(LOOP_VM, lambda k: loop.rates(t[k], x[k])[0][5:])
+    enter(KKT, lambda k: book.acceleration(where.q[k], where.v[k], TORQUES))
+    q, v = ROBOTS.joint_angles(where.q), ROBOTS.joint_angles(where.v)
+    force = ROBOTS.joint_forces(actuation() @ TORQUES)
+    for peer in _peers():
+        enter(peer.name, lambda k, peer=peer: peer.acceleration(q[k], v[k], force), ROBOTS.angles)  # type: ignore[misc]
+    times = interleaved(contestants, *((2, 20) if effort.quick else (40, count)), progress=progress)
+    exact = [np.array(motions[KKT](k)) for k in range(count)]
+    entries = []
+    for name in contestants:
+        difference = max(float(np.abs(motions[name](k) - exact[k]).max()) for k in range(count))
+        entries.append(Entry(name, times[name], difference, SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE))
+    title = "One evaluation; difference of accelerations from the saddle-point system [rad/s^2]"
+    notes += [
+        f"MuJoCo's loops are soft, at their hardest here: its accelerations count as the same within "
+        f"{SOFT_TOLERANCE:g} rad/s^2, ours within {TOLERANCE:g}",
+        "servoctl evaluates the row that a run logs (constraint forces, ranks, status) with it",
+    ]
+    return BenchReport(
+        "Dynamics: two robots under constant torques",
+        [standing.table(title, entries)],
+        dict(plain({"rows": standing.values(entries), "versions": peers.versions()})),
+        notes,
+        standing.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
+    )
+
+
+def _peers() -> list[Any]:
+    installed = peers.installed()
+    found: list[Any] = []
+    if installed["pinocchio"]:
+        from servoctl.bench.peers.pinocchio import PinocchioTree
+
+        found.append(PinocchioTree(ROBOTS, LOOP_GAIN))
+    if installed["mujoco"]:
+        from servoctl.bench.peers.mujoco import MujocoTree
+
+        found.append(MujocoTree(ROBOTS, 0.001, SOFTNESS))
+    return found

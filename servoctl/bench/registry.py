@@ -1,0 +1,36 @@
+"""The benchmarks by name."""
+
+from inspect import getdoc
+
+from servoctl.bench.closed_loop import closed_loop_run
+from servoctl.bench.dynamics import dynamics
+from servoctl.bench.hil import hil
+from servoctl.bench.linkage import parallelogram
+from servoctl.bench.memory import memory
+from servoctl.bench.pseudoinverse import pseudoinverse_study
+from servoctl.bench.report import Benchmark
+from servoctl.bench.robots import robots
+from servoctl.bench.scaling import scaling_study
+from servoctl.bench.startup import startup
+from servoctl.bench.sweep import sweep
+from servoctl.bench.tick import tick
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "tick": tick,
+    "dynamics": dynamics,
+    "closed_loop": closed_loop_run,
+    "robots": robots,
+    "parallelogram": parallelogram,
+    "sweep": sweep,
+    "scaling": scaling_study,
+    "startup": startup,
+    "memory": memory,
+    "hil": hil,
+    "pseudoinverse": pseudoinverse_study,
+}
+"""Name -> benchmark."""
+
+
+def description(name: str) -> str:
+    """What a benchmark measures, in one line."""
+    return (getdoc(BENCHMARKS[name]) or "").partition("\n")[0]

@@ -1,0 +1,145 @@
+"""The coordinated robots as every benchmark has them: our runs, the open loop, and states to evaluate at."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.bench.peers.algebra import LawOnTerms
+from servoctl.bench.peers.textbook import TextbookRobots
+from servoctl.bench.peers.tree import ROBOTS
+from servoctl.closed_loop import CompiledLoop
+from servoctl.engine.kernel import Kernel
+from servoctl.errors import CompileError
+from servoctl.runs.make import load
+from servoctl.runs.run import Run
+from servoctl.types import Array
+
+CONFIG = "coordinated_robots"
+TORQUES = np.array([10.0, -5.0, 3.0, -2.0, 4.0, -8.0])  # [N m]
+START = np.radians([60.0, 60.0, 0.0, -60.0, -60.0])
+"""Of the open loop, at rest [rad]."""
+
+SPREAD = (1e-2, 1e-1)
+"""How far states are off the motion: angles [rad], rates [rad/s]."""
+
+
+@dataclass(frozen=True)
+class States:
+    """Where a function is evaluated.
+
+    Attributes:
+        t: Shape (count,) [s].
+        q: Absolute angles, shape (count, 5) [rad].
+        v: Their rates [rad/s].
+    """
+
+    t: Array
+    q: Array
+    v: Array
+
+    @property
+    def x(self) -> Array:
+        """q and v, shape (count, 10)."""
+        return np.hstack([self.q, self.v])
+
+
+def states(count: int) -> States:
+    """States about the motion that the task asks for, the same each time."""
+    source = np.random.default_rng(1)
+    t = np.linspace(0.0, np.pi, count)
+    y = (1.0 - np.cos(t)) / 2
+    distance = np.sqrt(1.0 + y**2)
+    lean, open_ = np.arctan2(y, 1.0), np.arccos(distance / 2)
+    q = np.stack([lean + open_, lean - open_, 0.0 * t, open_ - lean, -open_ - lean], axis=1)
+    v = np.gradient(q, t, axis=0) if count > 1 else 0.0 * q
+    return States(t, q + SPREAD[0] * source.normal(size=q.shape), v + SPREAD[1] * source.normal(size=q.shape))
+
+
+def closed_loop(engine: str = "vm", step: float = 0.001) -> Run:
+    """The shipped run, on an engine."""
+    return load(CONFIG, [f"run.integrator.step={step!r}"], engine)
+
+
+def open_loop(alpha: float = 5.0, step: float = 0.01, engine: str = "vm", method: str = "rk4") -> Run:
+    """One second under constant torques.
+
+    Args:
+        alpha: Baumgarte's, alpha = beta [1/s], on the loop.
+        step: [s].
+        engine: `auto`, `c`, `vm` or `numpy`.
+        method: `rk4` or `dop853`, whose tolerance the step then is.
+    """
+    inputs = ", ".join(f"u{i}: {value!r}" for i, value in enumerate(map(float, TORQUES), start=1))
+    how = f"step: {step!r}" if method == "rk4" else f"rtol: {step!r}, atol: {step!r}"
+    angles = ", ".join(f"theta{i}: {float(value)!r}" for i, value in enumerate(START, start=1))
+    overrides = [
+        "law=none",
+        "task=[]",
+        f"inputs={{{inputs}}}",
+        f"initial.q={{{angles}}}",
+        f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}",
+        "run.duration=1",
+        f"run.integrator={{method: {method}, {how}}}",
+        "run.output_step=0.01" if method == "dop853" else "run.output_step=1",
+    ]
+    return load(CONFIG, overrides, engine)
+
+
+def on_c(loop: CompiledLoop, parts: int | None) -> str | None:
+    """Puts a loop on generated C, `parts` as of `CompiledLoop.program`; why not, if that cannot be."""
+    try:
+        loop.run_on(loop.program(parts).load(), parts)
+    except CompileError as error:
+        return f"engine C is left out: {error}"
+    return None
+
+
+def in_place(loop: CompiledLoop, kernel: Kernel, parts: int | None, where: States) -> Callable[[int], list[Array]]:
+    """A function of (t, x, p) in C as a control loop calls it: arguments and results stay where they are.
+
+    Args:
+        loop: Whose function it is.
+        kernel: The function.
+        parts: As of `CompiledLoop.program`.
+        where: States to choose from by number.
+
+    Raises:
+        CompileError: There is no compiler, or it fails.
+    """
+    library, t, x = loop.program(parts).load(), where.t.tolist(), where.x
+    moment, state = np.zeros(1), np.zeros(x.shape[1])
+    results = [np.zeros(shape) for shape in kernel.outputs.values()]
+    call = library.caller(kernel.function.name(), [moment, state, loop.parameters], results)
+
+    def evaluate(k: int, keep: object = library) -> list[Array]:
+        moment[0] = t[k]
+        state[:] = x[k]
+        call()
+        return results
+
+    return evaluate
+
+
+def compiled(run: Run) -> CompiledLoop:
+    """The loop of a run, which is traced whole."""
+    assert isinstance(run.loop, CompiledLoop)
+    return run.loop
+
+
+def laws(installed: Mapping[str, bool]) -> list[TextbookRobots | LawOnTerms]:
+    """The peers that evaluate the law, textbook NumPy first.
+
+    Args:
+        installed: Module -> whether it is there.
+    """
+    found: list[TextbookRobots | LawOnTerms] = [TextbookRobots()]
+    if installed["pinocchio"]:
+        from servoctl.bench.peers.pinocchio import PinocchioTerms
+
+        found.append(LawOnTerms(PinocchioTerms.name, PinocchioTerms(ROBOTS), ROBOTS))
+    if installed["mujoco"]:
+        from servoctl.bench.peers.mujoco import MujocoTerms
+
+        found.append(LawOnTerms(MujocoTerms.name, MujocoTerms(ROBOTS), ROBOTS))
+    return found

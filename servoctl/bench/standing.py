@@ -1,0 +1,71 @@
+"""Who took how long for the same work, as a table and as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from servoctl.bench.report import Finding, Table
+from servoctl.bench.timing import Times, shown
+
+HEADER = ("", "median", "p99", "p99.9", "ratio", "difference")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant.
+
+    Attributes:
+        name: Who, and how.
+        times: Of the work [s].
+        difference: Largest difference from the reference, in the unit of the title.
+        tolerance: Largest difference at which the work counts as the same.
+    """
+
+    name: str
+    times: Times
+    difference: float
+    tolerance: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether it did the same work."""
+        return self.difference <= self.tolerance
+
+
+def table(title: str, entries: Sequence[Entry], tails: bool = True) -> Table:
+    """Medians, tails, and how many times as long as the first each took.
+
+    Args:
+        title: What the work is.
+        entries: The first is what the others are compared with.
+        tails: Whether p99 and p99.9 are shown.
+    """
+    rows = []
+    for entry in entries:
+        ratio = f"{entry.times.median / entries[0].times.median:.3g}" if entry.equal else "not equal"
+        late = [shown(entry.times.p99), shown(entry.times.p999)] if tails else []
+        rows.append([entry.name, shown(entry.times.median), *late, ratio, f"{entry.difference:.1e}"])
+    header = HEADER if tails else (*HEADER[:2], *HEADER[4:])
+    return Table(title, header, rows)
+
+
+def values(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The same for a program, times in seconds."""
+    return [{"name": e.name, **asdict(e.times), "difference": e.difference, "equal": e.equal} for e in entries]
+
+
+def findings(work: str, entries: Sequence[Entry], ours: str, peers: Mapping[str, float | None]) -> list[Finding]:
+    """Ratios that the summary shows.
+
+    Args:
+        work: What was done.
+        entries: Who did it.
+        ours: Name of our entry.
+        peers: Name of another entry -> ratio that is aimed at; None: none.
+    """
+    by_name = {entry.name: entry for entry in entries}
+    found = []
+    for peer, aim in peers.items():
+        if ours in by_name and peer in by_name and by_name[peer].equal and by_name[ours].equal:
+            found.append(Finding(work, peer, by_name[ours].times.median, by_name[peer].times.median, aim))
+    return found

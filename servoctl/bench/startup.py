@@ -1,0 +1,85 @@
+"""How long until the first result, in processes that start from nothing."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from servoctl.bench import peers
+from servoctl.bench.fresh import seconds
+from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.timing import interleaved, shown
+from servoctl.engine import compiler
+from servoctl.trajectory import plain
+from servoctl.types import Array
+
+SMALLEST, LARGER = "two_mass_spring", "coordinated_robots"
+PEER = """
+from servoctl.bench.peers.{module} import {kind}
+from servoctl.bench.peers.tree import ROBOTS
+import numpy as np
+{kind}(ROBOTS, {arguments}).acceleration(np.ones(5), np.ones(5), np.ones(5))
+"""
+PEERS = {
+    "pinocchio": PEER.format(module="pinocchio", kind="PinocchioTree", arguments="5.0"),
+    "mujoco": PEER.format(module="mujoco", kind="MujocoTree", arguments="0.001, 0.2"),
+}
+"""Module -> from nothing to the first acceleration of two robots."""
+
+
+def startup(effort: Effort, progress: Progress) -> BenchReport:
+    """Time to the first result in fresh processes: import, first run without a cache and with one, peers' import.
+
+    Args:
+        effort: Quick starts each process once.
+        progress: Is told the share of turns that are done.
+    """
+    notes, installed = peers.notes(), peers.installed()
+    with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
+        kept, nowhere = Path(folder) / "kept", Path(folder) / "empty"
+
+        def run(config: str, *more: str) -> list[str]:
+            return ["-m", "servoctl", "run", config, *more]
+
+        plans: dict[str, tuple[list[str], Path]] = {
+            "python": (["-c", "pass"], nowhere),
+            "import numpy": (["-c", "import numpy"], nowhere),
+            "import servoctl": (["-c", "import servoctl"], nowhere),
+            f"servoctl run {SMALLEST}, empty cache": (run(SMALLEST), nowhere),
+            f"servoctl run {LARGER}, empty cache": (run(LARGER), nowhere),
+        }
+        if compiler.compiler() is not None:
+            for config in (SMALLEST, LARGER):
+                plans[f"servoctl run {config} --engine c, cached"] = (run(config, "--engine", "c"), kept)
+        else:
+            notes.append("engine C is left out: there is no C compiler")
+        for module, code in PEERS.items():
+            if installed[module]:
+                plans[f"import {module}"] = (["-c", f"import {module}"], nowhere)
+                plans[f"{module}, first acceleration"] = (["-c", code], nowhere)
+        contestants = {name: _fresh(words, cache, nowhere) for name, (words, cache) in plans.items()}
+        times = interleaved(contestants, 1 if effort.quick else 7, progress=progress)
+    rows = [[name, shown(each.median)] for name, each in times.items()]
+    cold = f"servoctl run {SMALLEST}, empty cache"
+    findings = [Finding(cold, "at most 1.5 s", times[cold].median, 1.5, 1.0)]
+    cached = f"servoctl run {SMALLEST} --engine c, cached"
+    if cached in times:
+        findings.append(Finding(cached, "at most 1 s", times[cached].median, 1.0, 1.0))
+    notes.append("wall time of a process from its start to its end; files of the system are warm")
+    values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
+    table = Table("Fresh processes", ("", "median"), rows)
+    return BenchReport("Start-up", [table], dict(plain(values)), notes, findings)
+
+
+def _fresh(words: list[str], cache: Path, nowhere: Path) -> Callable[[int], Array]:
+    import shutil
+
+    import numpy as np
+
+    def calls(count: int) -> Array:
+        times = []
+        for _ in range(count):
+            shutil.rmtree(nowhere, ignore_errors=True)
+            times.append(seconds(words, cache))
+        return np.array(times)
+
+    return calls

@@ -1,0 +1,110 @@
+"""One evaluation of a law: from Python, inside C, and beside what it costs others."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from servoctl.bench import costs, peers, standing
+from servoctl.bench.inside import Inside
+from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
+from servoctl.bench.standing import Entry
+from servoctl.bench.timing import Contestant, interleaved, shown, timed
+from servoctl.closed_loop import CompiledLoop
+from servoctl.errors import CompileError
+from servoctl.trajectory import plain
+from servoctl.types import Array
+
+TOLERANCE = 1e-9
+"""Largest difference of u from textbook NumPy's [N m] at which the law counts as the same."""
+
+INSIDE, FROM_PYTHON = "servoctl C, inside C", "servoctl C, on its buffers"
+LOOP_C, LOOP_VM = "servoctl C, Loop.control", "servoctl VM, Loop.control"
+LIMIT = 1.6
+"""How many times the floor of its operations the law inside C may take."""
+
+WORK = "tick of two robots"
+
+
+def tick(effort: Effort, progress: Progress) -> BenchReport:
+    """One law evaluation of two robots: 5 links, 6 motors, 2 passive and 3 servo rows.
+
+    Args:
+        effort: Quick times a few calls only.
+        progress: Is told the share of turns that are done.
+    """
+    where = states(20 if effort.quick else 500)
+    loop = compiled(closed_loop())
+    contestants: dict[str, Contestant] = {}
+    commands: dict[str, Callable[[int], Array]] = {}
+    count, notes = len(where.t), peers.notes()
+
+    def enter(name: str, command: Callable[[int], Array]) -> None:
+        commands[name] = command
+        contestants[name] = timed(lambda k: command(k % count))
+
+    try:
+        row = in_place(loop, loop.control_kernel, 1, where)
+        enter(FROM_PYTHON, lambda k: row(k)[0][:6])
+        inside: Inside | None = Inside(loop.control_kernel.function, where.t, where.x, loop.parameters)
+    except CompileError as error:
+        inside = None
+        notes.append(f"engine C is left out: {error}")
+    if inside is not None:
+        contestants[INSIDE] = inside
+        results = inside.results
+        commands[INSIDE] = lambda k: results[k, :6]
+        on = compiled(closed_loop())
+        on.run_on(on.program(1).load(), 1)
+        enter(LOOP_C, _command_of(on, where))
+    enter(LOOP_VM, _command_of(loop, where))
+    references: Callable[[int], Array] | None = None
+    for law in laws(peers.installed()):
+        q, v = (law.tree.joint_angles(part) if len(law.tree.bars) else part for part in (where.q, where.v))
+        enter(law.name, lambda k, law=law, q=q, v=v: law.command(where.t[k], q[k], v[k]))  # type: ignore[misc]
+        references = references or commands[law.name]
+    assert references is not None
+    times = interleaved(contestants, *((2, 20) if effort.quick else (40, count)), progress=progress)
+    exact = np.array([references(k) for k in range(count)])
+    off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
+    entries = [Entry(name, times[name], off[name], TOLERANCE) for name in contestants]
+    tables = [standing.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
+    values: dict[str, Any] = {"rows": standing.values(entries), "versions": peers.versions()}
+    aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
+    findings = standing.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
+    findings += standing.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
+    if inside is not None:
+        floor, least, note = _floor(loop, times[INSIDE].median)
+        tables.append(floor)
+        values["floor"] = least
+        notes.append(note)
+        limit = LIMIT * least["time"]
+        findings.append(Finding(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
+    notes.append(f"{FROM_PYTHON}: `Library.caller`, state and command in arrays that stay; Loop.control copies both")
+    notes.append("what it costs to read the clock is taken off each call")
+    return BenchReport("Tick: the law of two robots that lift an object", tables, dict(plain(values)), notes, findings)
+
+
+def _command_of(loop: CompiledLoop, where: States) -> Callable[[int], Array]:
+    t, x, control = where.t.tolist(), where.x, loop.control
+    return lambda k: control(t[k], x[k])[:6]
+
+
+def _floor(loop: CompiledLoop, median: float) -> tuple[Table, dict[str, Any], str]:
+    """The floor kind by kind, as a table, as values, and what must be known of it."""
+    counted, cost = costs.operations(loop.control_kernel.function), costs.measure()
+    least = counted.floor(cost)
+    each = asdict(cost)
+    rows = [
+        [kind, str(number), f"{each[kind] * 1e9:.3g} ns", shown(number * each[kind])]
+        for kind, number in asdict(counted).items()
+    ]
+    rows.append(["all", str(counted.total), "", shown(least)])
+    values = {"operations": asdict(counted), "costs": each, "time": least, "ratio": median / least}
+    note = (
+        f"floor: inside C the median is {median / least:.2f} times what the operations of the compiled law take where "
+        "nothing waits for anything, in scalar code of the same compiler and flags"
+    )
+    return Table("Floor of one evaluation inside C", ("operations", "number", "each", "time"), rows), values, note

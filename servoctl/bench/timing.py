@@ -1,0 +1,109 @@
+"""Times of contestants that take turns, so that what else the machine does hits all alike.
+
+Design: a call that takes microseconds is timed by the wall clock, whose median no other process reaches. A run that
+takes milliseconds is timed by the process's own time, because others would take their share of the longer one first.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.types import Array
+
+Contestant = Callable[[int], Array]
+"""(calls) -> time of each [s]."""
+
+CLOCK_CALLS = 1000
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of one contestant [s]."""
+
+    median: float
+    p99: float
+    p999: float
+    calls: int
+
+    @classmethod
+    def of(cls, times: Array) -> "Times":
+        """Percentiles of single times."""
+        median, p99, p999 = (float(value) for value in np.percentile(times, (50.0, 99.0, 99.9)))
+        return cls(median, p99, p999, len(times))
+
+
+Clock = Callable[[], float]
+
+
+def clock_cost(clock: Clock = time.perf_counter) -> float:
+    """What it costs to read a clock twice [s], the median."""
+    times = []
+    for _ in range(CLOCK_CALLS):
+        began = clock()
+        times.append(clock() - began)
+    return float(np.median(times))
+
+
+def timed(function: Callable[[int], object], clock: Clock = time.perf_counter) -> Contestant:
+    """A Python function of a counter as a contestant; what the clock costs is taken off.
+
+    Args:
+        function: What is timed.
+        clock: `time.perf_counter`, or `time.process_time` for what takes long.
+    """
+    at = 0
+
+    def calls(count: int) -> Array:
+        nonlocal at
+        times = np.empty(count)
+        for k in range(count):
+            began = clock()
+            function(at + k)
+            times[k] = clock() - began
+        at += count
+        less: Array = np.maximum(times - clock_cost(clock), 0.0)
+        return less
+
+    return calls
+
+
+def interleaved(
+    contestants: Mapping[str, Contestant],
+    rounds: int,
+    calls: int = 1,
+    progress: Callable[[float], None] = lambda _: None,
+) -> dict[str, Times]:
+    """Each contestant in turn, again and again, after one turn that does not count.
+
+    Args:
+        contestants: Name -> contestant.
+        rounds: Turns of each.
+        calls: In one turn.
+        progress: Is told how much is done.
+    """
+    found: dict[str, list[Array]] = {name: [] for name in contestants}
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for contestant in contestants.values():
+            contestant(min(calls, 50))
+        for turn in range(rounds):
+            for name, contestant in contestants.items():
+                found[name].append(contestant(calls))
+            gc.collect(0)
+            progress((turn + 1) / rounds)
+    finally:
+        if collecting:
+            gc.enable()
+    return {name: Times.of(np.concatenate(times)) for name, times in found.items()}
+
+
+def shown(seconds: float) -> str:
+    """A time with its unit, three digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

@@ -1,0 +1,362 @@
+"""Benchmarks beside peers: everybody does the same work, against references that none of them has made."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from plants.coordinated_robots import CoordinatedRobots
+from servoctl.bench import costs, linkage, peers, standing
+from servoctl.bench.fresh import ProcessError, peak, seconds
+from servoctl.bench.inside import Inside
+from servoctl.bench.parallelogram import INERTIA, MOMENT, exact_angle, rotating_angle
+from servoctl.bench.peers.algebra import LOOP_GAIN, LawOnTerms, actuation
+from servoctl.bench.peers.textbook import TextbookRobots
+from servoctl.bench.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angles
+from servoctl.bench.report import Finding
+from servoctl.bench.robots import reference
+from servoctl.bench.robots_case import START, TORQUES, closed_loop, compiled, in_place, open_loop, states
+from servoctl.bench.search import Trial, Way, fastest
+from servoctl.bench.standing import Entry
+from servoctl.bench.sweep import alone, difference, gain_sets, our_run
+from servoctl.bench.timing import Times, interleaved, shown, timed
+from servoctl.closed_loop import make_loop
+from servoctl.engine import compiler
+from servoctl.export.source import Source
+from servoctl.types import Array
+
+needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="there is no C compiler")
+STATES = states(7)
+PLANT = CoordinatedRobots(g=ROBOTS.g)
+TIMES = Times(1.0, 2.0, 3.0, 4)
+
+
+def needs(module: str) -> Any:
+    """Skips where a peer is missing, with the words that a benchmark prints."""
+    missing = peers.missing(module)
+    return pytest.mark.skipif(missing is not None, reason=missing or "")
+
+
+def saddle_point(q: Array, v: Array, u: Array, gain: float = LOOP_GAIN) -> Array:
+    """Accelerations of the robots from the plant's own matrices, the loop stabilised; rows of the loop written out."""
+    M, Q = PLANT.mass_matrix(q, 0.0), PLANT.force(q, v, 0.0) + PLANT.actuation(q, 0.0) @ u
+    A = np.array([-np.sin(q), np.cos(q)])
+    drift = np.array([-np.cos(q) @ v**2, -np.sin(q) @ v**2])
+    gap = PLANT.passive_constraints(q, 0.0)["loop"]
+    b = -drift - 2.0 * gain * A @ v - gain**2 * gap
+    system = np.block([[M, A.T], [A, np.zeros((2, 2))]])
+    return np.asarray(np.linalg.solve(system, np.concatenate([Q, b]))[:5])
+
+
+def object_error(t: float, q: Array) -> Array:
+    """How far the object is off its place and its level."""
+    share = np.array([1.0, 1.0, 0.5, 0.0, 0.0])
+    return np.array([share @ np.cos(q) - 1.5, share @ np.sin(q) - (1.0 - np.cos(t)) / 2, q[2]])
+
+
+def test_textbook_dynamics_are_those_of_the_saddle_point_system() -> None:
+    book = TextbookRobots()
+    assert np.array_equal(actuation(), PLANT.actuation(STATES.q[0], 0.0))
+    for q, v in zip(STATES.q, STATES.v, strict=True):
+        assert book.acceleration(q, v, TORQUES) == pytest.approx(saddle_point(q, v, TORQUES), abs=1e-12)
+
+
+def test_textbook_law_makes_the_error_of_the_object_decay_as_it_should() -> None:
+    book = TextbookRobots()
+    h = 1e-4
+    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
+        a = saddle_point(q, v, book.command(t, q, v), gain=0.0)  # the law does not know of the stabilisation
+        # e'' + 20 e' + 100 e = 0, by differences along the parabola with this acceleration
+        before, now, after = (object_error(t + s, q + s * v + s**2 / 2 * a) for s in (-h, 0.0, h))
+        residual = (after - 2.0 * now + before) / h**2 + 20.0 * (after - before) / (2.0 * h) + 100.0 * now
+        assert np.abs(residual).max() < 1e-6  # h^2 times a fourth derivative, and rounding / h^2
+
+
+def test_textbook_command_is_the_one_that_moves_and_the_smallest() -> None:
+    book = TextbookRobots()
+    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
+        u = book.command(t, q, v)
+        a = book.motion(t, q, v)
+        assert a == pytest.approx(saddle_point(q, v, u), abs=1e-10)
+        # u is the smallest: it has no part along what the object does not feel
+        columns = np.array([saddle_point(q, v, u + e) - a for e in np.eye(6)]).T
+        unfelt = np.linalg.svd(columns)[2][3:]
+        assert np.abs(unfelt @ u).max() < 1e-9 * np.abs(u).max()
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm"])
+def test_ours_is_the_textbooks_law(engine: str) -> None:
+    book, system = TextbookRobots(), closed_loop().system
+    loop = make_loop(system, engine)
+    for t, q, v, x in zip(STATES.t, STATES.q, STATES.v, STATES.x, strict=True):
+        assert loop.control(t, x)[:6] == pytest.approx(book.command(t, q, v), abs=1e-10)
+        assert loop.rates(t, x)[0][5:] == pytest.approx(book.motion(t, q, v), abs=1e-10)
+
+
+def test_the_reference_motion_closes_the_loop_and_gains_what_the_motors_give() -> None:
+    angles, h = reference(), 1e-4
+    q = angles(np.array([0.0, 1.0 - 2 * h, 1.0 - h, 1.0]))
+    assert q[0] == pytest.approx(START, abs=1e-15)
+    assert [np.cos(q[-1]).sum(), np.sin(q[-1]).sum()] == pytest.approx([3.0, 0.0], abs=1e-9)
+    v = (3.0 * q[3] - 4.0 * q[2] + q[1]) / (2.0 * h)
+    gained = PLANT.energy(q[3], v, 1.0) - PLANT.energy(q[0], np.zeros(5), 0.0)
+    given = TORQUES @ actuation().T @ (q[3] - q[0])  # constant torques: power is a total derivative
+    assert gained == pytest.approx(given, rel=1e-5)
+
+
+def test_the_turning_linkage_is_the_pendulums() -> None:
+    times = np.linspace(0.0, 20.0, 101)
+    pendulum = solve_ivp(
+        lambda t, y: [y[1], -MOMENT / INERTIA * np.cos(y[0])], (0.0, 20.0), [np.pi / 2, 1.0], "DOP853", times,
+        rtol=1e-13, atol=1e-13,
+    )  # fmt: skip
+    assert np.abs(rotating_angle(times, 1.0) - pendulum.y[0]).max() < 1e-9
+    assert rotating_angle(np.array(20.0), 1.0) > 4 * np.pi
+
+
+def test_joint_angles_are_differences_of_absolute_ones() -> None:
+    theta = np.array([0.3, -0.2, 0.5, 0.1, -0.7])
+    assert ROBOTS.joint_angles(theta) == pytest.approx(np.diff(theta, prepend=0.0))
+    assert ROBOTS.angles(ROBOTS.joint_angles(STATES.q)) == pytest.approx(STATES.q)
+    assert PARALLELOGRAM.joint_angles(parallelogram_angles(0.4)) == pytest.approx([0.4, -0.4, 0.4, 0.4])
+    # power is the same in both
+    v, force = STATES.v[0], np.arange(5.0)
+    assert ROBOTS.joint_forces(force) @ ROBOTS.joint_angles(v) == pytest.approx(force @ v)
+
+
+def laws_of_peers() -> dict[str, Callable[[], Any]]:
+    def pinocchio() -> Any:
+        from servoctl.bench.peers.pinocchio import PinocchioTerms
+
+        return PinocchioTerms(ROBOTS)
+
+    def mujoco() -> Any:
+        from servoctl.bench.peers.mujoco import MujocoTerms
+
+        return MujocoTerms(ROBOTS)
+
+    return {"pinocchio": pinocchio, "mujoco": mujoco}
+
+
+BOTH = [pytest.param("pinocchio", marks=needs("pinocchio")), pytest.param("mujoco", marks=needs("mujoco"))]
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_the_law_on_a_peers_terms_is_the_textbooks(module: str) -> None:
+    law, book = LawOnTerms(module, laws_of_peers()[module](), ROBOTS), TextbookRobots()
+    for t, q, v in zip(STATES.t, STATES.q, STATES.v, strict=True):
+        joints = ROBOTS.joint_angles(q), ROBOTS.joint_angles(v)
+        assert law.command(t, *joints) == pytest.approx(book.command(t, q, v), abs=1e-9)
+        assert ROBOTS.angles(law.motion(t, *joints)) == pytest.approx(book.motion(t, q, v), abs=1e-9)
+
+
+def tree_of(module: str, tree: Any, h: float) -> Any:
+    if module == "pinocchio":
+        from servoctl.bench.peers.pinocchio import PinocchioTree
+
+        return PinocchioTree(tree, LOOP_GAIN)
+    from servoctl.bench.peers.mujoco import MujocoTree
+
+    return MujocoTree(tree, h, 1.0 / LOOP_GAIN)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_a_peers_dynamics_are_those_of_the_saddle_point_system(module: str) -> None:
+    peer, force = tree_of(module, ROBOTS, 0.001), ROBOTS.joint_forces(actuation() @ TORQUES)
+    close = 1e-10 if module == "pinocchio" else 1e-2  # MuJoCo's loops are soft
+    for q, v in zip(STATES.q, STATES.v, strict=True):
+        found = peer.acceleration(ROBOTS.joint_angles(q), ROBOTS.joint_angles(v), force)
+        assert ROBOTS.angles(found) == pytest.approx(saddle_point(q, v, TORQUES), abs=close)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_a_peers_linkage_swings_as_the_pendulum(module: str) -> None:
+    start, h, steps = -np.pi / 6, 0.005, 200
+    peer, force = tree_of(module, PARALLELOGRAM, h), np.zeros(4)
+    q = PARALLELOGRAM.joint_angles(parallelogram_angles(start))
+    given = (q, np.zeros(4), force, h, steps) if module == "pinocchio" else (q, np.zeros(4), force, steps)
+    angles = PARALLELOGRAM.angles(peer.rk4(*given)[:, :4])
+    exact = exact_angle(h * np.arange(steps + 1), start)
+    close = 1e-7 if module == "pinocchio" else 1e-4  # MuJoCo's loops are soft
+    assert np.abs(angles[:, [0, 2, 3]] - exact[:, None]).max() < close
+    assert np.abs(angles[:, 1]).max() < close  # the coupler stays level
+
+
+@needs("pinocchio")
+def test_pinocchios_loop_has_the_order_of_its_method() -> None:
+    peer, force = tree_of("pinocchio", ROBOTS, 0.0), ROBOTS.joint_forces(actuation() @ TORQUES)
+    exact = reference()
+    errors = []
+    for steps in (50, 100):
+        found = ROBOTS.angles(peer.rk4(ROBOTS.joint_angles(START), np.zeros(5), force, 1.0 / steps, steps)[:, :5])
+        errors.append(np.abs(found - exact(np.arange(steps + 1) / steps)).max())
+    assert 3.5 < np.log2(errors[0] / errors[1]) < 4.5
+
+
+def test_a_missing_peer_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pinocchio", None)  # import of None fails as if nothing were there
+    assert peers.missing("pinocchio") == ("pinocchio is not installed: left out (pip install 'servoctl[bench]')")
+    assert peers.installed()["pinocchio"] is False
+
+
+@needs_compiler
+def test_a_call_in_c_gives_what_the_loop_gives() -> None:
+    loop = compiled(open_loop())
+    inside = Inside(loop.rates_kernel.function, STATES.t, STATES.x, loop.parameters)
+    times = inside(20)
+    rates = in_place(loop, loop.rates_kernel, None, STATES)
+    for k, x in enumerate(STATES.x):
+        expected = saddle_point(x[:5], x[5:], TORQUES)
+        assert inside.results[k, 5:10] == pytest.approx(expected, abs=1e-10)
+        assert rates(k)[0][5:] == pytest.approx(expected, abs=1e-10)
+    assert times.shape == (20,) and (times >= 0.0).all()
+
+
+def test_operations_are_counted_kind_by_kind_and_callees_with_them() -> None:
+    x, y = ca.SX.sym("x"), ca.SX.sym("y")
+    function = ca.Function("f", [x, y], [ca.sin(x) * y + ca.sqrt(x) / y - 2.0])
+    counted = costs.operations(function)
+    assert counted == costs.Operations(arithmetic=3, division=1, root=1, function=1)
+    assert counted.total == 6
+    assert counted.floor(costs.Costs(1.0, 10.0, 100.0, 1000.0)) == 1113.0
+    law = compiled(closed_loop()).control_kernel.function
+    # the exporter counts through the C code
+    assert costs.operations(law).total == Source(law, single=False).cost.operations
+    halves = ca.Function("g", [x, y], [x / y + y / x + 2.0 / y])
+    assert costs.operations(halves) == costs.Operations(arithmetic=3, division=2, root=0, function=0)
+
+
+@needs_compiler
+def test_every_operation_costs_something() -> None:
+    cost = costs.measure(turns=200, rounds=3)
+    assert cost.arithmetic > 0.0 and cost.division > 0.0 and cost.root > 0.0 and cost.function > 0.0
+
+
+def test_contestants_take_turns_after_one_that_does_not_count() -> None:
+    order: list[str] = []
+
+    def contestant(name: str, time: float) -> Callable[[int], Array]:
+        def calls(count: int) -> Array:
+            order.append(name)
+            return np.full(count, time)
+
+        return calls
+
+    found = interleaved({"a": contestant("a", 1.0), "b": contestant("b", 2.0)}, rounds=2, calls=3)
+    assert order == ["a", "b", "a", "b", "a", "b"]
+    assert found == {"a": Times(1.0, 1.0, 1.0, 6), "b": Times(2.0, 2.0, 2.0, 6)}
+    numbers: list[int] = []
+    calls = timed(numbers.append)
+    assert len(calls(2)) == 2 and len(calls(3)) == 3
+    assert numbers == [0, 1, 2, 3, 4]
+    hundred = Times.of(np.arange(1001.0))
+    assert (hundred.median, hundred.p99, hundred.p999) == pytest.approx((500.0, 990.0, 999.0))
+
+
+@pytest.mark.parametrize(("value", "text"), [(2.5, "2.5 s"), (0.0312, "31.2 ms"), (4e-6, "4 us"), (8.51e-7, "851 ns")])
+def test_a_time_has_its_unit(value: float, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_the_fastest_accurate_way_is_found_and_a_lost_motion_is_not() -> None:
+    t = np.array([0.0, 1.0])
+
+    def way(name: str, how: str, error: float) -> Way:
+        return Way(name, how, lambda: (t, np.array([[0.0], [error]])), how)
+
+    ways = [way("one", "lost", np.nan), way("one", "fine", 1e-9), way("two", "coarse", 0.1), way("two", "less", 0.01)]
+    best, trials = fastest(ways, lambda s: np.zeros((len(s), 1)), 1e-6)
+    assert [(trial.way.how, trial.error) for trial in trials] == [
+        ("lost", np.inf), ("fine", 1e-9), ("coarse", 0.1), ("less", 0.01),
+    ]  # fmt: skip
+    # who never gets there is shown with the most accurate way
+    assert {name: trial.way.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
+
+
+def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None:
+    trials: list[str] = []
+
+    def way(how: str, seconds: float) -> Way:
+        def run() -> tuple[Array, Array]:
+            import time
+
+            trials.append(how)
+            until = time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                pass
+            return np.zeros(1), np.zeros((1, 1))
+
+        return Way("one", how, run, "series")
+
+    fastest([way("first", 0.0), way("slow", 0.05), way("slower", 0.1)], lambda s: np.zeros((1, 1)), 1e-6)
+    assert set(trials) == {"first", "slow"}
+    assert isinstance(Trial(way("x", 0.0), 0.0, 1.0).way, Way)
+
+
+def test_unequal_work_has_no_ratio_and_enters_no_summary() -> None:
+    ours, equal = Entry("ours", TIMES, 0.0, 1e-9), Entry("equal", replace(TIMES, median=5.0), 1e-10, 1e-9)
+    other = Entry("other", replace(TIMES, median=9.0), 1e-3, 1e-9)
+    table = standing.table("Work", [ours, equal, other], tails=False)
+    assert [row[2] for row in table.rows] == ["1", "5", "not equal"]
+    (finding,) = standing.findings("work", [ours, equal, other], "ours", {"equal": 4.0, "other": 4.0, "absent": 4.0})
+    assert finding == Finding("work", "equal", 1.0, 5.0, 4.0) and finding.ratio == 5.0
+    assert [row["equal"] for row in standing.values([ours, other])] == [True, False]
+
+
+def test_a_batch_is_its_runs_done_alone() -> None:
+    gains = gain_sets(2)
+    found = our_run(quick=True).batch(gains)
+    assert difference(found, alone(gains, 1, quick=True), 1, 0) < 1e-12
+    assert difference(found, found, 0, 1) > 1e-6  # other gains, other numbers
+    assert difference({"a": [1.0]}, {"a": [None]}, 0, 0) == np.inf
+
+
+def test_the_linkage_starts_where_the_exact_motion_does() -> None:
+    for start in (linkage.REGULAR, linkage.FLAT):
+        assert start.exact(np.zeros(1))[0] == pytest.approx(start.theta, abs=1e-12)
+        loop, x = linkage.our_loop(start, 10.0)
+        assert x[linkage.LINKS["ours"]] == pytest.approx(3 * [start.theta])
+        rates, row = loop.rates(0.0, x)
+        assert np.abs(row[loop.layout.slices["passive"]]).max() < 1e-15
+        expected = -MOMENT / INERTIA * np.cos(start.theta)
+        assert rates[[14, 17, 20]] == pytest.approx(3 * [expected], abs=1e-9)
+
+
+def test_a_fresh_process_is_measured_and_a_failing_one_named(tmp_path: Any) -> None:
+    assert peak("kept = b'x' * 200_000_000") > peak("pass") + 190_000_000
+    assert seconds(["-c", "pass"], tmp_path) > 0.0
+    with pytest.raises(ProcessError, match=r"python -c raise SystemExit.*: ends with exit code 3: it says nothing"):
+        seconds(["-c", "raise SystemExit(3)"], tmp_path)
+
+
+NAMES = ("tick", "dynamics", "closed_loop", "robots", "parallelogram", "sweep", "scaling", "startup", "memory")
+
+
+@pytest.mark.slow
+def test_every_benchmark_runs_in_small() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "servoctl", "bench", *NAMES, "--quick", "--json"],
+        capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+    assert tuple(values) == (*NAMES, "summary")
+    assert [line.partition(":")[0] for line in done.stderr.splitlines() if line.partition(":")[0] in NAMES] == [*NAMES]
+    for name in ("tick", "dynamics", "closed_loop"):
+        assert all(row["equal"] for row in values[name]["rows"]), name
+        assert {row["name"] for row in values[name]["rows"]} & {"textbook NumPy", "NumPy, saddle point"} or any(
+            row["name"].startswith("textbook NumPy") for row in values[name]["rows"]
+        )
+    installed = peers.installed()
+    for name in ("tick", "dynamics", "closed_loop", "robots"):
+        said = " ".join(row["name"] for row in values[name]["rows"])
+        assert ("Pinocchio" in said, "MuJoCo" in said) == (installed["pinocchio"], installed["mujoco"])
+    assert values["sweep"]["difference"] < 1e-9
+    assert all(line["ratio"] > 0.0 for line in values["summary"])
