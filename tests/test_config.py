@@ -608,14 +608,14 @@ def test_a_dump_loads_back_to_the_same_config(config_file: Path) -> None:
         "  n: 'yes', o: [1, 'true', [2.5]]}}\n",
         task="task:\n- {name: on, holonomic: 'atan2(y, x)\n    - 1'}\n- {name: n, class: a.py:B}\n",
         law=LAW_FIELD.format("limits: {u: 2, w: [-1, 2]}, allocation: {weighted: {u: 2}}, null_space: {u: 0}"),
-        run="run: {duration: 2*pi, period: 0.0025}\nhil: {a: null, b: [1e3, '1e3', .nan], c: {}}\n",
+        run="run: {duration: 2*pi, period: 0.0025}\ntune: {a: null, b: [1e3, '1e3', .nan], c: {}}\n",
     ).config
     config_file.write_text(dump(config), encoding="utf-8")
     again = load_config(config_file).config
     assert again.model_dump_json() == config.model_dump_json()
-    assert again.hil is not None
-    assert config.hil is not None
-    assert again.hil["b"][:2] == config.hil["b"][:2] == [1000.0, "1e3"]
+    assert again.tune is not None
+    assert config.tune is not None
+    assert again.tune["b"][:2] == config.tune["b"][:2] == [1000.0, "1e3"]
     assert dump(again) == dump(config)
 
 

@@ -57,7 +57,7 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         known = [key for node in _nodes(path[:-1]) for key in node.get("properties", ())]
         return Problem(path, f"unknown key ({remedy(str(path[-1]), known)})")
     if kind == "literal_error":
-        known = re.findall(r"'([^']*)'", context["expected"])
+        known = [word.strip("'") for word in re.findall(r"'[^']*'|-?\d+", context["expected"])]
         hint = suggestion(value, known) if isinstance(value, str) else ""
         expected = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
         return Problem(path, f"expected {expected}{or_else}, got {in_words(value)}" + (f" ({hint})" if hint else ""))

@@ -29,6 +29,7 @@ from servoctl.config.fields import (
     Section,
     fault,
 )
+from servoctl.config.hil import Hil
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
@@ -277,4 +278,4 @@ class Config(Section):
     )
     run: Run = Field(description="duration, sampling and integration")
     tune: dict[str, Any] | None = Field(default=None, description="search over law parameters")
-    hil: dict[str, Any] | None = Field(default=None, description="the real-time loop on drives")
+    hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -1,0 +1,160 @@
+"""The grammar of `hil`: the loop on drives. What only one protocol knows is left to the room that speaks it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StrictBool
+
+from servoctl.config.fields import Fraction, Name, Number, Parameter, Positive, PositiveTime, Real, Section, fault
+
+NodeId = Annotated[int, Number("a node id, an integer >= 0", least=0, whole=True)]
+BitRate = Annotated[int, Number("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
+Count = Annotated[int, Number("an integer >= 1", least=1, whole=True)]
+
+
+def _gear(value: float) -> float:
+    if value == 0:
+        raise fault("expected a number other than 0, got 0 (the sign of a joint goes under 'sign')")
+    if value < 0:
+        raise fault(f"expected a positive number, got {value:g} (the sign of a joint goes under 'sign')")
+    return value
+
+
+def _limits(value: tuple[float, ...]) -> tuple[float, ...]:
+    if len(value) != 2 or not value[0] < value[1]:
+        raise fault(f"expected [lower, upper] with lower < upper, got {list(value)}")
+    return value
+
+
+class Open(Section):
+    """A mapping whose further keys belong to somebody else, who checks them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Parameter]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The further keys."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class Bus(Open):
+    """A CAN bus; further keys are python-can's own."""
+
+    interface: Annotated[str, Field(min_length=1)] = Field(
+        default="emulated", description="emulated, virtual, udp_multicast, socketcan or another of python-can's"
+    )
+    bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]")
+
+
+class Node(Open):
+    """What a drive and an encoder node have in common; further keys belong to the protocol."""
+
+    bus: str = Field(description="name of the bus")
+    protocol: str = Field(description="cia402, odrive or mit")
+    node: NodeId = Field(description="address on the bus")
+    gear: Annotated[float, Number("a positive number"), AfterValidator(_gear)] = Field(
+        default=1.0, description="motor angle per displacement of the joint [rad per joint unit]"
+    )
+    sign: Literal[1, -1] = Field(default=1, description="-1 where the motor turns against the joint")
+    offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
+
+
+class Drive(Node):
+    """A drive and its limits, all at the joint."""
+
+    actuator: Name = Field(description="name of the plant's actuator")
+    rated_torque: Positive | None = Field(default=None, description="rated torque of the motor [N m]")
+    torque_limit: Positive = Field(description="largest |u| [actuator unit]")
+    torque_rate_limit: Positive = Field(description="largest |du/dt| [actuator unit/s]")
+    speed_limit: Positive = Field(description="largest speed [joint unit/s]")
+    position_limits: Annotated[tuple[Real, ...], AfterValidator(_limits)] = Field(
+        description="[lower, upper] displacement [joint unit]"
+    )
+    brake: StrictBool = Field(default=False, description="whether a brake holds the joint while the drive is disabled")
+
+
+class Sensor(Node):
+    """An encoder node."""
+
+    coordinate: Name = Field(description="name of the plant's coordinate that it measures")
+
+
+class Safety(Section):
+    """When the loop must stop, and how."""
+
+    stale: PositiveTime = Field(
+        default=0.005, description="age of a sample that stops the machine; at least 3 periods [s]"
+    )
+    lost: PositiveTime = Field(default=0.02, description="age that disables the drives; at least 10 periods [s]")
+    drive_watchdog: PositiveTime = Field(
+        default=0.05, description="time after which a drive stops by itself when nothing comes [s]"
+    )
+    stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
+    stop_damping: Annotated[float, Number("a number >= 0", least=0)] | None = Field(
+        default=None,
+        description="D of u = -D (speed of the joint) in a controlled stop [actuator unit per its speed]; left out: "
+        "what stops the machine within stop_time",
+    )
+    engage_tolerance: Positive = Field(
+        default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
+    )
+    start_tolerance: Positive = Field(
+        default=0.02, description="largest difference of a drive from the start pose [joint unit]"
+    )
+    residual_tolerance: Positive | None = Field(
+        default=None, description="largest disagreement of redundant encoders [joint unit]; left out: by resolution"
+    )
+    zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
+    ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
+    late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
+    late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
+    clamped: Literal["warn", "stop"] = Field(
+        default="warn", description="when more than half of the ticks of 0.5 s were clamped by a torque limit"
+    )
+
+
+class Emulation(Section):
+    """What emulated drives are like."""
+
+    current_lag: Annotated[float, Number("a time >= 0 [s]", least=0)] = Field(
+        default=0.001, description="time constant of the current loop [s]"
+    )
+    coulomb_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
+        default=0.0, description="at the joint [actuator unit]"
+    )
+    viscous_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
+        default=0.0, description="at the joint [actuator unit per its speed]"
+    )
+    encoder_resolution: Annotated[float, Number("an angle >= 0 [rad]", least=0)] | None = Field(
+        default=None, description="of the motor [rad]; left out: what the protocol's options say"
+    )
+    encoder_noise: Annotated[float, Number("an angle >= 0 [rad]", least=0)] = Field(
+        default=0.0, description="standard deviation, of the motor [rad]"
+    )
+    parameters: dict[str, Parameter] = Field(
+        default={}, description="fields of the simulated plant that differ from the model that the law has"
+    )
+
+
+class Hil(Section):
+    """The real-time loop on drives."""
+
+    period: PositiveTime = Field(description="period of the loop [s]")
+    buses: dict[str, Bus] = Field(description="name -> CAN bus")
+    max_bus_load: Fraction = Field(default=0.7, description="largest share of a bus that may be used at worst [-]")
+    drives: tuple[Drive, ...] = Field(description="one per actuator")
+    sensors: tuple[Sensor, ...] = Field(default=(), description="encoder nodes")
+    prediction: StrictBool = Field(
+        default=False, description="whether the law gets the state predicted to when its torque acts"
+    )
+    velocity: Literal["drive", "filter"] = Field(
+        default="drive", description="joint speeds as the drives say, or differences of positions, filtered"
+    )
+    velocity_filter: PositiveTime | None = Field(
+        default=None, description="time constant of that filter [s]; left out: two periods"
+    )
+    safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
+    emulation: Emulation = Field(default=Emulation(), description="what emulated drives are like")
+    faults: tuple[dict[str, Parameter], ...] = Field(
+        default=(), description="faults of emulated drives: {kind, at [s], for [s], drive, ...}"
+    )

@@ -1,0 +1,25 @@
+"""The tick loop: a law on any rig, at absolute deadlines on an injected clock.
+
+Design: one loop serves simulated and real machines. It reads, asks what to do, writes, and logs; what to do is decided
+by whoever called it, so that a simulated run needs only the law, and a run on drives puts stages and safety between.
+"""
+
+from servoctl.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
+from servoctl.loop.controller import Controller
+from servoctl.loop.rig import Reading, Rig
+from servoctl.loop.simulated import SimulatedRig
+from servoctl.loop.tick import Tick, TickLoop
+
+__all__ = [
+    "SECOND",
+    "Clock",
+    "Controller",
+    "Reading",
+    "Rig",
+    "SimulatedRig",
+    "Tick",
+    "TickLoop",
+    "VirtualClock",
+    "WallClock",
+    "nanoseconds",
+]

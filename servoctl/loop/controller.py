@@ -1,0 +1,61 @@
+"""A law on ticks: what it remembers between them, and the time of its task."""
+
+import numpy as np
+
+from servoctl.closed_loop import Loop
+from servoctl.types import Array, Status
+
+
+class Controller:
+    """A closed loop's law, evaluated tick by tick.
+
+    Attributes:
+        loop: Whose law it is.
+        memory: What the law integrates, shape (memory,).
+        row: The command part of the last evaluation, laid out as `loop.layout` says.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self._n, self._slices = loop.system.model.n, loop.layout.slices
+        self._x = np.zeros(loop.size)
+        self.memory = loop.memory_start.copy()
+        self.row = np.full(loop.layout.command_size, np.nan)
+
+    def command(self, task_time: float, q: Array, v: Array) -> Array:
+        """The law's inputs, shape (m,) [actuator units]; NaN where its status says that there are none.
+
+        Args:
+            task_time: Time of the task [s].
+            q: Coordinates, shape (n,).
+            v: Velocities, shape (n,).
+        """
+        n, x = self._n, self._x
+        x[:n], x[n : 2 * n], x[2 * n :] = q, v, self.memory
+        self.row = self.loop.control(task_time, x)
+        inputs: Array = self.row[self._slices["u"]]
+        return inputs
+
+    def nothing(self) -> Array:
+        """The command where there is no state to command from: NaN, with the status that says so."""
+        self.row = np.full(self.loop.layout.command_size, np.nan)
+        self.row[self._slices["status"]] = Status.NON_FINITE.code
+        self.row[self._slices["rank"]] = 0
+        inputs: Array = self.row[self._slices["u"]]
+        return inputs
+
+    @property
+    def recalled(self) -> Array:
+        """The memory that the last command was made of, shape (memory,)."""
+        used: Array = self._x[2 * self._n :]
+        return used
+
+    def remember(self, elapsed: float) -> None:
+        """Moves the memory on by the time that has really gone by [s], at the last command's rate."""
+        if len(self.memory):
+            self.memory = self.memory + elapsed * self.row[self._slices["memory_rate"]]
+
+    @property
+    def status(self) -> int:
+        """`Status.code` of the last command."""
+        return int(self.row[self._slices["status"]][0])

@@ -1,0 +1,84 @@
+"""The tick loop equals the compiled closed loop for sampled laws, and late ticks skip."""
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.loop import SECOND, Clock, Controller, Reading, Rig, SimulatedRig, Tick, TickLoop, VirtualClock
+from servoctl.types import Array
+
+PERIOD = 5_000_000
+
+
+@pytest.mark.parametrize("config", ["two_mass_spring", "coordinated_robots", "flexible_joint_motor_raised"])
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_a_sampled_law_moves_a_rig_as_it_moves_the_simulation(config: str, engine: str) -> None:
+    run = sc.load(config, ["run.period=0.005", "run.duration=0.2", "run.integrator={step: 0.0025}"], engine=engine)
+    simulated = run.simulate()
+    clock, controller = VirtualClock(), Controller(run.loop)
+    rig = SimulatedRig(run.loop, run.start, clock, 0.0025)
+    states: list[Array] = []
+    inputs: list[Array] = []
+
+    def decide(tick: Tick, reading: Reading) -> Array | None:
+        if tick.number == 40:
+            return None
+        states.append(np.concatenate([reading.q, reading.v]))
+        u = controller.command(tick.deadline / SECOND, reading.q, reading.v)
+        controller.remember(tick.elapsed / SECOND)
+        inputs.append(u)
+        return u
+
+    TickLoop(rig, clock, PERIOD).run(decide, lambda *_: None)
+    names = [*run.system.model.plant.coordinates]
+    for i, state in enumerate(states):
+        row = [simulated[f"{kind}.{name}"][i] for kind in ("q", "v") for name in names]
+        assert state == pytest.approx(np.array(row), rel=1e-11, abs=1e-11)
+    for i, u in enumerate(inputs):
+        row = [simulated[f"u.{name}"][i] for name in run.system.model.plant.actuators]
+        assert u == pytest.approx(np.array(row), rel=1e-9, abs=1e-9)
+
+
+class Stalling(Clock):
+    """A virtual clock that loses time at one tick."""
+
+    def __init__(self, at: int, by: int) -> None:
+        self._now, self._at, self._by = 0, at, by
+
+    def now(self) -> int:
+        return self._now
+
+    def sleep_until(self, moment: int) -> None:
+        self._now = max(self._now, moment)
+
+    def stall(self, number: int) -> None:
+        if number == self._at:
+            self._now += self._by
+
+
+class Still(Rig):
+    def start(self, deadline: int) -> None: ...
+
+    def read(self, deadline: int) -> Reading:
+        return Reading(np.zeros(1), np.zeros(1), np.zeros(1))
+
+    def write(self, command: Array) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize("stall, skipped", [(3_000_000, 0), (5_000_000, 0), (12_000_000, 1), (57_000_000, 10)])
+def test_a_late_tick_skips_and_never_catches_up(stall: int, skipped: int) -> None:
+    clock, ticks = Stalling(at=4, by=stall), list[Tick]()
+
+    def decide(tick: Tick, reading: Reading) -> Array | None:
+        ticks.append(tick)
+        clock.stall(tick.number)
+        return None if tick.number == 8 else np.zeros(1)
+
+    TickLoop(Still(), clock, PERIOD).run(decide, lambda *_: None)
+    assert [tick.skipped for tick in ticks] == [0] * 5 + [skipped] + [0] * 3
+    grid = [(tick.deadline - ticks[0].deadline) // PERIOD for tick in ticks]
+    assert grid == [0, 1, 2, 3, 4, 5 + skipped, 6 + skipped, 7 + skipped, 8 + skipped]
+    assert ticks[5].lateness == max(0, stall - (1 + skipped) * PERIOD)
+    assert [tick.elapsed // PERIOD for tick in ticks] == [1] * 5 + [min(1 + skipped, 3)] + [1] * 3
