@@ -1,0 +1,114 @@
+"""How much of a bus a configuration uses, at worst.
+
+Source: Davis, Burns, Bril, Lukkien 2007, Controller Area Network (CAN) schedulability analysis, (1): a classic frame
+of s bytes with the most stuff bits there can be, interframe space included.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+
+class Traffic(NamedTuple):
+    """Frames of one kind.
+
+    Attributes:
+        size: Bytes of payload.
+        rate: Frames per second.
+        extended: Whether the id has 29 bits.
+    """
+
+    size: int
+    rate: float
+    extended: bool = False
+
+
+def worst_bits(size: int, extended: bool = False) -> int:
+    """Most bits that a classic frame takes, interframe space included.
+
+    Args:
+        size: Bytes of payload, 0 to 8.
+        extended: Whether the id has 29 bits.
+    """
+    stuffed = (54 if extended else 34) + 8 * size
+    return (67 if extended else 47) + 8 * size + (stuffed - 1) // 4
+
+
+def least_bits(size: int, extended: bool = False) -> int:
+    """Bits of a classic frame without any stuff bit, interframe space included."""
+    return (67 if extended else 47) + 8 * size
+
+
+def worst_load(traffic: Iterable[Traffic], bitrate: int) -> float:
+    """Fraction of a bus of this bit rate [bit/s] that the traffic takes at worst."""
+    return sum(each.rate * worst_bits(each.size, each.extended) for each in traffic) / bitrate
+
+
+class BusLoad(NamedTuple):
+    """Whether a bus carries what a configuration asks of it.
+
+    Attributes:
+        load: Worst-case fraction of the bus that is used.
+        frames: Per second.
+        allowed: Fraction that may be.
+        highest_rate: Of the loop, that still fits [Hz]; 0 where not even the traffic that is always there does.
+        sentence: For a person: the load, and where it does not fit what would.
+    """
+
+    load: float
+    frames: float
+    allowed: float
+    highest_rate: float
+    sentence: str
+
+    @property
+    def fits(self) -> bool:
+        return self.load <= self.allowed
+
+
+def describe_load(
+    traffic: Callable[[float], Iterable[Traffic]], period: float, bitrate: int, max_bus_load: float
+) -> BusLoad:
+    """How much of a bus a loop of this period uses at worst, and what to do where that is too much.
+
+    Args:
+        traffic: Everything on the bus, both ways, for a period of the loop [s].
+        period: Of the loop [s].
+        bitrate: Of the bus [bit/s].
+        max_bus_load: Fraction of the bus that may be used.
+    """
+
+    def load(rate: float) -> float:
+        return worst_load(traffic(1.0 / rate), bitrate)
+
+    rate = 1.0 / period
+    used, highest = load(rate), _highest(load, rate, max_bus_load)
+    frames = sum(each.rate for each in traffic(period))
+    start = f"{used:.1%} of {bitrate} bit/s at worst, at {rate:.6g} Hz, where max_bus_load allows {max_bus_load:.1%}"
+    if used <= max_bus_load:
+        return BusLoad(used, frames, max_bus_load, highest, f"{start}: {math.floor(highest)} Hz would still fit")
+    remedies = ["spread the drives over more buses"]
+    if highest >= 1:
+        remedies.insert(0, f"hil.period of {_rounded_up(1.0 / highest):.6g} s or more")
+    if bitrate < 1_000_000:
+        remedies.append("a higher bit rate")
+    most = f"at most {math.floor(highest)} Hz fit" if highest >= 1 else "no rate fits"
+    return BusLoad(used, frames, max_bus_load, highest, f"{start}: {most} ({', or '.join(remedies)})")
+
+
+def _highest(load: Callable[[float], float], rate: float, allowed: float) -> float:
+    """Highest rate [Hz] with load(rate) <= allowed, for a load that does not fall with the rate."""
+    low, high = 1.0, max(rate, 1.0)
+    if load(low) > allowed:
+        return 0.0
+    while load(high) <= allowed and high < 1e6:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if load(middle) <= allowed else (low, middle)
+    return low
+
+
+def _rounded_up(period: float) -> float:
+    """To 10 us."""
+    return math.ceil(period * 1e5 - 1e-9) / 1e5

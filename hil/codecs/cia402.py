@@ -1,0 +1,191 @@
+"""CiA 402 drives in cyclic synchronous torque mode over CANopen (CiA 301): process data, NMT, emergency, state machine.
+
+Sources: the state machine, object and option tables of CiA 402 as vendors publish them (Beckhoff's object references
+of the AMP8000 and EL72x1, the rst tables of CiA402 implementations), the EDS of RobStride's drive, the ids of CiA
+301's predefined connection set.
+
+Process data, little endian: RPDO1 controlword U16, target torque I16; TPDO1 position I32, velocity I32; TPDO2
+statusword U16, torque I16, error code U16. Torques are in thousandths of the rated torque.
+"""
+
+from enum import Enum
+from struct import Struct
+from typing import NamedTuple
+
+NODES = range(1, 128)
+
+NMT = 0x000
+SYNC = 0x080
+EMERGENCY = 0x080
+TPDO1, TPDO2 = 0x180, 0x280
+RPDOS = (0x200, 0x300, 0x400, 0x500)
+RPDO1 = RPDOS[0]
+SDO_ANSWER = 0x580
+SDO_REQUEST = 0x600
+HEARTBEAT = 0x700
+
+START, RESET_COMMUNICATION = 1, 130
+BOOT_UP, STOPPED, OPERATIONAL, PRE_OPERATIONAL = 0, 4, 5, 127
+NMT_STATES = {BOOT_UP: "boot-up", STOPPED: "stopped", OPERATIONAL: "operational", PRE_OPERATIONAL: "pre-operational"}
+
+DISABLE_VOLTAGE = 0x00
+QUICK_STOP = 0x02
+SHUTDOWN = 0x06
+SWITCH_ON = 0x07
+ENABLE_OPERATION = 0x0F
+FAULT_RESET = 0x80
+
+TORQUE_MODE = 10
+"""Cyclic synchronous torque, in 0x6060 and 0x6061."""
+TORQUE_MODE_BIT = 1 << 9
+"""The same, in 0x6502."""
+
+HEARTBEAT_LOST = 0x8130
+ERRORS = {
+    0x2310: "over-current",
+    0x3210: "DC link over-voltage",
+    0x3220: "DC link under-voltage",
+    0x4210: "device over-temperature",
+    0x4310: "drive over-temperature",
+    0x7305: "encoder 1",
+    0x7306: "encoder 2",
+    0x8110: "CAN overrun",
+    0x8120: "CAN error passive",
+    HEARTBEAT_LOST: "heartbeat of the master lost",
+    0x8140: "recovered from bus-off",
+    0x8210: "PDO too short",
+    0x8250: "RPDO timeout",
+    0x8611: "following error",
+    0x8700: "SYNC",
+}
+GROUPS = {
+    0x10: "generic",
+    0x20: "current",
+    0x30: "voltage",
+    0x40: "temperature",
+    0x50: "device hardware",
+    0x60: "device software",
+    0x70: "additional modules",
+    0x80: "monitoring",
+    0x90: "external",
+    0xF0: "additional functions",
+    0xFF: "device specific",
+}
+
+_COMMAND = Struct("<Hh")
+_FEEDBACK = Struct("<ii")
+_STATUS = Struct("<HhH")
+_EMERGENCY = Struct("<HB5s")
+
+
+class State(Enum):
+    """States of the drive's state machine."""
+
+    NOT_READY = "not ready to switch on"
+    SWITCH_ON_DISABLED = "switch on disabled"
+    READY = "ready to switch on"
+    SWITCHED_ON = "switched on"
+    ENABLED = "operation enabled"
+    QUICK_STOP = "quick stop active"
+    FAULT_REACTION = "fault reaction active"
+    FAULT = "fault"
+
+
+PATTERNS = (
+    (0x4F, 0x00, State.NOT_READY),
+    (0x4F, 0x40, State.SWITCH_ON_DISABLED),
+    (0x6F, 0x21, State.READY),
+    (0x6F, 0x23, State.SWITCHED_ON),
+    (0x6F, 0x27, State.ENABLED),
+    (0x6F, 0x07, State.QUICK_STOP),
+    (0x4F, 0x0F, State.FAULT_REACTION),
+    (0x4F, 0x08, State.FAULT),
+)
+"""Mask and value of the statusword in each state."""
+
+
+def _decoded(word: int) -> State | None:
+    return next((state for mask, value, state in PATTERNS if word & mask == value), None)
+
+
+_STATES = tuple(_decoded(word) for word in range(0x80))
+
+
+class Status(NamedTuple):
+    """What TPDO2 says.
+
+    Attributes:
+        state: Of the drive.
+        remote: Whether it obeys the controlword.
+        limited: Whether an internal limit is active: it makes less torque than it is asked for.
+        torque: Actual torque [1/1000 of the rated torque].
+        error: Code of the last fault.
+    """
+
+    state: State
+    remote: bool
+    limited: bool
+    torque: int
+    error: int
+
+
+def state_of(statusword: int) -> State | None:
+    """The state; None where no state has this pattern."""
+    return _STATES[statusword & 0x6F]
+
+
+def per_mille(torque: float, rated: float) -> int:
+    """A torque [N m] in thousandths of the rated torque [N m], rounded towards zero.
+
+    Raises:
+        ValueError: It is not finite, or does not fit in 16 bits.
+    """
+    try:
+        thousandths = int(1000 * torque / rated)
+    except (OverflowError, ValueError) as error:
+        raise ValueError(f"torque {torque} N m is not finite") from error
+    if not -0x8000 <= thousandths <= 0x7FFF:
+        raise ValueError(f"torque {torque} N m is {thousandths} thousandths of {rated} N m (16 bits are there)")
+    return thousandths
+
+
+def command(controlword: int, torque: int) -> bytes:
+    """RPDO1: controlword, target torque [1/1000 of the rated torque]."""
+    return _COMMAND.pack(controlword, torque)
+
+
+def feedback(data: bytes) -> tuple[int, int] | None:
+    """Decodes TPDO1: position [count], velocity [drive's unit]."""
+    return _FEEDBACK.unpack(data) if len(data) == 8 else None
+
+
+def status(data: bytes) -> Status | None:
+    """Decodes TPDO2; None where the statusword fits no state."""
+    if len(data) != 6:
+        return None
+    word, torque, error = _STATUS.unpack(data)
+    state = _STATES[word & 0x6F]
+    return Status(state, bool(word & 0x200), bool(word & 0x800), torque, error) if state else None
+
+
+def emergency(data: bytes) -> tuple[int, int, bytes] | None:
+    """Decodes an emergency: error code (0x00xx: no error any more), error register, five bytes of the vendor."""
+    return _EMERGENCY.unpack(data) if len(data) == 8 else None
+
+
+def nmt_state(data: bytes) -> int | None:
+    """Decodes a heartbeat: boot-up, stopped, operational or pre-operational."""
+    return state if len(data) == 1 and (state := data[0] & 0x7F) in NMT_STATES else None
+
+
+def nmt(order: int, node: int) -> bytes:
+    """An NMT order to one node; node 0 means all."""
+    return bytes((order, node))
+
+
+def error_text(code: int) -> str:
+    """An error code of 0x603F or of an emergency, in words; empty where it says no error."""
+    if code >> 8 == 0:
+        return ""
+    group = GROUPS.get(code >> 8) or GROUPS.get(code >> 8 & 0xF0, "unknown")
+    return f"{ERRORS.get(code, f'{group} error')} (0x{code:04X})"

@@ -1,0 +1,141 @@
+"""MIT frames, as mini-cheetah's motor driver and its descendants have them (CubeMars AK, RobStride, Damiao).
+
+Command, eight bytes, big-endian bits: position 16, velocity 12, kp 12, kd 12, torque 12; torque of the motor =
+kp (position - its own) + kd (velocity - its own) + torque. Reply: id of the motor 8, position 16, velocity 12, torque
+12, then two bytes that differ by maker. Each number runs linearly over a range that only the motor's table tells.
+
+Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_can.py), the manual of CubeMars' AK80-64
+(V1.0.8), RobStride's extract of the RS00 specification, DAMIAO_Control_Arduino for the codes of Damiao.
+"""
+
+from math import ceil, floor, isfinite
+from struct import Struct
+from typing import NamedTuple
+
+ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
+
+_FULL = b"\xff" * 6
+_SPECIAL = b"\xff" * 7
+_NO_MOTION = bytes.fromhex("7fff7ff00000")
+"""Position and velocity zero, no gains."""
+
+_TORQUE = Struct(">H")
+MOST_12 = 0xFFF
+MOST_16 = 0xFFFF
+
+CUBEMARS_FAULTS = {
+    1: "over-temperature",
+    2: "over-current",
+    3: "over-voltage",
+    4: "under-voltage",
+    5: "encoder",
+    6: "phase current unbalanced",
+}
+
+DAMIAO_DISABLED, DAMIAO_ENABLED, DAMIAO_LOST = 0x0, 0x1, 0xD
+DAMIAO_FAULTS = {
+    0x5: "sensor",
+    0x6: "parameter",
+    0x8: "over-voltage",
+    0x9: "under-voltage",
+    0xA: "over-current",
+    0xB: "electronics over-temperature",
+    0xC: "winding over-temperature",
+    DAMIAO_LOST: "communication lost",
+    0xE: "overload",
+}
+
+
+class Ranges(NamedTuple):
+    """Largest values: of position, velocity and torque to either side of zero, of the gains from zero.
+
+    Attributes:
+        position: [rad].
+        velocity: [rad/s].
+        torque: [N m].
+        kp: [N m/rad].
+        kd: [N m s/rad].
+    """
+
+    position: float
+    velocity: float
+    torque: float
+    kp: float
+    kd: float
+
+
+class Reply(NamedTuple):
+    """What a motor says.
+
+    Attributes:
+        first: First byte: the motor's id, and for Damiao its status in the upper four bits.
+        position: [rad].
+        velocity: [rad/s].
+        torque: [N m].
+        rest: Bytes after these, none or two.
+    """
+
+    first: int
+    position: float
+    velocity: float
+    torque: float
+    rest: bytes
+
+
+def special(code: int) -> bytes:
+    """A frame that is an order: `ENABLE`, `DISABLE` or `CLEAR_FAULT`."""
+    return _SPECIAL + bytes((code,))
+
+
+def _bits(value: float, low: float, high: float, most: int) -> int:
+    if not isfinite(value):
+        raise ValueError(f"{value} is not finite")
+    return min(most, max(0, floor((value - low) * most / (high - low))))
+
+
+def _value(bits: int, low: float, high: float, most: int) -> float:
+    return low + bits * (high - low) / most
+
+
+def command(ranges: Ranges, position: float, velocity: float, kp: float, kd: float, torque: float) -> bytes:
+    """A whole command; what is out of range goes to its end.
+
+    Raises:
+        ValueError: A value is not finite, or the frame could be taken for an order: all but the torque at its end.
+    """
+    bits = _bits(position, -ranges.position, ranges.position, MOST_16)
+    bits = bits << 12 | _bits(velocity, -ranges.velocity, ranges.velocity, MOST_12)
+    bits = bits << 12 | _bits(kp, 0.0, ranges.kp, MOST_12)
+    bits = bits << 12 | _bits(kd, 0.0, ranges.kd, MOST_12)
+    bits = bits << 12 | _bits(torque, -ranges.torque, ranges.torque, MOST_12)
+    data = bits.to_bytes(8, "big")
+    if data.startswith(_FULL):
+        raise ValueError(f"position, velocity and gains at their largest look like an order: {data.hex()}")
+    return data
+
+
+def torque_command(ranges: Ranges, torque: float) -> bytes:
+    """A command of torque alone, rounded towards zero; zero itself is no step, so it is half a step below.
+
+    Raises:
+        ValueError: The torque is not finite, or out of range.
+    """
+    largest = ranges.torque
+    if not -largest <= torque <= largest:
+        raise ValueError(f"torque {torque} N m is not finite and within +-{largest} N m")
+    step = (torque + largest) * MOST_12 / (2 * largest)
+    bits = max(floor(step), 2048) if torque > 0 else min(ceil(step), 2047)
+    return _NO_MOTION + _TORQUE.pack(bits)
+
+
+def reply(data: bytes, ranges: Ranges) -> Reply | None:
+    """Decodes a reply of six or eight bytes."""
+    if len(data) not in (6, 8):
+        return None
+    return Reply(
+        data[0],
+        _value(data[1] << 8 | data[2], -ranges.position, ranges.position, MOST_16),
+        _value(data[3] << 4 | data[4] >> 4, -ranges.velocity, ranges.velocity, MOST_12),
+        _value((data[4] & 0xF) << 8 | data[5], -ranges.torque, ranges.torque, MOST_12),
+        data[6:],
+    )

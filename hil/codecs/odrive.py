@@ -1,0 +1,190 @@
+"""ODrive CANSimple, firmware 0.6: standard ids `node << 5 | command`, little endian.
+
+Sources: ODrive's CAN protocol reference (docs.odriverobotics.com, can-protocol), its DBC for firmware 0.6.10 as the
+package odrive-can carries it, and the error words of `odrive.enums` 0.6.11.
+"""
+
+from math import isfinite
+from struct import Struct
+from typing import NamedTuple
+
+NODES = range(0x3F)
+PROTOCOL = 2
+"""What Get_Version calls this protocol."""
+
+GET_VERSION = 0x00
+HEARTBEAT = 0x01
+ESTOP = 0x02
+GET_ERROR = 0x03
+SET_AXIS_STATE = 0x07
+GET_ENCODER_ESTIMATES = 0x09
+SET_CONTROLLER_MODE = 0x0B
+SET_INPUT_TORQUE = 0x0E
+SET_LIMITS = 0x0F
+CLEAR_ERRORS = 0x18
+
+ORDERS = (0x02, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F, 0x11, 0x12, 0x13, 0x16, 0x18, 0x19, 0x1A, 0x1B, 0x1F)
+"""Commands that only a master sends; all others are answers, which a master may ask for by a remote frame."""
+
+IDLE, CLOSED_LOOP = 1, 8
+STATES = (
+    "UNDEFINED",
+    "IDLE",
+    "STARTUP_SEQUENCE",
+    "FULL_CALIBRATION_SEQUENCE",
+    "MOTOR_CALIBRATION",
+    "SENSORLESS_CONTROL",
+    "ENCODER_INDEX_SEARCH",
+    "ENCODER_OFFSET_CALIBRATION",
+    "CLOSED_LOOP_CONTROL",
+    "LOCKIN_SPIN",
+    "ENCODER_DIR_FIND",
+    "HOMING",
+    "ENCODER_HALL_POLARITY_CALIBRATION",
+    "ENCODER_HALL_PHASE_CALIBRATION",
+    "ANTICOGGING_CALIBRATION",
+)
+
+WATCHDOG_EXPIRED = 0x0100_0000
+ERRORS = {
+    0x1: "INITIALIZING",
+    0x2: "SYSTEM_LEVEL",
+    0x4: "TIMING_ERROR",
+    0x8: "MISSING_ESTIMATE",
+    0x10: "BAD_CONFIG",
+    0x20: "DRV_FAULT",
+    0x40: "MISSING_INPUT",
+    0x100: "DC_BUS_OVER_VOLTAGE",
+    0x200: "DC_BUS_UNDER_VOLTAGE",
+    0x400: "DC_BUS_OVER_CURRENT",
+    0x800: "DC_BUS_OVER_REGEN_CURRENT",
+    0x1000: "CURRENT_LIMIT_VIOLATION",
+    0x2000: "MOTOR_OVER_TEMP",
+    0x4000: "INVERTER_OVER_TEMP",
+    0x8000: "VELOCITY_LIMIT_VIOLATION",
+    0x1_0000: "POSITION_LIMIT_VIOLATION",
+    0x2_0000: "REQUESTED_CURRENT_TOO_HIGH",
+    WATCHDOG_EXPIRED: "WATCHDOG_TIMER_EXPIRED",
+    0x0200_0000: "ESTOP_REQUESTED",
+    0x0400_0000: "SPINOUT_DETECTED",
+    0x0800_0000: "BRAKE_RESISTOR_DISARMED",
+    0x1000_0000: "THERMISTOR_DISCONNECTED",
+    0x4000_0000: "CALIBRATION_ERROR",
+}
+
+_VERSION = Struct("<8B")
+_HEARTBEAT = Struct("<IBBBx")
+_TWO_WORDS = Struct("<II")
+_TWO_FLOATS = Struct("<ff")
+_STATE = Struct("<I4x")
+_TORQUE = Struct("<f4x")
+_WORD = Struct("<I4x")
+
+
+class Version(NamedTuple):
+    """Answer to Get_Version."""
+
+    protocol: int
+    hardware: tuple[int, int, int]
+    firmware: tuple[int, int, int]
+    unreleased: int
+
+
+class Heartbeat(NamedTuple):
+    """How an axis stands; `error` is a set of the bits of `ERRORS`."""
+
+    error: int
+    state: int
+    result: int
+    done: bool
+
+
+def identifier(node: int, command: int) -> int:
+    """Arbitration id of a command of a node."""
+    return node << 5 | command
+
+
+def error_text(bits: int) -> str:
+    """The errors in words with their code; empty where there are none."""
+    if not bits:
+        return ""
+    names = [name for bit, name in ERRORS.items() if bits & bit]
+    return f"{' | '.join(names) or 'unknown error'} (0x{bits:X})"
+
+
+def state_text(state: int) -> str:
+    """Name of an axis state."""
+    return STATES[state] if state < len(STATES) else f"unknown state {state}"
+
+
+def version(data: bytes) -> Version | None:
+    """Decodes Get_Version."""
+    if len(data) != 8:
+        return None
+    protocol, *rest = _VERSION.unpack(data)
+    return Version(protocol, (rest[0], rest[1], rest[2]), (rest[3], rest[4], rest[5]), rest[6])
+
+
+def heartbeat(data: bytes) -> Heartbeat | None:
+    """Decodes Heartbeat."""
+    if len(data) != 8:
+        return None
+    error, state, result, flags = _HEARTBEAT.unpack(data)
+    return Heartbeat(error, state, result, bool(flags & 1))
+
+
+def errors(data: bytes) -> tuple[int, int] | None:
+    """Decodes Get_Error: active errors, reason of the last disarming."""
+    return _TWO_WORDS.unpack(data) if len(data) == 8 else None
+
+
+def estimates(data: bytes) -> tuple[float, float] | None:
+    """Decodes Get_Encoder_Estimates: position [turn], velocity [turn/s]; None where one is not finite."""
+    if len(data) != 8:
+        return None
+    position, velocity = _TWO_FLOATS.unpack(data)
+    return (position, velocity) if isfinite(position) and isfinite(velocity) else None
+
+
+def axis_state(state: int) -> bytes:
+    """Set_Axis_State."""
+    return _STATE.pack(state)
+
+
+def controller_mode(control: int, entry: int) -> bytes:
+    """Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; input 1 passthrough, 6 torque ramp."""
+    return _TWO_WORDS.pack(control, entry)
+
+
+def input_torque(torque: float) -> bytes:
+    """Set_Input_Torque, at the motor's shaft [N m], rounded towards zero.
+
+    Raises:
+        ValueError: The torque is not finite, or no single-precision number.
+    """
+    try:
+        data = _TORQUE.pack(torque)
+    except OverflowError as error:
+        raise ValueError(f"torque {torque} N m is no single-precision number") from error
+    rounded: float = _TORQUE.unpack(data)[0]
+    if not isfinite(rounded):
+        raise ValueError(f"torque {torque} N m is not finite")
+    if abs(rounded) > abs(torque):
+        return _WORD.pack(_WORD.unpack(data)[0] - 1)
+    return data
+
+
+def limits(velocity: float, current: float) -> bytes:
+    """Set_Limits: velocity [turn/s], current [A].
+
+    Raises:
+        ValueError: One is not finite.
+    """
+    if not (isfinite(velocity) and isfinite(current)):
+        raise ValueError(f"limits {velocity} turn/s, {current} A are not finite")
+    return _TWO_FLOATS.pack(velocity, current)
+
+
+def clear_errors() -> bytes:
+    """Clear_Errors, without letting the drive blink."""
+    return b"\0"

@@ -1,0 +1,18 @@
+"""Drives as the loop sees them: samples in, torques out, and explicit verbs for everything else."""
+
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.settings import DriveSettings, SensorSettings
+
+__all__ = [
+    "Condition",
+    "Drive",
+    "DriveError",
+    "DriveSettings",
+    "Exchange",
+    "Feedback",
+    "Node",
+    "Sample",
+    "SensorSettings",
+    "Step",
+    "Steps",
+]

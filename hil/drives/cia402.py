@@ -1,0 +1,302 @@
+"""CiA 402 drives in cyclic synchronous torque mode.
+
+Each SYNC is answered by TPDO1 with position and velocity, each `status_every`-th also by TPDO2 with the status; a fault
+comes at once as an emergency. RPDO1 acts as it arrives. The drive's watchdog is its heartbeat consumer: our heartbeat
+goes out from the loop, so it ends where the loop ends.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import nan
+
+from hil.bus.load import Traffic
+from hil.codecs import cia402 as codec
+from hil.codecs.cia402 import State
+from hil.drives import cia402_setup as setup
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Step, Steps
+from hil.drives.cia402_encoder import TURN, Cia402Encoder, EncoderOptions
+from hil.drives.guard import after, motor_torque, refuse_fault
+from hil.drives.options import number, options_of
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.config.document import Problem
+
+MOST_COUNTS = 2**31
+SLOWEST_STATUS = 0.1
+"""Longest time between statuses [s]: verbs wait half a second for a few of them."""
+LONGEST_WATCHDOG = 65.0
+BOOT_TIME = 1.0
+"""Time for a drive to come back after its communication was reset [s]."""
+
+CONDITIONS = {
+    State.NOT_READY: Condition.DISABLED,
+    State.SWITCH_ON_DISABLED: Condition.DISABLED,
+    State.READY: Condition.DISABLED,
+    State.SWITCHED_ON: Condition.DISABLED,
+    State.ENABLED: Condition.ENABLED,
+    State.QUICK_STOP: Condition.STOPPING,
+    State.FAULT_REACTION: Condition.FAULT,
+    State.FAULT: Condition.FAULT,
+}
+
+STAIRS = ((codec.SHUTDOWN, State.READY), (codec.SWITCH_ON, State.SWITCHED_ON), (codec.ENABLE_OPERATION, State.ENABLED))
+"""Controlwords that lead to operation, and the states that confirm them."""
+
+
+@dataclass(frozen=True)
+class Cia402Options(EncoderOptions):
+    """Options of a drive.
+
+    Attributes:
+        master: Node id of our heartbeat.
+        status_every: SYNCs from one status to the next.
+    """
+
+    master: int = number("a node id from 1 to 127", 127, least=1, below=128, whole=True)
+    status_every: int = number("a number of SYNCs from 1 to 240", 10, least=1, below=241, whole=True)
+
+
+class Cia402Drive(Cia402Encoder, Drive):
+    """A drive in torque mode."""
+
+    settings: DriveSettings
+    _options: Cia402Options
+    Options = Cia402Options
+    heartbeat = setup.HEARTBEAT
+
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        """Starts with nothing known of the drive."""
+        super().__init__(settings, period)
+        self._rated = settings.rated_torque or nan
+        self._command_id = codec.RPDO1 + settings.node
+        self._controlword = codec.DISABLE_VOLTAGE
+        self._status: codec.Status | None = None
+        self._statuses = 0
+        self._emergency = 0
+        self._boots = 0
+        self._started = self._restarted = False
+        self._exchange: Exchange | None = None
+        self._beat = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
+        self._beat_every = _beat_every(settings, period)
+        self._ticks = 0
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+        assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
+        found = Cia402Encoder.problems(settings, options, period)
+        if options.master == settings.node:
+            found.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))
+        if not settings.rated_torque:
+            found.append(Problem(("rated_torque",), "is missing (give the motor's, as in 0x6076) [N m]"))
+        elif not 1 <= (most := setup.most_torque(settings)) <= 0x7FFF:
+            what = f"{settings.torque_limit} at the joint is {most} thousandths of the motor's rated torque"
+            found.append(Problem(("torque_limit",), f"{what} (1 to 32767 go on the wire: check gear and rated_torque)"))
+        turns = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
+        if turns * options.counts_per_turn >= MOST_COUNTS:
+            what = f"{settings.position_limits} is {turns:.4g} turns of the motor"
+            found.append(Problem(("position_limits",), f"{what}, more than 32 bits count (check gear and offset)"))
+        if (slowest := options.status_every * period) > SLOWEST_STATUS:
+            what = f"{options.status_every} SYNCs are {slowest:g} s from status to status"
+            found.append(Problem(("status_every",), f"{what} (at most {SLOWEST_STATUS} s)"))
+        if settings.watchdog > LONGEST_WATCHDOG:
+            what = f"{settings.watchdog} s is more than 16 bits of milliseconds"
+            found.append(Problem(("watchdog",), f"{what} (set hil.safety.drive_watchdog lower)"))
+        return found
+
+    def _answers(self) -> dict[int, Callable[[Frame], bool]]:
+        node = self.settings.node
+        orders = (codec.SYNC, *(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
+        return {
+            **super()._answers(),
+            codec.TPDO2 + node: self._on_status,
+            codec.EMERGENCY + node: self._on_emergency,
+            codec.NMT: self._on_nmt,
+            **dict.fromkeys((*orders, codec.HEARTBEAT + self._options.master), self._on_order),
+        }
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        assert isinstance(settings, DriveSettings)
+        options = options_of(Cia402Options, settings)
+        status = Traffic(6, 1 / (period * options.status_every))
+        beats = Traffic(1, 1 / setup.HEARTBEAT), Traffic(1, 1 / (period * _beat_every(settings, period)))
+        return [*Cia402Encoder.traffic(settings, period), Traffic(4, 1 / period), status, *beats]
+
+    def _on_heartbeat(self, frame: Frame) -> bool:
+        if not super()._on_heartbeat(frame):
+            return False
+        self.alive = frame.time
+        if self._nmt == codec.BOOT_UP:
+            self._boots += 1
+            self._restarted = self._started
+        self._judge()
+        return True
+
+    def _on_status(self, frame: Frame) -> bool:
+        status = codec.status(frame.data)
+        if status is None:
+            return False
+        self._status = status
+        self._statuses += 1
+        self._torque = self.settings.joint_torque(status.torque * self._rated / 1000)
+        self.saturated = status.limited
+        self._judge()
+        return True
+
+    def _on_emergency(self, frame: Frame) -> bool:
+        emergency = codec.emergency(frame.data)
+        if emergency is None:
+            return False
+        self._emergency = emergency[0] if emergency[0] >> 8 else 0
+        self._judge()
+        return True
+
+    def _on_nmt(self, frame: Frame) -> bool:
+        if len(frame.data) != 2:
+            return False
+        return self._on_order(frame) if frame.data[1] in (0, self.settings.node) else True
+
+    def _on_order(self, frame: Frame) -> bool:
+        self.foreign = self.foreign or f"somebody else is master of this drive: {frame}"
+        return True
+
+    def _judge(self) -> None:
+        """Condition and fault, by the last heartbeat, emergency and status."""
+        status = self._status
+        self.condition = CONDITIONS[status.state] if status else Condition.UNKNOWN
+        self.fault = ""
+        if self._started and self._nmt != codec.OPERATIONAL:
+            self.fault = f"left NMT state operational: is {codec.NMT_STATES[self._nmt or 0]}"
+        if self._restarted:
+            self.fault = "restarted, its configuration is lost (bring it up again)"
+        if self._emergency:
+            self.fault = f"emergency: {codec.error_text(self._emergency)}"
+        elif status and self.condition is Condition.FAULT:
+            self.fault = f"{status.state.value}: {codec.error_text(status.error) or 'no error code'}"
+        if self.fault:
+            self.condition = Condition.FAULT
+
+    def command(self, torque: float) -> Frame:
+        asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)
+        return Frame(self._command_id, codec.command(self._controlword, asked))
+
+    def quantum(self) -> tuple[float, float, float]:
+        position, velocity, _ = super().quantum()
+        return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))
+
+    def alive_frames(self) -> Sequence[Frame]:
+        """Our heartbeat, three times within the drive's watchdog."""
+        self._ticks += 1
+        return (self._beat,) if (self._ticks - 1) % self._beat_every == 0 else ()
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks profile, torque mode, rated torque, and that nobody has enabled the drive.
+
+        Raises:
+            DriveError: It is not what the config says, or does not answer.
+        """
+        from hil.drives.sdo import Objects  # canopen is slow to import
+
+        with Objects(self.settings.node, exchange) as objects:
+            setup.check_type(objects)
+            setup.check_drive(objects, self.settings)
+        yield from ()
+
+    def configure(self, exchange: Exchange) -> Steps:
+        """Resets the communication, sets and reads back everything, and starts the node."""
+        from hil.drives.sdo import Objects  # canopen is slow to import
+
+        self._exchange, self._started, self._restarted, self._status = exchange, False, False, None
+        self._controlword = codec.DISABLE_VOLTAGE
+        booted = after(lambda: self._boots, 1)
+        boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
+        yield Step([self._order(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
+        self._emergency = 0
+        with Objects(self.settings.node, exchange) as objects:
+            setup.silence(objects, self.settings.node)
+            setup.map_feedback(objects, self.settings.node)
+            setup.map_drive(objects, self.settings.node, self._options.status_every)
+            setup.set_reactions(objects)
+            setup.set_mode(objects, self.settings)
+            setup.set_heartbeats(objects, self._options.master, self.settings.watchdog)
+        running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
+        yield Step([self._order(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
+        self._started = True
+
+    def test_watchdog(self) -> Steps:
+        """Lets our heartbeat fail, sees the drive notice, and configures it anew: some drives want that.
+
+        Raises:
+            DriveError: `configure` was not run before.
+        """
+        if self._exchange is None:
+            raise DriveError("its watchdog is not armed yet (configure it first)")
+        yield from self.reset()
+        limit = 1.1 * self.settings.watchdog + 2 * setup.HEARTBEAT
+        lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
+        self.quiet = True
+        try:
+            yield Step([], self._has_noticed, limit, lost)
+        finally:
+            self.quiet = False
+        yield from self.configure(self._exchange)
+        yield from self.reset()
+
+    def _has_noticed(self) -> bool:
+        """Whether the drive says that our heartbeat is lost, or left operation for it."""
+        status = self._status
+        said = self._emergency == codec.HEARTBEAT_LOST
+        fault = status is not None and status.state is State.FAULT and status.error == codec.HEARTBEAT_LOST
+        return said or fault or self._nmt == codec.PRE_OPERATIONAL
+
+    def enable(self, torque: float) -> Steps:
+        refuse_fault(self)
+        try:
+            for controlword, state in STAIRS:
+                self._controlword = controlword
+                yield Step([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
+                refuse_fault(self)
+                if self._status and not self._status.remote:
+                    raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
+        finally:
+            if self.condition is not Condition.ENABLED:
+                self._controlword = codec.DISABLE_VOLTAGE
+
+    def _is(self, state: State) -> bool:
+        """Whether the drive is in a state, or will not get there."""
+        return self.condition is Condition.FAULT or (self._status is not None and self._status.state is state)
+
+    def reset(self) -> Steps:
+        """Lowers and raises bit 7 of the controlword; nothing happens where there is no fault.
+
+        A drive that lost its heartbeat may want `configure` first: its communication is to be reset.
+        """
+        self._emergency = 0
+        for controlword in (codec.DISABLE_VOLTAGE, codec.FAULT_RESET, codec.DISABLE_VOLTAGE):
+            self._controlword = controlword
+            done = partial(self._is_clear, after(lambda: self._statuses, 2), controlword == codec.FAULT_RESET)
+            hint = "a statusword without fault (a drive that lost our heartbeat needs a new bring-up)"
+            yield Step([self.command(0.0)], done, 0.5, hint)
+        self._judge()
+        refuse_fault(self)
+
+    def _is_clear(self, came: Callable[[], bool], wanted: bool) -> bool:
+        """Whether news came and, where that is wanted, tell of no fault."""
+        faults = (State.FAULT, State.FAULT_REACTION)
+        return came() and self._status is not None and not (wanted and self._status.state in faults)
+
+    def disable_frames(self) -> Sequence[Frame]:
+        """Disable voltage; what `command` encodes from now on says so too."""
+        self._controlword = codec.DISABLE_VOLTAGE
+        return (self.command(0.0),)
+
+    def quick_stop_frames(self) -> Sequence[Frame]:
+        """Quick stop; what `command` encodes from now on says so too."""
+        self._controlword = codec.QUICK_STOP
+        return (self.command(0.0),)
+
+
+def _beat_every(settings: DriveSettings, period: float) -> int:
+    """Ticks from one of our heartbeats to the next."""
+    return max(1, int(settings.watchdog / 3 / period))

@@ -1,0 +1,120 @@
+"""The encoder of a CiA 402 drive alone: position and velocity in TPDO1 after each SYNC."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import nan, pi
+from typing import ClassVar
+
+from hil.bus.load import Traffic
+from hil.codecs import cia402 as codec
+from hil.drives import cia402_setup as setup
+from hil.drives.base import Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.options import number, options_of
+from hil.drives.settings import SensorSettings
+from hil.frame import Frame
+from servoctl.config.document import Problem
+
+TURN = 2 * pi
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """Options of an encoder node.
+
+    Attributes:
+        counts_per_turn: Of 0x6064.
+        velocity_unit: Of one count of 0x606C [rad/s].
+    """
+
+    counts_per_turn: int = number("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
+    velocity_unit: float = number("the unit of 0x606C in rad/s, above 0, such as rpm or 2*pi/65536", above=0.0)
+
+
+class Cia402Encoder(Node):
+    """The encoder of a drive, which sends after each SYNC."""
+
+    feedback = Feedback.SYNC
+    Options: ClassVar[type[EncoderOptions]] = EncoderOptions
+
+    def __init__(self, settings: SensorSettings, period: float) -> None:
+        """Starts without a sample.
+
+        Args:
+            settings: Checked, as `hil.drives.protocols.build` does.
+            period: Of the loop [s].
+        """
+        super().__init__(settings)
+        self._options = options_of(self.Options, settings)
+        self._count = settings.joint_rate(TURN / self._options.counts_per_turn)
+        self._rate = settings.joint_rate(self._options.velocity_unit)
+        self._feedback_id = codec.TPDO1 + settings.node
+        self._torque = nan
+        self._nmt: int | None = None
+        self._handlers = self._answers()
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+        """What is wrong with settings and options together.
+
+        Args:
+            settings: Of the node.
+            options: Of the node.
+            period: Of the loop [s].
+        """
+        if settings.node not in codec.NODES:
+            return [Problem(("node",), f"expected a node id from 1 to 127, got {settings.node}")]
+        return []
+
+    def _answers(self) -> dict[int, Callable[[Frame], bool]]:
+        """Id -> what takes its frames, beside TPDO1; it returns whether the frame is valid."""
+        node = self.settings.node
+        return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: lambda _: True}
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset({self._feedback_id, *self._handlers})
+
+    def accept(self, frame: Frame) -> None:
+        if frame.extended or frame.remote or frame.error:
+            self.rejected += 1
+        elif frame.id != self._feedback_id:
+            handler = self._handlers.get(frame.id)
+            if handler is None or not handler(frame):
+                self.rejected += 1
+        elif (values := codec.feedback(frame.data)) is None:
+            self.rejected += 1
+        else:
+            position = values[0] * self._count + self.settings.offset
+            self.sample = Sample(position, values[1] * self._rate, self._torque, frame.time)
+
+    def _on_heartbeat(self, frame: Frame) -> bool:
+        state = codec.nmt_state(frame.data)
+        if state is None:
+            return False
+        self._nmt = state
+        return True
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        return [Traffic(8, 1 / period)]
+
+    def poll(self) -> Sequence[Frame]:
+        return ()
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks the profile, maps TPDO1 and starts the node: it has no other bring-up."""
+        from hil.drives.sdo import Objects  # canopen is slow to import
+
+        with Objects(self.settings.node, exchange) as objects:
+            setup.check_type(objects)
+            setup.silence(objects, self.settings.node)
+            setup.map_feedback(objects, self.settings.node)
+        had = self.sample
+        yield Step([self._order(codec.START)], lambda: self.sample is not had, 0.5, "TPDO1 after SYNC")
+
+    def _order(self, order: int) -> Frame:
+        return Frame(codec.NMT, codec.nmt(order, self.settings.node))
+
+    def quantum(self) -> tuple[float, float, float]:
+        """Smallest steps at the joint: one count each."""
+        return abs(self._count), abs(self._rate), nan

@@ -1,0 +1,272 @@
+"""MIT drives: torque alone, one reply to each command.
+
+All motors reply with the host's id and say in the first byte who they are. A motor that says no status is believed to
+be enabled or disabled once it has answered after it was asked to; one whose maker gives it a watchdog is believed only
+once that has run out. No motor can say which ranges it uses: nothing here finds a wrong table.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import ClassVar
+
+from hil.bus.load import Traffic
+from hil.codecs import mit as codec
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Sample, Step, Steps
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.mit_options import EXPECTED, MitOptions
+from hil.drives.options import options_of
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.config.document import Problem
+
+ANSWERS = 3
+"""Replies after which a motor without status is believed: to two commands that were sent before, and to the order."""
+
+
+class MitDrive(Drive):
+    """A drive whose position is followed over the ends of its range."""
+
+    feedback = Feedback.REPLY
+    Options: ClassVar[type[MitOptions]] = MitOptions
+
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        """Starts with nothing known of the drive.
+
+        Args:
+            settings: Checked, as `hil.drives.protocols.build` does.
+            period: Of the loop [s].
+        """
+        super().__init__(settings)
+        options = options_of(MitOptions, settings)
+        self._ranges, self._status, self._host = options.table, options.status, options.host
+        self._period = period
+        self.watchdog = options.drive_watchdog
+        self._lengths = (6, 8) if options.status == "none" else (8,)
+        self._first = settings.node & 0xF if options.status == "damiao" else settings.node
+        self._first_mask = 0xF if options.status == "damiao" else 0xFF
+        self._feed = Feed()
+        self._zero = Frame(settings.node, codec.torque_command(self._ranges, 0.0))
+        self._asked = Condition.UNKNOWN
+        self._replies = self._answers = 0
+        self._last: float | None = None
+        self._turned = 0.0
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
+        """What is wrong with settings and options together.
+
+        Args:
+            settings: Of the drive.
+            options: Of the drive.
+            period: Of the loop [s].
+        """
+        assert isinstance(settings, DriveSettings)
+        found = []
+        most = 15 if options.status == "damiao" else 255
+        if not 1 <= settings.node <= most:
+            what = f"expected an id from 1 to {most}, which is what a reply can say, got {settings.node}"
+            found.append(Problem(("node",), what))
+        if options.host == settings.node:
+            found.append(Problem(("host",), f"{options.host} is the motor's own id (replies need another)"))
+        if options.drive_watchdog and options.status != "damiao":
+            what = f"true cannot be tested with status {options.status}: it does not say that commands were lost"
+            found.append(Problem(("drive_watchdog",), f"{what} (leave it out: what is not tested does not count)"))
+        if (options.motor is None) == (options.ranges is None):
+            what = "both are given" if options.motor else "is missing, and so is `ranges`"
+            found.append(Problem(("motor",), f"{what} (give either motor, or {EXPECTED})"))
+            return found
+        return found + _torque_problems(settings, options.table)
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset({self._host, self.settings.node})
+
+    def accept(self, frame: Frame) -> None:
+        if frame.extended or frame.remote or frame.error:
+            self.rejected += 1
+        elif frame.id != self._host:
+            self._other(frame)
+        elif frame.data and frame.data[0] & self._first_mask == self._first:
+            self._reply(frame)
+
+    def _other(self, frame: Frame) -> None:
+        if frame.id == self.settings.node:
+            self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
+        else:
+            self.rejected += 1
+
+    def _reply(self, frame: Frame) -> None:
+        said = codec.reply(frame.data, self._ranges) if len(frame.data) in self._lengths else None
+        if said is None:
+            self.rejected += 1
+            return
+        settings = self.settings
+        position = self._unwrapped(said.position)
+        torque = settings.joint_torque(said.torque)
+        self.sample = Sample(settings.joint(position), settings.joint_rate(said.velocity), torque, frame.time)
+        self.alive = frame.time
+        self._replies += 1
+        self._answers += 1
+        self._judge(said)
+
+    def _unwrapped(self, position: float) -> float:
+        """Motor angle without the jumps from one end of the range to the other [rad]."""
+        span = 2 * self._ranges.position
+        if self._last is not None and abs(position - self._last) > span / 2:
+            self._turned += span if position < self._last else -span
+        self._last = position
+        return position + self._turned
+
+    def _judge(self, said: codec.Reply) -> None:
+        """Condition and fault, by a reply."""
+        self.fault = ""
+        if self._status == "damiao":
+            self._judge_damiao(said.first >> 4)
+        elif self._status == "cubemars" and said.rest[1]:
+            code = said.rest[1]
+            self.condition = Condition.FAULT
+            self.fault = f"{codec.CUBEMARS_FAULTS.get(code, 'unknown fault')} (error {code})"
+        elif self._answers >= ANSWERS or self.condition is Condition.FAULT:
+            self.condition = self._asked
+
+    def _judge_damiao(self, code: int) -> None:
+        if code == codec.DAMIAO_ENABLED:
+            self.condition = Condition.ENABLED
+        elif code == codec.DAMIAO_DISABLED:
+            self.condition = Condition.DISABLED
+        else:
+            self.condition = Condition.FAULT
+            self.fault = f"{codec.DAMIAO_FAULTS.get(code, 'unknown status')} (status {code:X})"
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        size = 6 if options_of(MitOptions, settings).status == "none" else 8
+        return [Traffic(8, 1 / period), Traffic(size, 1 / period)]
+
+    def poll(self) -> Sequence[Frame]:
+        return ()
+
+    def command(self, torque: float) -> Frame:
+        data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
+        self._feed.fed = True
+        return Frame(self.settings.node, data)
+
+    def quantum(self) -> tuple[float, float, float]:
+        settings, ranges = self.settings, self._ranges
+        position = abs(settings.joint_rate(2 * ranges.position / codec.MOST_16))
+        velocity = abs(settings.joint_rate(2 * ranges.velocity / codec.MOST_12))
+        return position, velocity, abs(settings.joint_torque(2 * ranges.torque / codec.MOST_12))
+
+    def alive_frames(self) -> Sequence[Frame]:
+        """Zero torque while the drive is not enabled, for it speaks only when spoken to."""
+        return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
+
+    def _order(self, code: int) -> Frame:
+        return Frame(self.settings.node, codec.special(code))
+
+    def _ask(self, condition: Condition) -> None:
+        if condition is not self._asked:
+            self._asked, self._answers = condition, 0
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks that the motor answers in as many bytes as `status` takes; it can say no more.
+
+        Raises:
+            DriveError: It answers otherwise.
+        """
+        rejected, replies = self.rejected, after(lambda: self._replies, 1)
+        heard = lambda: replies() or self.rejected > rejected  # noqa: E731
+        remedy = "is the node id right, the bit rate, and the host's id?"
+        yield Step([self._zero], heard, 0.5, f"a reply to a command of zero torque ({remedy})")
+        if not replies():
+            lengths = " or ".join(map(str, self._lengths))
+            raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
+
+    def configure(self, exchange: Exchange) -> Steps:
+        """Disables: modes and limits are set in the drive."""
+        frames = self.disable_frames()
+        came = after(lambda: self._replies, 2)
+        over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
+        yield Step(frames, over, 0.5, "an answer to the order to disable")
+
+    def test_watchdog(self) -> Steps:
+        """Enables without any command until the watchdog has run out; nothing where there is none.
+
+        Raises:
+            DriveError: The drive is enabled still.
+        """
+        if not self.watchdog:
+            return
+        yield from self.reset()
+        waited, ticks = 0, ceil(1.1 * self.settings.watchdog / self._period) + 1
+
+        def waits() -> bool:
+            nonlocal waited
+            waited += 1
+            return waited > ticks
+
+        self.quiet = True
+        try:
+            frames = [self._zero, self._order(codec.ENABLE)]
+            yield Step(
+                frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the order to enable"
+            )
+            yield Step([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
+        finally:
+            self.quiet = False
+        news = after(lambda: self._replies, 1)
+        yield Step([self._zero], news, 0.5, "a reply after its watchdog")
+        if self.condition is Condition.ENABLED:
+            yield Step(self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer")
+            limit = f"{self.settings.watchdog:g} s without a command"
+            raise DriveError(f"is still enabled after {limit} (set its timeout, or drive_watchdog: false)")
+        yield from self.reset()
+
+    def enable(self, torque: float) -> Steps:
+        refuse_fault(self)
+        seed = self.command(torque)
+        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
+        self._feed.seed = seed
+        try:
+            # Some motors begin with their last command: it must be this one.
+            yield Step([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
+            self._ask(Condition.ENABLED)
+            self._feed.fed = True
+            yield Step([self._order(codec.ENABLE)], over, 0.5, "an answer to the order to enable")
+        finally:
+            self._feed.seed = None
+            if self.condition is not Condition.ENABLED:
+                self._ask(Condition.DISABLED)
+        refuse_fault(self)
+
+    def reset(self) -> Steps:
+        """Disables, and clears the fault of a Damiao; others have no order for it, and get none: to an enabled motor
+        that does not know it, it would be a command at full torque.
+        """
+        frames = [*self.disable_frames()]
+        if self._status == "damiao":
+            frames.append(self._order(codec.CLEAR_FAULT))
+        came = after(lambda: self._replies, 2)
+        clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
+        yield Step(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
+
+    def disable_frames(self) -> Sequence[Frame]:
+        """The order to disable; the motor then counts as disabled once it has answered."""
+        self._ask(Condition.DISABLED)
+        return (self._order(codec.DISABLE),)
+
+    def quick_stop_frames(self) -> Sequence[Frame]:
+        """An MIT drive cannot brake by itself."""
+        return self.disable_frames()
+
+
+def _torque_problems(settings: DriveSettings, ranges: codec.Ranges) -> list[Problem]:
+    torque, half_step = abs(settings.motor_torque(settings.torque_limit)), ranges.torque / codec.MOST_12
+    what = f"{settings.torque_limit} at the joint is {torque:.4g} N m at the motor"
+    if torque > ranges.torque:
+        return [Problem(("torque_limit",), f"{what}, its range ends at {ranges.torque:g} N m (lower it)")]
+    if torque < half_step:
+        return [
+            Problem(("torque_limit",), f"{what}, the smallest there is on the wire is {half_step:.4g} N m (raise it)")
+        ]
+    return []

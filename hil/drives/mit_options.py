@@ -1,0 +1,76 @@
+"""The options of MIT drives, and the range tables that they name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hil.codecs.mit import Ranges
+from hil.drives.options import flag, number, option, word
+from servoctl.config.document import in_words
+from servoctl.config.fields import Number
+from servoctl.expression.suggest import remedy
+
+FILE = Path(__file__).with_name("mit_ranges.yaml")
+NAMES = Ranges._fields
+EXPECTED = f"ranges {{{', '.join(f'{name}: ...' for name in NAMES)}}}"
+_POSITIVE = Number("a number above 0", above=0.0)
+
+
+def read_ranges(value: Any) -> Ranges:
+    """Ranges from a mapping.
+
+    Raises:
+        ValueError: One is missing, unknown, or no number above 0; names all of them.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected {EXPECTED}, got {in_words(value)}")
+    wrong = [f"no {name!r} is known ({remedy(str(name), NAMES)})" for name in value if name not in NAMES]
+    found = {}
+    for name in NAMES:
+        if name not in value:
+            wrong.append(f"{name} is missing")
+            continue
+        try:
+            found[name] = float(_POSITIVE.read(value[name]))
+        except ValueError as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        raise ValueError(f"{'; '.join(wrong)} (expected {EXPECTED})")
+    return Ranges(**found)
+
+
+@cache
+def tables() -> Mapping[str, Ranges]:
+    """Motor and firmware -> its ranges."""
+    return {name: read_ranges(table) for name, table in yaml.safe_load(FILE.read_text()).items()}
+
+
+@dataclass(frozen=True)
+class MitOptions:
+    """Options of a drive.
+
+    Attributes:
+        motor: Name in the table of ranges; None where `ranges` are given.
+        ranges: Of this motor.
+        host: Id of all replies.
+        status: What a reply says beside measurements.
+        drive_watchdog: Whether the drive stops by itself when nothing comes.
+    """
+
+    motor: str | None = word("a motor of the table", tables(), None)
+    ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009, it makes a field
+    host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
+    status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
+    drive_watchdog: bool = flag("true or false", False)
+
+    @property
+    def table(self) -> Ranges:
+        """The ranges that hold."""
+        if self.ranges is not None:
+            return self.ranges
+        assert self.motor is not None
+        return tables()[self.motor]

@@ -1,0 +1,197 @@
+"""ODrive over CANSimple: a drive in torque mode.
+
+CANSimple can read neither the controller's mode nor the watchdog's settings back. So the watchdog must be set in the
+drive (`axis0.config.enable_watchdog`, `axis0.config.watchdog_timeout`), and is believed only once it has run out under
+`test_watchdog`. A drive that is not enabled coasts: it cannot brake by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hil.bus.load import Traffic
+from hil.codecs import odrive as codec
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Step, Steps
+from hil.drives.guard import Feed, after, motor_torque, refuse_fault
+from hil.drives.odrive_encoder import TURN, EncoderOptions, OdriveEncoder, single_step
+from hil.drives.options import number, options_of
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+
+ATTEMPTS = 3
+"""Times that errors are cleared before they count as there to stay."""
+SPEED_MARGIN = 1.2
+"""Drive's own speed limit, over that of the config: the loop is to act first."""
+
+
+@dataclass(frozen=True)
+class OdriveOptions(EncoderOptions):
+    """Options of a drive.
+
+    Attributes:
+        heartbeat_period: Of the heartbeat [s].
+        current_limit: Of the motor [A]; None: the drive's own current and speed limits stay.
+    """
+
+    heartbeat_period: float = number("a period above 0 and at most 0.15 [s]", 0.1, above=0.0, below=0.1501)
+    current_limit: float | None = number("a current above 0 [A]", None, above=0.0)
+
+
+class OdriveDrive(OdriveEncoder, Drive):
+    """An ODrive in torque mode; each torque command feeds its watchdog."""
+
+    settings: DriveSettings
+    _options: OdriveOptions
+    Options = OdriveOptions
+
+    def __init__(self, settings: DriveSettings, period: float) -> None:
+        """Starts with nothing known of the drive."""
+        super().__init__(settings, period)
+        self.heartbeat = self._options.heartbeat_period
+        self._torque_id = self._id(codec.SET_INPUT_TORQUE)
+        self._beats = 0
+        self._beat = codec.Heartbeat(0, codec.IDLE, 0, False)
+        self._active = 0
+        self._feed = Feed()
+
+    @property
+    def identities(self) -> frozenset[int]:
+        answers = (codec.GET_VERSION, codec.HEARTBEAT, codec.GET_ERROR, codec.GET_ENCODER_ESTIMATES)
+        return frozenset(self._id(command) for command in (*answers, *codec.ORDERS))
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        options = options_of(OdriveOptions, settings)
+        rates = 1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period
+        return [Traffic(8, rate) for rate in rates]
+
+    def _asked(self, frame: Frame) -> None:
+        self.foreign = self.foreign or f"somebody else asks this drive by {frame}, which may feed its watchdog"
+
+    def _other(self, frame: Frame) -> None:
+        command = frame.id & 0x1F
+        if frame.id >> 5 != self.settings.node:
+            self.rejected += 1
+        elif command == codec.HEARTBEAT and (beat := codec.heartbeat(frame.data)):
+            self._beat, self.alive = beat, frame.time
+            self._beats += 1
+            self._judge()
+        elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
+            self._active = errors[0]
+            self._judge()
+        elif command in codec.ORDERS:
+            self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
+        else:
+            super()._other(frame)
+
+    def _judge(self) -> None:
+        """Condition and fault, by the last heartbeat and the last errors."""
+        error, state = self._beat.error | self._active, self._beat.state
+        self.fault = codec.error_text(error)
+        if error:
+            self.condition = Condition.FAULT
+        elif not self._beats:
+            self.condition = Condition.UNKNOWN
+        elif state == codec.CLOSED_LOOP:
+            self.condition = Condition.ENABLED
+        elif state in (0, codec.IDLE):
+            self.condition = Condition.DISABLED
+        else:  # it moves the motor by a procedure of its own, or says what nobody knows
+            self.condition = Condition.UNKNOWN
+
+    def command(self, torque: float) -> Frame:
+        data = codec.input_torque(motor_torque(self.settings, torque))
+        self._feed.fed = True
+        return Frame(self._torque_id, data)
+
+    def quantum(self) -> tuple[float, float, float]:
+        position, velocity, _ = super().quantum()
+        settings = self.settings
+        return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
+
+    def alive_frames(self) -> Sequence[Frame]:
+        """Zero torque before the drive is enabled, and its first torque while it is being enabled."""
+        return self._feed.frames(self._zero(), self.condition is Condition.ENABLED)
+
+    def _zero(self) -> Frame:
+        return Frame(self._torque_id, codec.input_torque(0.0))
+
+    def _order(self, command: int, data: bytes) -> Frame:
+        return Frame(self._id(command), data)
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Checks versions, the encoder's period, and that the axis is idle.
+
+        Raises:
+            DriveError: It is something else, or moves already.
+        """
+        came = after(lambda: self._beats, 1)
+        yield Step([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
+        if self._beat.state not in (0, codec.IDLE):
+            state = codec.state_text(self._beat.state)
+            raise DriveError(f"is in state {state} already (disable it; is there another master?)")
+        yield from super().identify(exchange)
+
+    def configure(self, exchange: Exchange) -> Steps:
+        """Idle, torque mode without ramp, zero torque, and limits where `current_limit` is given."""
+        frames = [
+            *self.disable_frames(),
+            self._order(codec.SET_CONTROLLER_MODE, codec.controller_mode(1, 1)),
+            *self._limit_frames(),
+            self._zero(),
+        ]
+        came = after(lambda: self._beats, 2)
+        idle = lambda: came() and self._beat.state in (0, codec.IDLE)  # noqa: E731
+        yield Step(frames, idle, 0.5, "axis state IDLE")
+
+    def _limit_frames(self) -> Sequence[Frame]:
+        if self._options.current_limit is None:
+            return ()
+        speed = SPEED_MARGIN * abs(self.settings.motor_rate(self.settings.speed_limit)) / TURN
+        return (self._order(codec.SET_LIMITS, codec.limits(speed, self._options.current_limit)),)
+
+    def test_watchdog(self) -> Steps:
+        yield from self.reset()
+        settings = self.settings
+        limit = 1.1 * settings.watchdog + 2.5 * self._options.heartbeat_period
+        setting = f"set axis0.config.enable_watchdog and watchdog_timeout = {settings.watchdog}"
+        self.quiet = True
+        try:
+            expired = lambda: bool((self._beat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
+            yield Step([self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})")
+        finally:
+            self.quiet = False
+        yield from self.reset()
+
+    def enable(self, torque: float) -> Steps:
+        refuse_fault(self)
+        seed = self.command(torque)
+        frames = [seed, self._order(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
+        over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
+        self._feed.seed = seed
+        try:
+            yield Step(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
+        finally:
+            self._feed.seed = None
+        refuse_fault(self)
+
+    def reset(self) -> Steps:
+        """Clears errors; more than once where they come back, as the watchdog's does while another drive's is tested.
+
+        Raises:
+            DriveError: They stay.
+        """
+        frames = [self._zero(), self._order(codec.CLEAR_ERRORS, codec.clear_errors())]
+        for _ in range(ATTEMPTS):
+            self._active = 0
+            yield Step(frames, after(lambda: self._beats, 2), 0.5, "heartbeats after Clear_Errors")
+            if self.condition is Condition.DISABLED:
+                return
+        state = codec.state_text(self._beat.state)
+        raise DriveError(f"is in state {state} after Clear_Errors: {self.fault or 'no error'}")
+
+    def disable_frames(self) -> Sequence[Frame]:
+        return (self._order(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
+
+    def quick_stop_frames(self) -> Sequence[Frame]:
+        """An ODrive cannot brake by itself: it coasts."""
+        return self.disable_frames()

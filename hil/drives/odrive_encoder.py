@@ -1,0 +1,148 @@
+"""The encoder of an ODrive alone, over CANSimple."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan, pi, ulp
+from typing import ClassVar
+
+from hil.bus.load import Traffic
+from hil.codecs import odrive as codec
+from hil.drives.base import DriveError, Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.options import number, options_of
+from hil.drives.settings import SensorSettings
+from hil.frame import Frame
+from servoctl.config.document import Problem
+from servoctl.loop import SECOND
+
+TURN = 2 * pi
+INTERVALS = 40
+"""Encoder periods over which the rate of the drive is measured."""
+RATE_TOLERANCE = 0.25
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """Options of an encoder node.
+
+    Attributes:
+        feedback_period: Of the encoder estimates [s].
+        encoder_bits: Bits per turn of the encoder; None: what single precision resolves.
+    """
+
+    feedback_period: float = number("a period above 0 [s]", 0.001, above=0.0)
+    encoder_bits: int | None = number("bits per turn, 1 to 32", None, least=1, below=33, whole=True)
+
+
+class OdriveEncoder(Node):
+    """The encoder of an ODrive, which sends by its own timer."""
+
+    feedback = Feedback.CYCLIC
+    Options: ClassVar[type[EncoderOptions]] = EncoderOptions
+
+    def __init__(self, settings: SensorSettings, period: float) -> None:
+        """Starts without a sample.
+
+        Args:
+            settings: Checked, as `hil.drives.protocols.build` does.
+            period: Of the loop [s].
+        """
+        super().__init__(settings)
+        self._options = options_of(self.Options, settings)
+        self._turn = settings.sign * TURN / settings.gear
+        self._version: codec.Version | None = None
+        self._times: list[int] = []
+        self._estimates_id = self._id(codec.GET_ENCODER_ESTIMATES)
+
+    @staticmethod
+    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+        """What is wrong with settings and options together.
+
+        Args:
+            settings: Of the node.
+            options: Of the node.
+            period: Of the loop [s].
+        """
+        found = []
+        if settings.node not in codec.NODES:
+            found.append(Problem(("node",), f"expected an address from 0 to 62, got {settings.node}"))
+        if options.feedback_period > period:
+            longer = f"{options.feedback_period} s is longer than the loop's period of {period} s"
+            remedy = "set it and axis0.config.can.encoder_msg_rate_ms lower"
+            found.append(Problem(("feedback_period",), f"{longer} ({remedy})"))
+        return found
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset({self._id(codec.GET_VERSION), self._estimates_id})
+
+    def accept(self, frame: Frame) -> None:
+        if frame.extended or frame.error:
+            self.rejected += 1
+        elif frame.remote:
+            self._asked(frame)
+        elif frame.id != self._estimates_id:
+            self._other(frame)
+        elif (values := codec.estimates(frame.data)) is None:
+            self.rejected += 1
+        else:
+            turn = self._turn
+            self.sample = Sample(values[0] * turn + self.settings.offset, values[1] * turn, nan, frame.time)
+            if len(self._times) <= INTERVALS:
+                self._times.append(frame.time)
+
+    def _asked(self, frame: Frame) -> None:
+        """A remote frame: somebody else reads this node."""
+
+    def _other(self, frame: Frame) -> None:
+        """A frame that is no encoder estimate."""
+        if frame.id == self._id(codec.GET_VERSION) and (version := codec.version(frame.data)):
+            self._version = version
+        else:
+            self.rejected += 1
+
+    def _id(self, command: int) -> int:
+        return codec.identifier(self.settings.node, command)
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        return [Traffic(8, 1 / options_of(EncoderOptions, settings).feedback_period)]
+
+    def poll(self) -> Sequence[Frame]:
+        return ()
+
+    def identify(self, exchange: Exchange) -> Steps:
+        """Asks for the version and measures the encoder's period.
+
+        Raises:
+            DriveError: Another protocol or firmware, or another period than the config says.
+        """
+        self._version = None
+        ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)
+        remedy = "is the node id right, and the bit rate?"
+        yield Step([ask], lambda: self._version is not None, 0.5, f"an answer to Get_Version ({remedy})")
+        assert self._version is not None
+        if self._version.protocol != codec.PROTOCOL or self._version.firmware < (0, 6):
+            firmware = ".".join(map(str, self._version.firmware))
+            what = f"speaks CANSimple {self._version.protocol} with firmware {firmware}"
+            raise DriveError(f"{what} (protocol {codec.PROTOCOL} with firmware 0.6 or later is needed)")
+        yield from self._measure_period()
+
+    def _measure_period(self) -> Steps:
+        self._times.clear()
+        declared = self._options.feedback_period
+        many = f"{INTERVALS + 1} encoder estimates (set axis0.config.can.encoder_msg_rate_ms)"
+        yield Step([], lambda: len(self._times) > INTERVALS, 0.5 + 4 * INTERVALS * declared, many)
+        measured = (self._times[-1] - self._times[0]) / INTERVALS / SECOND
+        if abs(measured - declared) > RATE_TOLERANCE * declared:
+            what = f"sends an encoder estimate every {measured:.4g} s, feedback_period says {declared:.4g} s"
+            raise DriveError(f"{what} (set axis0.config.can.encoder_msg_rate_ms)")
+
+    def quantum(self) -> tuple[float, float, float]:
+        """Smallest steps at the joint: of the encoder or, as of velocity, of single precision near one turn."""
+        bits, turn = self._options.encoder_bits, abs(self._turn)
+        return turn * (2.0**-bits if bits else single_step(1.0)), turn * single_step(1.0), nan
+
+
+def single_step(value: float) -> float:
+    """Distance of neighbouring single-precision numbers near a value."""
+    return ulp(value) * 2.0**29

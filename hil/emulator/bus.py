@@ -1,0 +1,76 @@
+"""The run's own controller on an emulated wire."""
+
+from collections import deque
+
+from hil.bus.base import Bus, BusError, Health, Link
+from hil.bus.error_frames import report, worse
+from hil.emulator.wire import Wire
+from hil.frame import Frame
+
+QUEUE = 10
+"""Frames that wait to be sent at most: `txqueuelen` of a SocketCAN interface as it comes."""
+
+
+class EmulatedBus(Bus):
+    """A bus in virtual time: to wait for a frame is what makes time pass.
+
+    Attributes:
+        clock_step: Added to the time of each frame [ns]; a fault sets it.
+    """
+
+    def __init__(self, wire: Wire, queue: int = QUEUE, restart: int | None = None) -> None:
+        """Puts a controller on a wire.
+
+        Args:
+            wire: The bus.
+            queue: Frames that wait to be sent at most.
+            restart: How long after bus-off the controller asks to come back [ns]; None: never.
+        """
+        self.name, self.clock_step = wire.name, 0
+        self._wire, self._world = wire, wire.world
+        self._inbox: deque[Frame] = deque()
+        self.station = wire.attach("host", self._inbox.append, host=True, capacity=queue, restart=restart)
+        self.station.report = self._inbox.append
+        self._link, self._reason = Link.ACTIVE, ""
+        self._sent = self._received = self._errors = self._refused = 0
+        self._closed = False
+
+    def send(self, frame: Frame) -> None:
+        if self._closed:
+            raise BusError(f"bus {self.name}: closed")
+        if not self.station.send(frame):
+            self._refused += 1
+            off = self.station.link is Link.OFF
+            self._link = worse(self._link, Link.OFF if off else Link.DOWN)
+            why = "bus-off" if off else f"{len(self.station.queue)} frames wait, no buffer space left"
+            self._reason = self._reason or why
+            raise BusError(f"bus {self.name}: {frame} not sent: {why} (check cables, termination and bit rate)")
+        self._sent += 1
+
+    def receive(self, until: int) -> Frame | None:
+        inbox = self._inbox
+        if self._closed:
+            raise BusError(f"bus {self.name}: closed")
+        while True:
+            self._world.advance(until, inbox)
+            if not inbox:
+                return None
+            frame = inbox.popleft()
+            if not frame.error:
+                self._received += 1
+                return frame._replace(time=frame.time + self.clock_step) if self.clock_step else frame
+            self._errors += 1
+            said = report(frame)
+            self._link, self._reason = worse(self._link, said.link), said.sentence
+
+    @property
+    def health(self) -> Health:
+        return Health(self._link, self._reason, self._sent, self._received, 0, self._errors, self._refused)
+
+    def restarted(self) -> None:
+        self._link, self._reason = Link.ACTIVE, ""
+        self._wire.restart(self.station)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wire.power(self.station, False)

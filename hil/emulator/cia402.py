@@ -1,0 +1,320 @@
+"""An emulated drive, or encoder, on CANopen: CiA 402 in cyclic synchronous torque mode.
+
+Source: CiA 402 (IEC 61800-7-201), as the tables of vendors have it; option codes of those too.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from math import isfinite, tau
+from typing import Any
+
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator import objects
+from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpen
+from hil.emulator.encoder import Encoder
+from hil.emulator.motor import Motor
+from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
+from hil.emulator.objects import Key
+from hil.emulator.states import DriveState, following
+from hil.emulator.timers import Timer
+from hil.emulator.world import World
+from hil.frame import Frame
+
+TORQUE_MODE = 10
+_ENABLED = DriveState.OPERATION_ENABLED
+
+CONTROLWORD, STATUSWORD, ERROR_CODE = (0x6040, 0), (0x6041, 0), (0x603F, 0)
+MODE, MODE_DISPLAY = (0x6060, 0), (0x6061, 0)
+POSITION, VELOCITY = (0x6064, 0), (0x606C, 0)
+TARGET_TORQUE, MAX_TORQUE, TORQUE_OFFSET, ACTUAL_TORQUE = (0x6071, 0), (0x6072, 0), (0x60B2, 0), (0x6077, 0)
+ABORT_OPTION, QUICK_STOP_OPTION, FAULT_OPTION = (0x6007, 0), (0x605A, 0), (0x605E, 0)
+DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
+
+VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
+
+COMMUNICATION_ERROR = 0x8100
+"""Emergency code of a loss of communication that has none of its own."""
+
+RAMP_TIME = 1.0
+"""Longest that a drive brakes by itself [s]."""
+
+
+class _Scales:
+    """Units on the wire: increments per radian of the motor, and the unit of speed."""
+
+    def __init__(self, node: EmulatedNode) -> None:
+        self.position = node.number("counts_per_turn", 65536) / tau
+        self.velocity = node.number("velocity_unit", 1.0 / self.position)
+
+    def measure(self, values: dict[Key, int], encoder: Encoder, now: int) -> None:
+        """Puts a measurement into the objects; a drive cannot say that it knows nothing, its counter then stands."""
+        position, velocity = encoder.read(now)
+        if isfinite(position) and isfinite(velocity):
+            values[POSITION] = _wrapped(round(position * self.position))
+            values[VELOCITY] = _wrapped(round(velocity / self.velocity))
+
+
+class CiA402Encoder(EmulatedNode):
+    """A node that only measures: position and velocity as drives have them.
+
+    Options: as of the drive, as far as they concern CANopen and units.
+    """
+
+    def __init__(
+        self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
+    ) -> None:
+        self.world, self.settings = world, settings
+        self.canopen = CanOpen(
+            self, self, objects.communication_objects(settings.node, {}) | objects.MEASUREMENTS, True
+        )
+        super().__init__(world, medium, settings, encoder, quirks)
+        self._scales = _Scales(self)
+
+    def listens(self) -> frozenset[int]:
+        return self.canopen.listens()
+
+    def timers(self) -> list[Timer]:
+        return self.canopen.timers
+
+    def receive(self, frame: Frame) -> None:
+        self.canopen.receive(frame)
+
+    def boot(self) -> None:
+        self.canopen.boot()
+
+    def halt(self) -> None:
+        self.canopen.halt()
+
+    def measure(self, everything: bool) -> None:
+        """Brings the objects up to date."""
+        self._scales.measure(self.canopen.values, self.encoder, self.world.now)
+
+    def written(self, key: Key, value: int) -> int:
+        """Takes anything."""
+        return 0
+
+    def commanded(self) -> None:
+        """There is nothing to command."""
+
+    def disconnected(self, code: int) -> None:
+        """There is nothing to stop."""
+
+    def synced(self) -> None:
+        """There is nothing to do."""
+
+    def reset(self, whole: bool) -> None:
+        """There is nothing to reset."""
+
+
+class CiA402(EmulatedDrive):
+    """A drive.
+
+    Options: `counts_per_turn` [increments] (65536), `velocity_unit` [rad/s] (one increment per second). Quirks:
+    `rpdo_apply`: `sync` or `immediate`, `statusword_latency` [SYNCs] (1), `fault_reset_needs_comm_reset` (false),
+    `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        medium: Medium,
+        settings: DriveSettings,
+        encoder: Encoder,
+        motor: Motor,
+        quirks: Mapping[str, Any],
+    ) -> None:
+        self.world, self.settings = world, settings
+        rated = settings.rated_torque if settings.rated_torque is not None else 1.0
+        entries = objects.communication_objects(settings.node, objects.DEFAULT_MAPS)
+        entries |= objects.drive_objects(round(1000 * rated))
+        self._rated = round(1000 * rated) / 1000
+        self.canopen = CanOpen(self, self, entries, quirks.get("rpdo_apply", "sync") == "sync")
+        self.state = DriveState.NOT_READY
+        self._controlword = 0
+        self._must_reset_communication = False
+        super().__init__(world, medium, settings, encoder, motor, quirks)
+        self._scales = _Scales(self)
+        self._latency = int(self.number("statusword_latency", 1))
+        self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
+        self.station.receive = self.canopen.receive
+        self.station.went_off = lambda: self.disconnected(0)
+        self.station.came_back = lambda: self.canopen.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
+
+    def listens(self) -> frozenset[int]:
+        return self.canopen.listens()
+
+    def timers(self) -> list[Timer]:
+        return self.canopen.timers
+
+    def receive(self, frame: Frame) -> None:
+        self.canopen.receive(frame)
+
+    def boot(self) -> None:
+        self.canopen.boot()
+        self.reset(True)
+
+    def halt(self) -> None:
+        self.canopen.halt()
+        self._switch_off()
+        self.state = DriveState.NOT_READY
+
+    def reset(self, whole: bool) -> None:
+        """Starts the state machine again, if it is the whole node that was reset."""
+        self._must_reset_communication = False
+        if not whole:
+            return
+        self._switch_off()
+        self._controlword = 0
+        reaction = {"coast": 0, "ramp": 2, "brake": 3}[self.option("on_fault", "ramp")]
+        self.canopen.values[FAULT_OPTION] = reaction
+        self._enter(DriveState.SWITCH_ON_DISABLED)
+
+    def trip(self, code: int) -> None:
+        self._trip(code, told=False)
+
+    def _trip(self, code: int, told: bool) -> None:
+        """Goes to fault; `told`: the emergency has gone out already."""
+        if self.state in (DriveState.NOT_READY, DriveState.FAULT, DriveState.FAULT_REACTION_ACTIVE):
+            return
+        values = self.canopen.values
+        values[ERROR_CODE] = code
+        if not told:
+            self.canopen.emergency(code, 0x01)
+        moving = self.motor.enabled
+        self._enter(DriveState.FAULT_REACTION_ACTIVE)
+        if moving and values[FAULT_OPTION] > 0:
+            self.brake_down(self._fail, RAMP_TIME)
+        else:
+            self._fail()
+
+    def clear_fault(self) -> None:
+        if self.state is DriveState.FAULT:
+            self.canopen.values[ERROR_CODE] = 0
+            self.canopen.emergency(0, 0)
+            self._enter(DriveState.SWITCH_ON_DISABLED)
+
+    def measure(self, everything: bool) -> None:
+        """Brings position and velocity up to date and, where everything is asked for, torque and statusword."""
+        values = self.canopen.values
+        self._scales.measure(values, self.encoder, self.world.now)
+        if not everything:
+            return
+        share = self.motor.torque() / self.torque_table / self._rated if self.motor.enabled else 0.0
+        values[ACTUAL_TORQUE] = min(32767, max(-32768, round(1000 * share)))
+        values[STATUSWORD] = self._shown[0] if self._latency > 1 else self._statusword()
+
+    def synced(self) -> None:
+        """Moves what the statusword shows on by one SYNC."""
+        if self._latency > 1:
+            self._shown.append(self._statusword())
+
+    def written(self, key: Key, value: int) -> int:
+        """Takes note of an object that SDO writes."""
+        if key == MODE:
+            if value not in (0, TORQUE_MODE):
+                return objects.OUT_OF_RANGE
+            self.canopen.values[MODE_DISPLAY] = 8 if self.wrong_mode else value
+        elif key in (CONTROLWORD, TARGET_TORQUE, TORQUE_OFFSET, MAX_TORQUE):
+            self.canopen.values[key] = value
+            self.commanded()
+        return 0
+
+    def commanded(self) -> None:
+        """Acts on controlword and target torque."""
+        values = self.canopen.values
+        word = values[CONTROLWORD]
+        if word != self._controlword:
+            before, self._controlword = self._controlword, word
+            self._obey(word, before)
+        if self.state is _ENABLED:
+            self.motor.command(self._target())
+
+    def disconnected(self, code: int) -> None:
+        if code and self.option("fault_reset_needs_comm_reset", False):
+            self._must_reset_communication = True
+        option = self.canopen.values[ABORT_OPTION]
+        if option == 1 and (code or self.motor.enabled):
+            self._trip(code or COMMUNICATION_ERROR, told=bool(code))
+        elif option == 2 and self.motor.enabled:
+            self._switch_off()
+            self._enter(DriveState.SWITCH_ON_DISABLED)
+        elif option == 3 and self.state is DriveState.OPERATION_ENABLED:
+            self._quick_stop()
+
+    def _obey(self, word: int, before: int) -> None:
+        values = self.canopen.values
+        after = following(self.state, word, before, values[QUICK_STOP_OPTION])
+        if after is self.state or (after is DriveState.OPERATION_ENABLED and self.refuses):
+            return
+        was, self.state = self.state, after
+        if was is DriveState.FAULT:
+            if self._must_reset_communication:
+                self.state = was
+                return
+            values[ERROR_CODE] = 0
+            self.canopen.emergency(0, 0)
+        if after is DriveState.OPERATION_ENABLED:
+            self.stop_braking()
+            self.motor.enable(self._target())
+        elif after is DriveState.QUICK_STOP_ACTIVE:
+            self._quick_stop()
+            return
+        elif was is DriveState.OPERATION_ENABLED and self._ramps(after):
+            self.brake_down(self._switch_off, RAMP_TIME)
+        elif was in (DriveState.OPERATION_ENABLED, DriveState.QUICK_STOP_ACTIVE):
+            self._switch_off()
+        self._enter(after)
+
+    def _ramps(self, after: DriveState) -> bool:
+        """Whether the drive brakes on the way from enabled to this state."""
+        option = {DriveState.SWITCHED_ON: DISABLE_OPTION, DriveState.READY_TO_SWITCH_ON: SHUTDOWN_OPTION}.get(after)
+        return option is not None and self.canopen.values[option] == 1
+
+    def _quick_stop(self) -> None:
+        option = self.canopen.values[QUICK_STOP_OPTION]
+        if option == 0:
+            self._switch_off()
+            self._enter(DriveState.SWITCH_ON_DISABLED)
+            return
+        self._enter(DriveState.QUICK_STOP_ACTIVE)
+        self.brake_down(None if option >= 5 else self._stopped, RAMP_TIME)
+
+    def _stopped(self) -> None:
+        self._switch_off()
+        self._enter(DriveState.SWITCH_ON_DISABLED)
+
+    def _fail(self) -> None:
+        self._switch_off()
+        self._enter(DriveState.FAULT)
+
+    def _switch_off(self) -> None:
+        self.stop_braking()
+        self.motor.disable()
+
+    def _enter(self, state: DriveState) -> None:
+        self.state = state
+        self.canopen.changed(STATUSWORD)
+
+    def _target(self) -> float:
+        """Torque of the motor that is asked for [N m]; none in another mode than torque."""
+        values = self.canopen.values
+        if values[MODE_DISPLAY] != TORQUE_MODE:
+            return 0.0
+        most = values[MAX_TORQUE]
+        share = min(most, max(-most, values[TARGET_TORQUE] + values[TORQUE_OFFSET]))
+        return self.torque_table * self._rated * share / 1000
+
+    def _statusword(self) -> int:
+        values = self.canopen.values
+        word = self.state.value | VOLTAGE_ENABLED | REMOTE
+        if self.state is _ENABLED and values[MODE_DISPLAY] == TORQUE_MODE:
+            word |= FOLLOWS
+        target = abs(values[TARGET_TORQUE] + values[TORQUE_OFFSET])
+        if self.motor.saturated or (self.motor.enabled and target > values[MAX_TORQUE]):
+            word |= LIMIT_ACTIVE
+        return word
+
+
+def _wrapped(value: int) -> int:
+    """A number as 32 bits with sign hold it."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -1,0 +1,277 @@
+"""What a fault of the script does, and how it ends."""
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hil.emulator.cia402 import CiA402
+from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss
+from hil.emulator.faults import Fault
+from hil.emulator.node import EmulatedNode
+from hil.emulator.station import Station
+from hil.emulator.stuffing import frame_bits
+from hil.emulator.timers import Timer
+from hil.emulator.wire import Disturbance, Wire
+from hil.frame import Frame
+from servoctl.loop.clock import SECOND, nanoseconds
+
+if TYPE_CHECKING:
+    from hil.emulator.emulator import Emulator
+
+End = Callable[[], None]
+
+USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2}
+"""Protocol -> code of over-current."""
+
+REBOOT_TIME = 0.3
+"""[s]."""
+
+
+class Happening:
+    """A fault of a script that is going to happen."""
+
+    def __init__(self, fault: Fault, emulator: "Emulator", seed: str) -> None:
+        """Takes a fault, and a seed of its own."""
+        self._fault, self._emulator, self._world = fault, emulator, emulator.world
+        self._random = random.Random(seed)
+        self._parameters = fault.parameters
+
+    def schedule(self) -> None:
+        """Lets it begin when it shall, counted from now."""
+        self._world.after(nanoseconds(self._fault.at), self._begin)
+
+    def _begin(self) -> None:
+        end: End | None = getattr(self, f"_{self._fault.kind}")()
+        if end is not None and self._fault.duration is not None:
+            self._world.after(nanoseconds(self._fault.duration), end)
+
+    def _lost(self) -> End:
+        p = self._parameters
+        return self._disturb(self._loss().lose(p["p"], p["burst"]))
+
+    def _delay(self) -> End:
+        p = self._parameters
+        constant, jitter, spike = (nanoseconds(p[name]) for name in ("delay", "jitter", "spike"))
+        return self._disturb(Delay(*self._which()).delay(constant, jitter, spike, p["spike_p"]))
+
+    def _duplicate(self) -> End:
+        p = self._parameters
+        return self._disturb(Duplicate(*self._which()).repeat(p["n"], nanoseconds(p["age"]), p["p"]))
+
+    def _corruption(self) -> End:
+        return self._disturb(Corruption(*self._which()).corrupt(self._parameters["p"]))
+
+    def _cut(self) -> End:
+        ends = []
+        for wire, station in self._stations():
+            wire.connect(station, False)
+            ends.append(partial(wire.connect, station, True))
+        return partial(_all, ends)
+
+    def _bus_off(self) -> End:
+        for wire, station in self._stations():
+            if self._parameters["restart"] is not None:
+                station.restart = nanoseconds(self._parameters["restart"])
+            wire.force_off(station)
+        return lambda: _all([partial(wire.restart, station) for wire, station in self._stations()])
+
+    def _babble(self) -> End:
+        p = self._parameters
+        frame = Frame(p["id"], bytes(p["size"]), extended=p["id"] > 0x7FF)
+        return self._send_often(frame, lambda wire: wire.duration(round(frame_bits(frame) / max(p["load"], 1e-3))))
+
+    def _foreign_frames(self) -> End:
+        p = self._parameters
+        frame = Frame(p["id"], bytes.fromhex(p["data"]), extended=p["extended"] or p["id"] > 0x7FF)
+        return self._send_often(frame, lambda wire: nanoseconds(p["period"]))
+
+    def _wrong_length(self) -> End:
+        p = self._parameters
+
+        def mangle(identity: int, data: bytes) -> bytes:
+            return data.ljust(8, b"\0")[: p["length"]] if self._random.random() < p["p"] else data
+
+        return self._mangle(mangle)
+
+    def _id_clash(self) -> End:
+        node = self._node
+        wire = self._emulator.wires[node.settings.bus]
+        twin = wire.attach("intruder", _ignore, frozenset(), restart=None)
+
+        def mangle(identity: int, data: bytes) -> bytes:
+            other = Frame(identity, bytes(byte ^ 0xFF for byte in data))
+            if self._parameters["collide"]:
+                twin.send(other)
+            else:
+                self._world.after(SECOND // 2000, partial(_send, twin, other))
+            return data
+
+        end = self._mangle(mangle)
+        return lambda: _all([end, partial(wire.power, twin, False)])
+
+    def _drive_fault(self) -> End | None:
+        drive = self._emulator.drive(self._name)
+        code = self._parameters["code"]
+        drive.trip(USUAL_CODE[drive.settings.protocol] if code is None else code)
+        return drive.clear_fault if self._parameters["clear"] else None
+
+    def _reboot(self) -> None:
+        duration = self._fault.duration
+        self._node.reboot(nanoseconds(REBOOT_TIME if duration is None else duration))
+
+    def _refuse_enable(self) -> End:
+        return self._set(self._emulator.drive(self._name), "refuses", True)
+
+    def _wrong_mode(self) -> End:
+        return self._set(self._emulator.drive(self._name), "wrong_mode", True)
+
+    def _sdo_abort(self) -> End:
+        node = self._node
+        assert isinstance(node, CiA402)
+        index = self._parameters["index"]
+        node.canopen.abort[index] = self._parameters["code"]
+
+        def end() -> None:
+            node.canopen.abort.pop(index, None)
+
+        return end
+
+    def _silent(self) -> End:
+        return self._set(self._node, "silent", True)
+
+    def _late(self) -> End:
+        return self._set(self._node, "delay", nanoseconds(self._parameters["delay"]))
+
+    def _clock_drift(self) -> End:
+        self._node.set_drift(self._parameters["ppm"])
+        return partial(self._node.set_drift, 0.0)
+
+    def _heartbeat_loss(self) -> End:
+        if self._parameters["of"] == "drive":
+            return self._set(self._node, "heart_stopped", True)
+        node = self._node.settings
+        # the host's own heartbeat is a frame of 0x700 and above; an ODrive listens to commands alone
+        identity, mask = (0x700, 0x780) if node.protocol == "cia402" else (node.node << 5, 0x7E0)
+        loss = Loss(self._random, "from_host", identity, mask).lose(1.0, 1)
+        return _disturb(self._emulator.wires[node.bus], loss)
+
+    def _encoder_jump(self) -> End:
+        encoder = self._node.encoder
+        return self._set(encoder, "jump", encoder.jump + self._parameters["delta"])
+
+    def _encoder_stuck(self) -> End:
+        encoder = self._node.encoder
+        encoder.freeze(True)
+        return partial(encoder.freeze, False)
+
+    def _encoder_nan(self) -> End:
+        return self._set(self._node.encoder, "invalid", True)
+
+    def _encoder_wrap(self) -> End:
+        return self._set(self._node.encoder, "wrap", self._parameters["range"])
+
+    def _encoder_flip(self) -> End:
+        return self._set(self._node.encoder, "flipped", True)
+
+    def _encoder_drift(self) -> End:
+        self._node.encoder.drifting = self._world.now
+        return self._set(self._node.encoder, "drift", self._parameters["rate"])
+
+    def _derating(self) -> End:
+        drive = self._emulator.drive(self._name)
+        actuator, settings = drive.motor.actuator, drive.settings
+        if actuator.limit == float("inf"):
+            drive.motor.limit(abs(settings.motor_torque(settings.torque_limit)))
+        return self._set_actuator("derating")
+
+    def _torque_constant(self) -> End:
+        return self._set_actuator("factor")
+
+    def _torque_table(self) -> End:
+        return self._set(self._emulator.drive(self._name), "torque_table", self._parameters["factor"])
+
+    def _stall(self) -> None:
+        self._emulator.host_faults.begin_stall(nanoseconds(self._fault.duration or 0.0))
+
+    def _output(self) -> End:
+        return self._emulator.host_faults.begin_output(self._parameters["value"], self._parameters["step"])
+
+    def _clock_step(self) -> End:
+        step = nanoseconds(self._parameters["step"])
+        buses = [self._emulator.buses[wire.name] for wire in self._wires()]
+        return partial(_all, [self._set(bus, "clock_step", step) for bus in buses])
+
+    @property
+    def _name(self) -> str:
+        assert self._fault.drive is not None
+        return self._fault.drive
+
+    @property
+    def _node(self) -> EmulatedNode:
+        return self._emulator.nodes[self._name]
+
+    def _wires(self) -> list[Wire]:
+        wires = self._emulator.wires
+        return list(wires.values()) if self._fault.bus is None else [wires[self._fault.bus]]
+
+    def _stations(self) -> list[tuple[Wire, Station]]:
+        """The node's station, or else the host's on each bus that is meant."""
+        if self._fault.drive is not None:
+            node = self._node
+            return [(self._emulator.wires[node.settings.bus], node.station)]
+        return [(wire, self._emulator.buses[wire.name].station) for wire in self._wires()]
+
+    def _which(self) -> tuple[random.Random, str, int | None, int]:
+        p = self._parameters
+        return self._random, p["direction"], p["id"], p["mask"]
+
+    def _loss(self) -> Loss:
+        return Loss(*self._which())
+
+    def _disturb(self, disturbance: Disturbance) -> End:
+        return partial(_all, [_disturb(wire, disturbance) for wire in self._wires()])
+
+    def _send_often(self, frame: Frame, period: Callable[[Wire], int]) -> End:
+        ends: list[End] = []
+        for wire in self._wires():
+            # one frame on the wire and one behind it: a full bus leaves no gap for others
+            intruder = wire.attach("intruder", _ignore, frozenset(), capacity=2)
+            timer = Timer(self._world, partial(_send, intruder, frame))
+            timer.start(period(wire))
+            ends += [timer.stop, partial(wire.power, intruder, False)]
+        return partial(_all, ends)
+
+    def _mangle(self, mangle: Callable[[int, bytes], bytes]) -> End:
+        return self._set(self._node, "mangle", mangle)
+
+    def _set(self, target: object, name: str, value: object) -> End:
+        before = getattr(target, name)
+        setattr(target, name, value)
+        return partial(setattr, target, name, before)
+
+    def _set_actuator(self, name: str) -> End:
+        """Sets a factor of the actuator, which takes effect at once."""
+        drive = self._emulator.drive(self._name)
+        refresh = partial(self._emulator.plant.refresh, drive.motor.index)
+        end = self._set(drive.motor.actuator, name, self._parameters["factor"])
+        refresh(self._world.now)
+        return lambda: _all([end, lambda: refresh(self._world.now)])
+
+
+def _disturb(wire: Wire, disturbance: Disturbance) -> End:
+    wire.disturbances.append(disturbance)
+    return partial(wire.disturbances.remove, disturbance)
+
+
+def _send(station: Station, frame: Frame) -> None:
+    station.send(frame)
+
+
+def _ignore(frame: Frame) -> None:
+    """An intruder does not listen."""
+
+
+def _all(ends: Iterable[End]) -> None:
+    for end in ends:
+        end()

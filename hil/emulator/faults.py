@@ -1,0 +1,285 @@
+"""The fault script: what shall go wrong, when and where, read and checked."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from servoctl.config.document import Problem, in_words
+from servoctl.config.fields import Number
+from servoctl.expression.suggest import remedy
+
+if TYPE_CHECKING:
+    from hil.emulator.emulator import Emulator
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong.
+
+    Attributes:
+        kind: One of `KINDS`.
+        at: When it begins [s].
+        duration: How long it lasts [s]; None: to the end.
+        since: What `at` counts from: `power_on`, or `engaged`.
+        drive: Name of the node it concerns; None: none, or all.
+        bus: Name of the bus it concerns; None: none, or all.
+        parameters: Name -> value, all of those that its kind has.
+    """
+
+    kind: str
+    at: float
+    duration: float | None
+    since: str
+    drive: str | None
+    bus: str | None
+    parameters: Mapping[str, Any]
+
+
+Reader = Callable[[Any], Any]
+
+
+class Option(NamedTuple):
+    """A parameter of a fault.
+
+    Attributes:
+        read: Checks a value; raises ValueError with a sentence.
+        default: Where it is left out.
+    """
+
+    read: Reader
+    default: Any
+
+
+class Kind(NamedTuple):
+    """What a kind of fault takes.
+
+    Attributes:
+        place: `bus`: on one, or on all; `node`: needs a drive or sensor; `host_or_node`: the host, unless one is named;
+            `host`: neither.
+        options: Its parameters.
+        protocols: Those that can fail so; empty: all.
+    """
+
+    place: str
+    options: Mapping[str, Option] = {}
+    protocols: tuple[str, ...] = ()
+
+
+def _number(expected: str, default: float | None, **bounds: Any) -> Option:
+    return Option(Number(expected, **bounds).read, default)
+
+
+def _flag(default: bool) -> Option:
+    def read(value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise ValueError(f"expected true or false, got {in_words(value)}")
+
+    return Option(read, default)
+
+
+def _word(known: Sequence[str], default: str) -> Option:
+    def read(value: Any) -> str:
+        if value in known:
+            return str(value)
+        raise ValueError(f"expected {', '.join(known[:-1])} or {known[-1]}, got {in_words(value)}")
+
+    return Option(read, default)
+
+
+def _payload(default: str) -> Option:
+    def read(value: Any) -> str:
+        try:
+            if isinstance(value, str) and len(bytes.fromhex(value)) <= 8:
+                return value
+        except ValueError:
+            pass
+        raise ValueError(f"expected up to 8 bytes in hexadecimal, quoted, got {in_words(value)}")
+
+    return Option(read, default)
+
+
+def _share(default: float) -> Option:
+    return _number("a share from 0 to 1", default, least=0.0, below=1.0 + 1e-12)
+
+
+def _time(default: float) -> Option:
+    return _number("a time >= 0 [s]", default, least=0.0)
+
+
+_ID = _number("an id from 0 to 0x1FFFFFFF", None, least=0, below=1 << 29, whole=True)
+_WHICH = {
+    "direction": _word(("any", "to_host", "from_host"), "any"),
+    "id": _ID,
+    "mask": _number("a mask of id bits", 0x7FF, least=0, below=1 << 29, whole=True),
+}
+_SIZE = _number("a number of bytes from 0 to 8", 8, least=0, below=9, whole=True)
+_CODE = _number("an error code of the protocol", None, least=0, below=1 << 32, whole=True)
+
+KINDS: dict[str, Kind] = {
+    # on the wire, or behind it
+    "lost": Kind("bus", {"p": _share(1.0), "burst": _number("a number >= 1", 1, least=1, whole=True), **_WHICH}),
+    "delay": Kind(
+        "bus",
+        {"delay": _time(0.001), "jitter": _time(0.0), "spike": _time(0.0), "spike_p": _share(0.0), **_WHICH},
+    ),
+    "duplicate": Kind(
+        "bus",
+        {"n": _number("a number >= 1", 1, least=1, whole=True), "age": _time(0.0), "p": _share(1.0), **_WHICH},
+    ),
+    "corruption": Kind("bus", {"p": _share(1.0), **_WHICH}),
+    "cut": Kind("host_or_node"),
+    "bus_off": Kind("host_or_node", {"restart": _number("a time >= 0 [s]", None, least=0.0)}),
+    "babble": Kind("bus", {"id": Option(_ID.read, 0), "load": _share(0.5), "size": _SIZE}),
+    "wrong_length": Kind("node", {"length": Option(_SIZE.read, 3), "p": _share(1.0)}),
+    "foreign_frames": Kind(
+        "bus",
+        {
+            "id": Option(_ID.read, 0x7F0),
+            "data": _payload(""),
+            "extended": _flag(False),
+            "period": _number("a positive time [s]", 0.01, above=0.0),
+        },
+    ),
+    "id_clash": Kind("node", {"collide": _flag(True)}),
+    # in a drive
+    "drive_fault": Kind("node", {"code": _CODE, "clear": _flag(False)}),
+    "reboot": Kind("node"),
+    "refuse_enable": Kind("node"),
+    "wrong_mode": Kind("node", protocols=("cia402", "odrive")),
+    "sdo_abort": Kind(
+        "node",
+        {
+            "index": _number("an index", None, least=0, below=1 << 16, whole=True),
+            "code": Option(_CODE.read, 0x0800_0020),
+        },
+        ("cia402",),
+    ),
+    "silent": Kind("node"),
+    "late": Kind("node", {"delay": _time(0.002)}),
+    "clock_drift": Kind("node", {"ppm": _number("parts per million", 100.0)}),
+    "heartbeat_loss": Kind("node", {"of": _word(("drive", "master"), "drive")}, ("cia402", "odrive")),
+    # in an encoder
+    "encoder_jump": Kind("node", {"delta": _number("a displacement of the joint", 0.1)}),
+    "encoder_stuck": Kind("node"),
+    "encoder_nan": Kind("node", protocols=("odrive",)),
+    "encoder_wrap": Kind("node", {"range": _number("a positive angle of the motor [rad]", 25.0, above=0.0)}),
+    "encoder_flip": Kind("node"),
+    "encoder_drift": Kind("node", {"rate": _number("a rate of the joint", 0.1)}),
+    # in an actuator
+    "derating": Kind("node", {"factor": _share(0.1)}),
+    "torque_constant": Kind("node", {"factor": _number("a number", 0.5)}),
+    "torque_table": Kind("node", {"factor": _number("a positive number", 2.0, above=0.0)}),
+    # in the host: the loop asks for them
+    "stall": Kind("host"),
+    "output": Kind(
+        "host", {"value": _word(("nan", "inf", "step"), "nan"), "step": _number("a torque at the joint", 1.0)}
+    ),
+    "clock_step": Kind("bus", {"step": _number("a time [s]", 1.0)}),
+}
+"""Kinds of fault."""
+
+_COMMON = ("kind", "at", "for", "since", "drive", "bus")
+
+
+def read_faults(
+    entries: Iterable[Mapping[str, Any]], nodes: Mapping[str, str], buses: Iterable[str]
+) -> tuple[list[Fault], list[Problem]]:
+    """Reads a script.
+
+    Args:
+        entries: Of the config, each `{kind, at, for, since, drive, bus, ...}`.
+        nodes: Name of each drive and sensor -> its protocol.
+        buses: Names.
+
+    Returns:
+        The faults, and everything that is wrong with the entries, each with its place among them.
+    """
+    known, faults, problems = list(buses), [], []
+    for place, entry in enumerate(entries):
+        reader = _Entry(str(place), entry, nodes, known)
+        fault = reader.fault()
+        problems += reader.problems
+        if fault is not None and not reader.problems:
+            faults.append(fault)
+    return faults, problems
+
+
+class _Entry:
+    """One entry of a script, while it is read."""
+
+    def __init__(self, place: str, entry: Mapping[str, Any], nodes: Mapping[str, str], buses: list[str]) -> None:
+        self._place, self._entry, self._nodes, self._buses = place, entry, nodes, buses
+        self.problems: list[Problem] = []
+
+    def fault(self) -> Fault | None:
+        """The fault; None, or some fault, where there are problems."""
+        entry = self._entry
+        name = entry.get("kind")
+        if name not in KINDS:
+            hint = remedy(str(name), KINDS)
+            self._wrong("kind", "missing" if name is None else f"no such fault: {in_words(name)} ({hint})")
+            return None
+        kind = KINDS[str(name)]
+        for unknown in [key for key in entry if key not in (*_COMMON, *kind.options)]:
+            self._wrong(str(unknown), f"unknown key ({remedy(str(unknown), [*_COMMON, *kind.options])})")
+        at = self._read("at", _time(0.0))
+        duration = self._read("for", _number("a positive time [s]", None, above=0.0))
+        since = self._read("since", _word(("power_on", "engaged"), "engaged"))
+        drive = self._one_of("drive", list(self._nodes))
+        bus = self._one_of("bus", self._buses)
+        self._check_place(str(name), kind, drive, bus)
+        parameters = {key: self._read(key, option) for key, option in kind.options.items()}
+        if name == "stall" and duration is None:
+            self._wrong("for", "missing (how long the loop stalls [s])")
+        return Fault(str(name), at, duration, since, drive, bus, parameters)
+
+    def _check_place(self, name: str, kind: Kind, drive: str | None, bus: str | None) -> None:
+        if kind.place == "node":
+            if drive is None and "drive" not in self._entry:
+                self._wrong("drive", f"missing (which drive or sensor: {', '.join(self._nodes)})")
+            protocol = self._nodes.get(drive or "")
+            if protocol is not None and kind.protocols and protocol not in kind.protocols:
+                self._wrong("drive", f"{drive} speaks {protocol}, where there is no {name} (only with "
+                            f"{' and '.join(kind.protocols)})")  # fmt: skip
+        elif kind.place in ("bus", "host") and "drive" in self._entry:
+            self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
+        if kind.place in ("node", "host") and "bus" in self._entry:
+            self._wrong("bus", f"a {name} concerns no bus")
+        if kind.place == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
+            self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
+
+    def _read(self, key: str, option: Option) -> Any:
+        if key not in self._entry:
+            return option.default
+        try:
+            return option.read(self._entry[key])
+        except ValueError as error:
+            self._wrong(key, str(error))
+            return option.default
+
+    def _one_of(self, key: str, known: list[str]) -> str | None:
+        value = self._entry.get(key)
+        if key in self._entry and value not in known:
+            self._wrong(key, f"no such {key}: {in_words(value)} ({remedy(str(value), known)})")
+            return None
+        return None if value is None else str(value)
+
+    def _wrong(self, key: str, what: str) -> None:
+        self.problems.append(Problem((self._place, key), what))
+
+
+def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: int) -> None:
+    """Lets those faults happen that count from the present instant.
+
+    Args:
+        faults: The script.
+        since: `power_on` or `engaged`.
+        emulator: Where they happen.
+        seed: Of what is random in them; each has its own stream.
+    """
+    from hil.emulator.effects import Happening
+
+    for number, fault in enumerate(faults):
+        if fault.since == since:
+            Happening(fault, emulator, f"{seed}/fault {number}").schedule()

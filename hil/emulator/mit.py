@@ -1,0 +1,175 @@
+"""An emulated drive that speaks MIT frames: position, velocity, gains and torque in eight bytes.
+
+A command is answered by one reply; all drives reply with the host's id and say in the first byte who they are.
+
+Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; range tables as the config gives them.
+"""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from hil.drives.settings import DriveSettings
+from hil.emulator.encoder import Encoder
+from hil.emulator.motor import Motor
+from hil.emulator.node import EmulatedDrive, Medium
+from hil.emulator.ranges import ranges_of
+from hil.emulator.timers import Watchdog
+from hil.emulator.world import Event, World, cancel
+from hil.frame import Frame
+from servoctl.loop.clock import SECOND, nanoseconds
+
+ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
+
+DAMIAO_DISABLED, DAMIAO_ENABLED, DAMIAO_LOST = 0x0, 0x1, 0xD
+
+TEMPERATURE = 25
+"""Of motor and electronics [degree C]."""
+
+
+def pack(value: float, low: float, high: float, bits: int) -> int:
+    """A number as so many bits between the ends of a range."""
+    most = (1 << bits) - 1
+    return min(most, max(0, int((value - low) * most / (high - low))))
+
+
+def unpack(number: int, low: float, high: float, bits: int) -> float:
+    """The number that bits stand for."""
+    return low + number * (high - low) / ((1 << bits) - 1)
+
+
+class Mit(EmulatedDrive):
+    """A drive.
+
+    Options: `ranges` or `motor`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`; `drive_watchdog`:
+    whether it has one, whose timeout is that of the settings. Quirks: `watchdog`: the same; `position_end`: `wrap` or
+    `saturate`, what the position does at the end of its range.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        medium: Medium,
+        settings: DriveSettings,
+        encoder: Encoder,
+        motor: Motor,
+        quirks: Mapping[str, Any],
+    ) -> None:
+        super().__init__(world, medium, settings, encoder, motor, quirks)
+        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(
+            {**settings.options, **quirks}
+        ).values()
+        self._wraps = self.option("position_end", "wrap") == "wrap"
+        self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
+        self._watchdog = Watchdog(world, self._starved)
+        self._running = self._starving = False
+        self._zero = 0.0
+        self.fault = 0
+        self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self._regulating: Event | None = None
+
+    def listens(self) -> frozenset[int]:
+        return frozenset({self.settings.node})
+
+    def boot(self) -> None:
+        self._running = True
+        self.fault, self._starving, self._zero = 0, False, 0.0
+
+    def halt(self) -> None:
+        self._running = False
+        self._off()
+
+    def trip(self, code: int) -> None:
+        self.fault = code
+        self._off()
+
+    def clear_fault(self) -> None:
+        self.fault = 0
+
+    def receive(self, frame: Frame) -> None:
+        if not self._running or frame.remote or len(frame.data) != 8:
+            return
+        if frame.data[:7] == b"\xff" * 7 and frame.data[7] in (ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT):
+            self._special(frame.data[7])
+        elif frame.data[:6] == b"\xff" * 6 and frame.data[7] == CLEAR_FAULT:
+            self._special(CLEAR_FAULT)
+        else:
+            self._command(int.from_bytes(frame.data, "big"))
+        self._reply()
+
+    def _special(self, code: int) -> None:
+        if code == ENABLE and not self.fault and not self.refuses:
+            self._starving = False
+            self._told = (0.0, 0.0, 0.0, 0.0, 0.0)
+            self.motor.enable(0.0)
+            if self.option("watchdog", self.option("drive_watchdog", False)):
+                self._watchdog.start(nanoseconds(self.settings.watchdog))
+        elif code == DISABLE:
+            self._off()
+        elif code == SET_ZERO:
+            position, _ = self.encoder.read(self.world.now)
+            self._zero = position if isfinite(position) else self._zero
+        elif code == CLEAR_FAULT:
+            self.fault, self._starving = 0, False
+
+    def _command(self, bits: int) -> None:
+        self._watchdog.feed()
+        torque = self._torque * self.torque_table
+        self._told = (
+            unpack(bits >> 48 & 0xFFFF, -self._position, self._position, 16),
+            unpack(bits >> 36 & 0xFFF, -self._velocity, self._velocity, 12),
+            unpack(bits >> 24 & 0xFFF, 0.0, self._kp, 12),
+            unpack(bits >> 12 & 0xFFF, 0.0, self._kd, 12),
+            unpack(bits & 0xFFF, -torque, torque, 12),
+        )
+        if self.motor.enabled:
+            cancel(self._regulating)
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """tau = kp (p - position) + kd (v - velocity) + t, again every millisecond where it depends on the motion."""
+        p, v, kp, kd, torque = self._told
+        self._regulating = None
+        if kp or kd:
+            position, velocity = self.encoder.read(self.world.now)
+            torque += kp * (p - position + self._zero) + kd * (v - velocity)
+            self._regulating = self.world.after(SECOND // 1000, self._regulate)
+        self.motor.command(torque)
+
+    def _reply(self) -> None:
+        position, velocity = self.encoder.read(self.world.now)
+        if not isfinite(position):
+            position, velocity = 0.0, 0.0
+        largest = self._torque * self.torque_table
+        torque = self.motor.torque() if self.motor.enabled else 0.0
+        position, end = position - self._zero, self._position
+        if self._wraps:
+            position = (position + end) % (2 * end) - end
+        bits = pack(position, -end, end, 16) << 24
+        bits |= pack(velocity, -self._velocity, self._velocity, 12) << 12
+        bits |= pack(torque, -largest, largest, 12)
+        first, more = self.settings.node & 0xFF, b""
+        if self._status == "cubemars":
+            more = bytes([TEMPERATURE, self.fault])
+        elif self._status == "damiao":
+            first = self.settings.node & 0xF | self._damiao() << 4
+            more = bytes([TEMPERATURE, TEMPERATURE])
+        self.send(self._host, bytes([first]) + bits.to_bytes(5, "big") + more)
+
+    def _damiao(self) -> int:
+        if self.fault:
+            return self.fault & 0xF
+        if self._starving:
+            return DAMIAO_LOST
+        return DAMIAO_ENABLED if self.motor.enabled else DAMIAO_DISABLED
+
+    def _off(self) -> None:
+        cancel(self._regulating)
+        self._regulating = None
+        self._watchdog.stop()
+        self.stop_braking()
+        self.motor.disable()
+
+    def _starved(self) -> None:
+        self._starving = True
+        self._off()

@@ -1,0 +1,73 @@
+"""Motor and brake of an emulated drive."""
+
+from collections.abc import Callable
+
+from hil.drives.settings import DriveSettings
+from hil.emulator.plant import SimulatedPlant
+from hil.emulator.world import Event, World, cancel
+from servoctl.loop.clock import nanoseconds
+
+
+class Motor:
+    """Motor and brake of a drive.
+
+    Attributes:
+        enabled: Whether the drive makes torque.
+        factor: Torque as the drive reports it, per true torque: 1, unless it has another table than it should.
+        told: Called when it begins and ceases to make torque, with a word.
+    """
+
+    def __init__(self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings, delay: float) -> None:
+        """Without torque, the brake closed where there is one."""
+        self._world, self._plant, self.index, self._brake = world, plant, index, settings.brake
+        self._delay = nanoseconds(delay)
+        self._closing: Event | None = None
+        self.enabled = False
+        self.told: Callable[[str], None] = lambda word: None
+        self.actuator = plant.actuators[index]
+        if self._brake:
+            plant.brake(index, True, world.now)
+
+    def enable(self, torque: float) -> None:
+        """Makes torque [N m] from now on; the brake opens."""
+        if not self.enabled:
+            self.told("torque on")
+        self.enabled = True
+        cancel(self._closing)
+        self._closing = None
+        if self._brake:
+            self._plant.brake(self.index, False, self._world.now)
+        self._plant.command(self.index, torque, self._world.now)
+
+    def command(self, torque: float) -> None:
+        """Asks for a torque [N m]."""
+        if self.enabled:
+            self._plant.command(self.index, torque, self._world.now)
+
+    def disable(self) -> None:
+        """Makes no torque; the brake closes after its delay."""
+        if not self.enabled:
+            return
+        self.enabled = False
+        self.told("torque off")
+        self._plant.command(self.index, 0.0, self._world.now)
+        if self._brake:
+            self._closing = self._world.after(self._delay, self._close)
+
+    def _close(self) -> None:
+        self._plant.brake(self.index, True, self._world.now)
+
+    def limit(self, torque: float) -> None:
+        """Sets the largest torque [N m]."""
+        self.actuator.limit = torque
+        self._plant.refresh(self.index, self._world.now)
+
+    def torque(self) -> float:
+        """The torque it makes now [N m]."""
+        self._plant.advance(self._world.now)
+        return self.actuator.torque(self._world.now)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether more torque is asked for than it makes."""
+        return self.enabled and self.actuator.saturated

@@ -1,0 +1,138 @@
+"""The object dictionary of an emulated CANopen node: which objects there are, their types, and what may be written."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+U8, U16, U32, I8, I16, I32 = (struct.Struct(code) for code in ("<B", "<H", "<I", "<b", "<h", "<i"))
+
+TOGGLE, LENGTH_TOO_LONG, UNKNOWN_COMMAND = 0x0503_0000, 0x0607_0012, 0x0504_0001
+READ_ONLY, WRITE_ONLY, NO_OBJECT, NOT_MAPPABLE, PDO_TOO_LONG = (
+    0x0601_0002, 0x0601_0001, 0x0602_0000, 0x0604_0041, 0x0604_0042,
+)  # fmt: skip
+WRONG_LENGTH, NO_SUBINDEX, OUT_OF_RANGE, STATE_FORBIDS, UNSUPPORTED = (
+    0x0607_0010, 0x0609_0011, 0x0609_0030, 0x0800_0022, 0x0601_0000,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One object.
+
+    Attributes:
+        form: Its type.
+        value: At power-on.
+        access: `rw`, `ro` or `const`.
+        mappable: Whether a PDO may carry it.
+        low: Smallest value that may be written; None: any.
+        high: Largest.
+    """
+
+    form: struct.Struct
+    value: int = 0
+    access: str = "rw"
+    mappable: bool = False
+    low: int | None = None
+    high: int | None = None
+
+
+Key = tuple[int, int]
+"""Index, subindex."""
+
+INVALID = 1 << 31
+"""In the id of a PDO: it is off."""
+
+MAPPED = 8
+"""Objects that a PDO carries at most."""
+
+
+DEFAULT_MAPS = {
+    0x1600: (0x6040_0010,),
+    0x1601: (0x6040_0010, 0x6060_0008),
+    0x1602: (0x6040_0010, 0x6071_0010),
+    0x1A00: (0x6041_0010,),
+}
+"""What PDOs of a drive carry as it is delivered: one that is left on obeys whoever sends with its id."""
+
+
+def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, Entry]:
+    """Objects 0x1000 to 0x1FFF of a node, with the predefined ids.
+
+    Args:
+        node: Its address.
+        maps: Index of a PDO's mapping -> what it carries at power-on.
+    """
+    found = {
+        (0x1000, 0): Entry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
+        (0x1001, 0): Entry(U8, 0, "ro", True),
+        (0x1003, 0): Entry(U8, 0),
+        (0x1003, 1): Entry(U32, 0, "ro"),
+        (0x1005, 0): Entry(U32, 0x80),
+        (0x1006, 0): Entry(U32),
+        (0x1007, 0): Entry(U32),
+        (0x1008, 0): Entry(U32, int.from_bytes(b"EMUL", "little"), "const"),
+        (0x1014, 0): Entry(U32, 0x80 + node),
+        (0x1016, 0): Entry(U8, 2, "const"),
+        (0x1016, 1): Entry(U32),
+        (0x1016, 2): Entry(U32),
+        (0x1017, 0): Entry(U16),
+        (0x1018, 0): Entry(U8, 4, "const"),
+        (0x1018, 1): Entry(U32, 0, "const"),
+        (0x1018, 2): Entry(U32, 1, "const"),
+        (0x1018, 3): Entry(U32, 1, "const"),
+        (0x1018, 4): Entry(U32, node, "const"),
+        (0x1029, 0): Entry(U8, 1, "const"),
+        (0x1029, 1): Entry(U8, 0, low=0, high=2),
+    }
+    for number in range(4):
+        for base, first, mapping in ((0x1400, 0x200, 0x1600), (0x1800, 0x180, 0x1A00)):
+            carried = maps.get(mapping + number, ())
+            found |= {
+                (base + number, 0): Entry(U8, 5, "const"),
+                (base + number, 1): Entry(U32, first + 0x100 * number + node),
+                (base + number, 2): Entry(U8, 255),
+                (base + number, 3): Entry(U16),
+                (base + number, 5): Entry(U16),
+                (mapping + number, 0): Entry(U8, len(carried), high=MAPPED),
+            }
+            for sub in range(1, MAPPED + 1):
+                found[mapping + number, sub] = Entry(U32, carried[sub - 1] if sub <= len(carried) else 0)
+    return found
+
+
+MEASUREMENTS = {(0x6064, 0): Entry(I32, 0, "ro", True), (0x606C, 0): Entry(I32, 0, "ro", True)}
+"""Objects of a node that only measures."""
+
+
+def drive_objects(rated_torque: int) -> dict[Key, Entry]:
+    """Objects of the drive profile.
+
+    Args:
+        rated_torque: 0x6076 [mN m].
+    """
+    return MEASUREMENTS | {
+        (0x6007, 0): Entry(I16, 1, low=0, high=3),
+        (0x603F, 0): Entry(U16, 0, "ro", True),
+        (0x6040, 0): Entry(U16, 0, "rw", True),
+        (0x6041, 0): Entry(U16, 0, "ro", True),
+        (0x605A, 0): Entry(I16, 2, low=0, high=8),
+        (0x605B, 0): Entry(I16, 0, low=0, high=1),
+        (0x605C, 0): Entry(I16, 1, low=0, high=1),
+        (0x605D, 0): Entry(I16, 1, low=1, high=4),
+        (0x605E, 0): Entry(I16, 2, low=0, high=4),
+        (0x6060, 0): Entry(I8, 0, "rw", True),
+        (0x6061, 0): Entry(I8, 0, "ro", True),
+        (0x6071, 0): Entry(I16, 0, "rw", True),
+        (0x6072, 0): Entry(U16, 1000, "rw", True),
+        (0x6075, 0): Entry(U32, 0, "rw"),
+        (0x6076, 0): Entry(U32, rated_torque, "ro"),
+        (0x6077, 0): Entry(I16, 0, "ro", True),
+        (0x6080, 0): Entry(U32, 0),
+        (0x6085, 0): Entry(U32, 0),
+        (0x6087, 0): Entry(U32, 0),
+        (0x608F, 0): Entry(U8, 2, "const"),
+        (0x608F, 1): Entry(U32, 1),
+        (0x608F, 2): Entry(U32, 1),
+        (0x60B2, 0): Entry(I16, 0, "rw", True),
+        (0x6502, 0): Entry(U32, 0x200, "ro"),
+    }

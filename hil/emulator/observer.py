@@ -1,0 +1,229 @@
+"""A witness on the wire: reads what the host sends by the protocols' tables, and says what it never should have sent.
+
+Design: shares no code with the drivers, nor with the emulated drives. It judges torque commands as they lie on the
+wire: finite, within the limit, not faster than the rate when they grow, and none after a disable.
+"""
+
+import struct
+from collections.abc import Sequence
+from math import isfinite
+from typing import NamedTuple
+
+from hil.drives.settings import DriveSettings
+from hil.emulator.ranges import ranges_of
+from hil.emulator.station import Station
+from hil.emulator.wire import Wire
+from hil.emulator.world import World
+from hil.frame import Frame
+from servoctl.loop.clock import SECOND
+
+JITTER = 500_000
+"""Time that a command may be nearer to the one before than it was made [ns]: the bus holds commands up unevenly."""
+
+WAITING = 0.6
+"""Of the period: how long the loop waits for samples, and its commands come later than those of the next tick."""
+
+GRACE = 100_000_000
+"""Time after which a torque that comes before its enabling command is one after a disable [ns]."""
+
+
+class Violation(NamedTuple):
+    """Something that should never have been on the wire.
+
+    Attributes:
+        time: When [ns].
+        drive: Whose.
+        what: A sentence.
+        frame: The frame.
+    """
+
+    time: int
+    drive: str
+    what: str
+    frame: Frame
+
+
+class Observer:
+    """Watches the torque commands of some drives.
+
+    Attributes:
+        violations: What it has seen.
+        jitter: Time that a command may be nearer to the one before than it was made [ns].
+        commands: Number of torque commands that it could read.
+        largest: Drive -> largest torque asked for, at the joint.
+    """
+
+    def __init__(self, world: World, drives: Sequence[DriveSettings]) -> None:
+        """Watches for these drives, on the wires that it is then shown."""
+        self._world = world
+        self.violations: list[Violation] = []
+        self.jitter = JITTER
+        self.commands = 0
+        self.largest = {drive.name: 0.0 for drive in drives}
+        self._readers = [_READERS[drive.protocol](self, drive) for drive in drives]
+
+    def watch(self, wire: Wire) -> None:
+        """Looks on at a wire."""
+
+        concerned: dict[int, list[_Reader]] = {}
+        for reader in self._readers:
+            for identity in reader.identities if reader.bus == wire.name else ():
+                concerned.setdefault(identity, []).append(reader)
+
+        def tap(frame: Frame, sender: Station) -> None:
+            if sender.host and frame.id in concerned and not frame.extended and not frame.remote:
+                for reader in concerned[frame.id]:
+                    reader.read(frame)
+
+        wire.taps.append(tap)
+
+    def report(self) -> list[Violation]:
+        """All of them, those included that only time could tell."""
+        for reader in self._readers:
+            reader.settle(self._world.now)
+        return sorted(self.violations)
+
+
+class _Reader:
+    """Follows the torque that one drive is asked for."""
+
+    def __init__(self, observer: Observer, drive: DriveSettings) -> None:
+        self._observer, self._drive, self.bus = observer, drive, drive.bus
+        self._torque, self._time, self._enabled = 0.0, 0, False
+        self._disabled_once = False
+        self._early: tuple[int, Frame] | None = None
+        self.quantum = 0.0
+
+    @property
+    def identities(self) -> list[int]:
+        """Ids that matter."""
+        raise NotImplementedError
+
+    def read(self, frame: Frame) -> None:
+        """Takes a frame of the host."""
+        raise NotImplementedError
+
+    def settle(self, now: int) -> None:
+        """Decides about a torque that may have been early."""
+        if self._early is not None and now - self._early[0] > GRACE:
+            moment, frame = self._early
+            self._early = None
+            self._wrong("a torque after the drive was disabled", frame, moment)
+
+    def enable(self) -> None:
+        """The host enables the drive."""
+        self._enabled, self._early = True, None
+
+    def disable(self) -> None:
+        """The host disables the drive."""
+        self._disabled_once = self._disabled_once or self._enabled
+        self._enabled = False
+        self._torque = 0.0
+
+    def torque(self, motor_torque: float, frame: Frame) -> None:
+        """The host asks for a torque of the motor [N m]."""
+        observer, drive = self._observer, self._drive
+        observer.commands += 1
+        self.settle(frame.time)
+        if not isfinite(motor_torque):
+            self._wrong("a torque that is not a finite number", frame, frame.time)
+            return
+        torque, quantum = drive.joint_torque(motor_torque), self.quantum * drive.gear
+        observer.largest[drive.name] = max(observer.largest[drive.name], abs(torque))
+        if abs(torque) > drive.torque_limit * (1 + 1e-6) + quantum:
+            self._wrong(f"a torque of {torque:.6g}, the limit is {drive.torque_limit:g}", frame, frame.time)
+        elapsed = (frame.time - self._time + observer.jitter) / SECOND
+        grown = abs(torque) > abs(self._torque) or torque * self._torque < 0
+        step = abs(torque - self._torque)
+        seeded = drive.brake and not self._enabled  # what holds the pose, before it is enabled and its brake opens
+        if grown and not seeded and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
+            self._wrong(
+                f"a step of torque from {self._torque:.6g} to {torque:.6g} in {elapsed:.4g} s, "
+                f"the limit is {drive.torque_rate_limit:g} per second",
+                frame,
+                frame.time,
+            )
+        if not self._enabled and self._disabled_once and abs(torque) > quantum and self._early is None:
+            self._early = (frame.time, frame)
+        self._torque, self._time = torque, frame.time
+
+    def _wrong(self, what: str, frame: Frame, moment: int) -> None:
+        self._observer.violations.append(Violation(moment, self._drive.name, what, frame))
+
+
+class _ODriveReader(_Reader):
+    """Set_Input_Torque 0x0E, Set_Axis_State 0x07, Estop 0x02; torque of the motor as a float."""
+
+    @property
+    def identities(self) -> list[int]:
+        return [self._drive.node * 32 + command for command in (0x02, 0x07, 0x0C, 0x0D, 0x0E)]
+
+    def read(self, frame: Frame) -> None:
+        command = frame.id % 32
+        if command == 0x0E and len(frame.data) >= 4:
+            self.torque(struct.unpack("<f", frame.data[:4])[0], frame)
+        elif command == 0x07 and frame.data[:4] == b"\x08\0\0\0":
+            self.enable()
+        elif command in (0x07, 0x02):
+            self.disable()
+        else:
+            self._wrong("a setpoint that is no torque", frame, frame.time)
+
+
+class _CiA402Reader(_Reader):
+    """RPDO1 at 0x200 + node: controlword, target torque in thousandths of the rated torque."""
+
+    def __init__(self, observer: Observer, drive: DriveSettings) -> None:
+        super().__init__(observer, drive)
+        self._rated = 1.0 if drive.rated_torque is None else round(drive.rated_torque * 1000) / 1000
+        self.quantum = self._rated / 1000
+
+    @property
+    def identities(self) -> list[int]:
+        return [0x200 + self._drive.node, 0]
+
+    def read(self, frame: Frame) -> None:
+        if frame.id == 0:
+            if len(frame.data) == 2 and frame.data[1] in (0, self._drive.node) and frame.data[0] != 1:
+                self.disable()
+            return
+        if len(frame.data) != 4:
+            self._wrong(f"an RPDO1 of {len(frame.data)} bytes, expected 4", frame, frame.time)
+            return
+        word, thousandths = struct.unpack("<Hh", frame.data)
+        if word & 0x8F == 0x0F:
+            self.enable()
+        elif self._enabled:
+            self.disable()
+        self.torque(thousandths * self._rated / 1000, frame)
+
+
+class _MitReader(_Reader):
+    """Eight bytes, most significant bit first: position 16, velocity 12, kp 12, kd 12, torque 12."""
+
+    def __init__(self, observer: Observer, drive: DriveSettings) -> None:
+        super().__init__(observer, drive)
+        self._largest = ranges_of(drive.options)["torque"]
+        self.quantum = 2 * self._largest / 4095
+
+    @property
+    def identities(self) -> list[int]:
+        return [self._drive.node]
+
+    def read(self, frame: Frame) -> None:
+        data = frame.data
+        if len(data) != 8:
+            self._wrong(f"a command of {len(data)} bytes, expected 8", frame, frame.time)
+        elif data[:6] == b"\xff" * 6 and data[7] >= 0xFA:
+            if data[7] == 0xFC:
+                self.enable()
+            elif data[7] == 0xFD:
+                self.disable()
+        else:
+            if (data[3] & 0x0F) << 8 | data[4] or data[5] << 4 | data[6] >> 4:
+                self._wrong("gains that are not zero", frame, frame.time)
+            number = (data[6] & 0x0F) << 8 | data[7]
+            self.torque(-self._largest + number * 2 * self._largest / 4095, frame)
+
+
+_READERS: dict[str, type[_Reader]] = {"odrive": _ODriveReader, "cia402": _CiA402Reader, "mit": _MitReader}

@@ -1,0 +1,298 @@
+"""An emulated drive or encoder that speaks CANSimple, as firmware 0.6 does.
+
+Arbitration id = node << 5 | command; payloads are little endian.
+
+Source: docs.odriverobotics.com, CAN protocol; DBC of firmware 0.6.10 in `odrive-can` 2.1.0.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from math import isfinite, tau
+from typing import Any
+
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.encoder import Encoder
+from hil.emulator.motor import Motor
+from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
+from hil.emulator.timers import Timer, Watchdog
+from hil.emulator.world import World
+from hil.frame import Frame
+from servoctl.loop.clock import nanoseconds
+
+VERSION, HEARTBEAT, ESTOP, ERROR, ADDRESS, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x06, 0x07
+ENCODER, CONTROLLER_MODE, INPUT_POS, INPUT_VEL, INPUT_TORQUE, LIMITS = 0x09, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F
+IQ, TEMPERATURE, REBOOT, BUS_VOLTAGE, CLEAR_ERRORS = 0x14, 0x15, 0x16, 0x17, 0x18
+TORQUES, POWERS = 0x1C, 0x1D
+
+IDLE, CLOSED_LOOP = 1, 8
+TORQUE_CONTROL, PASSTHROUGH = 1, 1
+
+VELOCITY_LIMIT_VIOLATION, WATCHDOG_EXPIRED, ESTOP_REQUESTED = 0x8000, 0x0100_0000, 0x0200_0000
+MISSING_ESTIMATE, INITIALIZING = 0x8, 0x1
+
+DISARMED, ILLEGAL_STATE = 3, 10
+"""Results of a procedure."""
+
+SETPOINTS = frozenset({AXIS_STATE, INPUT_POS, INPUT_VEL, INPUT_TORQUE})
+"""Commands that feed the watchdog, unless any does."""
+
+PROTOCOL_VERSION, HARDWARE, FIRMWARE = 2, (4, 4, 58), (0, 6, 10, 0)
+
+_TWO = struct.Struct("<ff")
+_HEARTBEAT = struct.Struct("<IBBBx")
+_ERRORS = struct.Struct("<II")
+_LENGTHS = {AXIS_STATE: 4, CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, INPUT_TORQUE: 4, LIMITS: 8}
+"""Bytes that a command must have at least."""
+
+
+def identities(node: int) -> frozenset[int]:
+    """Ids of all messages of a node."""
+    return frozenset(node << 5 | command for command in range(32))
+
+
+class Talk:
+    """Cyclic messages and answers of one node."""
+
+    def __init__(
+        self, node: EmulatedNode, heartbeat: Callable[[], bytes], errors: Callable[[], tuple[int, int]]
+    ) -> None:
+        """Takes a node that is about to boot.
+
+        Args:
+            node: Whose messages they are.
+            heartbeat: Payload of its heartbeat.
+            errors: Active errors, and the reason of the last disarming.
+        """
+        self._node, self._heartbeat, self._errors = node, heartbeat, errors
+        self._base = node.settings.node << 5
+        self.timers = [Timer(node.world, send) for send in (self.send_encoder, self.send_heartbeat, self.send_errors)]
+
+    def start(self) -> None:
+        """Starts the cyclic messages."""
+        phase = nanoseconds(self._node.number("phase", 0.0))
+        periods = {"feedback_period": 0.001, "heartbeat_period": 0.1, "error_period": 0.1}
+        for timer, (name, usual) in zip(self.timers, periods.items(), strict=True):
+            timer.start(nanoseconds(self._node.number(name, usual)), phase)
+
+    def stop(self) -> None:
+        """Stops them."""
+        for timer in self.timers:
+            timer.stop()
+
+    def reply(self, command: int, data: bytes) -> None:
+        """Sends a message."""
+        self._node.send(self._base | command, data)
+
+    def answer(self, command: int) -> bool:
+        """Sends what a remote frame asks for; returns whether it is one of these messages."""
+        if command == VERSION:
+            self.reply(VERSION, bytes([PROTOCOL_VERSION, *HARDWARE, *FIRMWARE]))
+        elif command == HEARTBEAT:
+            self.send_heartbeat()
+        elif command == ERROR:
+            self.send_errors()
+        elif command == ENCODER:
+            self.send_encoder()
+        else:
+            return False
+        return True
+
+    def send_encoder(self) -> None:
+        """Sends position [turn] and velocity [turn/s]."""
+        position, velocity = self._node.encoder.read(self._node.world.now)
+        self.reply(ENCODER, _TWO.pack(position / tau, velocity / tau))
+
+    def send_heartbeat(self) -> None:
+        """Sends the heartbeat."""
+        if not self._node.heart_stopped:
+            self.reply(HEARTBEAT, self._heartbeat())
+
+    def send_errors(self) -> None:
+        """Sends the errors."""
+        self.reply(ERROR, _ERRORS.pack(*self._errors()))
+
+
+class ODriveEncoder(EmulatedNode):
+    """A node that only measures.
+
+    Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
+    messages [s].
+    """
+
+    def __init__(
+        self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
+    ) -> None:
+        super().__init__(world, medium, settings, encoder, quirks)
+        self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
+        self._running = False
+
+    def listens(self) -> frozenset[int]:
+        return identities(self.settings.node)
+
+    def timers(self) -> list[Timer]:
+        return self._talk.timers
+
+    def boot(self) -> None:
+        self._running = True
+        self._talk.start()
+
+    def halt(self) -> None:
+        self._running = False
+        self._talk.stop()
+
+    def receive(self, frame: Frame) -> None:
+        if self._running and frame.remote:
+            self._talk.answer(frame.id & 0x1F)
+
+
+class ODrive(EmulatedDrive):
+    """A drive.
+
+    Options beside those of the encoder: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
+    `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        medium: Medium,
+        settings: DriveSettings,
+        encoder: Encoder,
+        motor: Motor,
+        quirks: Mapping[str, Any],
+    ) -> None:
+        super().__init__(world, medium, settings, encoder, motor, quirks)
+        self.state, self.result, self.error = IDLE, 0, 0
+        self._watchdog = Watchdog(world, self._starved)
+        self._speed_timer = Timer(world, self._look_at_speed)
+        self._talk = Talk(self, self.heartbeat, lambda: (self.error, self.error))
+        self._torque_constant = self.number("torque_constant", 0.03)
+        self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
+        self._running = False
+
+    def listens(self) -> frozenset[int]:
+        return identities(self.settings.node)
+
+    def timers(self) -> list[Timer]:
+        return self._talk.timers
+
+    def boot(self) -> None:
+        self._running = True
+        self.state, self.result, self.error = IDLE, 0, 0
+        self._mode = (3, PASSTHROUGH)  # position control, as it is delivered
+        self._torque = 0.0
+        self._velocity_limit = float("inf")
+        self._talk.start()
+        self._speed_timer.start(nanoseconds(0.001))
+        self._watchdog.start(nanoseconds(self.settings.watchdog) if self.option("watchdog", True) else 0)
+
+    def halt(self) -> None:
+        self._running = False
+        self._talk.stop()
+        self._speed_timer.stop()
+        self._watchdog.stop()
+        self._idle()
+
+    def trip(self, code: int) -> None:
+        self.error |= code
+        self.result = DISARMED
+        self._idle()
+        self._talk.send_errors()
+
+    def clear_fault(self) -> None:
+        self.error = self.result = 0
+
+    def heartbeat(self) -> bytes:
+        """Payload of the heartbeat."""
+        return _HEARTBEAT.pack(self.error, self.state, self.result, 1)
+
+    def receive(self, frame: Frame) -> None:
+        if not self._running:
+            return
+        command = frame.id & 0x1F
+        if command in SETPOINTS or self._fed_by_any:
+            self._watchdog.feed()
+        if frame.remote:
+            self._answer(command)
+        elif len(frame.data) >= _LENGTHS.get(command, 0):
+            self._obey(command, frame.data)
+
+    def _obey(self, command: int, data: bytes) -> None:
+        if command == INPUT_TORQUE:
+            self._set_torque(*struct.unpack_from("<f", data))
+        elif command == AXIS_STATE:
+            self._set_state(*struct.unpack_from("<I", data))
+        elif command == CONTROLLER_MODE:
+            mode = struct.unpack_from("<II", data)
+            self._mode = (2, PASSTHROUGH) if self.wrong_mode else (mode[0], mode[1])
+            self._apply()
+        elif command == LIMITS:
+            velocity, current = _TWO.unpack_from(data)
+            self._velocity_limit = velocity * tau
+            if self.option("torque_constant", None) is not None:
+                self.motor.limit(abs(current) * self._torque_constant)
+        elif command == CLEAR_ERRORS:
+            self.error = 0
+            self.result = 0
+            self._watchdog.start(self._watchdog.timeout)
+        elif command == ESTOP:
+            self.trip(ESTOP_REQUESTED)
+        elif command == REBOOT:
+            self.reboot(nanoseconds(0.5))
+
+    def _answer(self, command: int) -> None:
+        reply = self._talk.reply
+        if command == TORQUES:
+            reply(TORQUES, _TWO.pack(self._torque, self.motor.torque() / self.torque_table))
+        elif command == IQ:
+            per_ampere = self._torque_constant
+            reply(IQ, _TWO.pack(self._torque / per_ampere, self.motor.torque() / per_ampere))
+        elif command == BUS_VOLTAGE:
+            reply(BUS_VOLTAGE, _TWO.pack(self.number("bus_voltage", 48.0), 0.0))
+        elif command == TEMPERATURE:
+            reply(TEMPERATURE, _TWO.pack(25.0, 25.0))
+        elif command == POWERS:
+            _, speed = self.encoder.read(self.world.now)
+            power = self.motor.torque() * speed
+            reply(POWERS, _TWO.pack(power, power))
+        else:
+            self._talk.answer(command)
+
+    def _set_torque(self, torque: float) -> None:
+        self._torque = torque if isfinite(torque) else 0.0
+        self._apply()
+
+    def _set_state(self, state: int) -> None:
+        if state == IDLE:
+            self.result = 0
+            self._idle()
+        elif state == CLOSED_LOOP:
+            if self.error or self.refuses:
+                self.result = DISARMED if self.error else ILLEGAL_STATE
+                return
+            self.state, self.result = CLOSED_LOOP, 0
+            self.motor.enable(self._asked())
+        else:
+            self.result = ILLEGAL_STATE
+
+    def _asked(self) -> float:
+        """Torque that the controller asks for; in any other mode than torque it holds still without load."""
+        return self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
+
+    def _apply(self) -> None:
+        if self.state == CLOSED_LOOP:
+            self.motor.command(self._asked())
+
+    def _idle(self) -> None:
+        self.state = IDLE
+        self.motor.disable()
+
+    def _starved(self) -> None:
+        if not self.error & WATCHDOG_EXPIRED:
+            self.trip(WATCHDOG_EXPIRED)
+
+    def _look_at_speed(self) -> None:
+        if self.state == CLOSED_LOOP and self._velocity_limit < float("inf"):
+            _, speed = self.encoder.read(self.world.now)
+            if abs(speed) > self._velocity_limit * self.number("velocity_tolerance", 1.2):
+                self.trip(VELOCITY_LIMIT_VIOLATION)

@@ -1,0 +1,281 @@
+"""The simulated machine behind the drives.
+
+    M q'' = Q + Qc + B tau
+
+Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed when somebody
+looks; between two steps a partial one, which is not kept. Nothing depends on who looks or when. Brakes are constraints:
+closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
+"""
+
+from collections import deque
+from math import isfinite
+
+import numpy as np
+
+from hil.emulator.actuator import Actuator, ActuatorOptions
+from hil.emulator.held_step import held_step, open_loop
+from servoctl.closed_loop import System, make_loop
+from servoctl.loop.clock import SECOND
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
+
+CREEP = 0.01
+"""Speed over which dry friction changes sign, as a share of the speed limit: it is smooth, and creeps below."""
+
+RANK_TOLERANCE = 1e-9
+"""Relative singular value below which two constraints are dependent when brakes act."""
+
+
+class Displacements:
+    """What motors and encoder nodes measure of the coordinates."""
+
+    def __init__(self, model: Model, start: State) -> None:
+        """Finds out whether B is constant, so that the plant need not be asked."""
+        self._plant = model.plant
+        self._actuation = np.asarray(model.plant.actuation(start.q, start.t), dtype=float)
+        around = [np.asarray(model.plant.actuation(s.q, s.t), dtype=float) for s in model.samples(start, 5)]
+        self._constant = all(np.array_equal(B, self._actuation) for B in around)
+        written = type(model.plant).motor_positions is not Plant.motor_positions
+        self._given = model.plant.motor_positions if written or not self._constant else None
+        self._transposed = np.ascontiguousarray(self._actuation.T)
+
+    def motors(self, q: Array) -> Array:
+        """Displacement conjugate to each actuator, shape (m,): its rate is `B^T v`."""
+        if self._given is not None:
+            return np.asarray(self._given(q), dtype=float)
+        displacement: Array = self._transposed @ q
+        return displacement
+
+    def rates(self, q: Array, v: Array, t: float) -> Array:
+        """Their rates, shape (m,)."""
+        rates: Array = self.transposed(q, t) @ v
+        return rates
+
+    def transposed(self, q: Array, t: float) -> Array:
+        """B^T, shape (m, n)."""
+        if self._constant:
+            return self._transposed
+        return np.asarray(self._plant.actuation(q, t), dtype=float).T
+
+
+class SimulatedPlant:
+    """A machine, moved by its actuators and held by its brakes.
+
+    Attributes:
+        model: The plant.
+        engine: What its steps run on: `c`, `vm` or `numpy`.
+        actuators: One per input, in the plant's order.
+        step: Of integration [ns].
+        diverged: When the state ceased to be finite [ns]: the machine has stood still since; None: it never did.
+        steps: Number of steps taken.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        start: State,
+        step: int,
+        engine: str = "auto",
+        options: list[ActuatorOptions] | None = None,
+        gains: list[float] | None = None,
+        creep: list[float] | None = None,
+    ) -> None:
+        """At rest at the start pose, or as the start says.
+
+        Args:
+            system: Whose plant it is; task and law are left out.
+            start: State; its time counts as the world's 0.
+            step: Of integration [ns].
+            engine: As `held_step`.
+            options: Of each actuator; None: all alike.
+            gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
+            creep: Speed of each joint over which dry friction changes sign; None: 0.01.
+        """
+        loop_system = open_loop(system, start)
+        self.model = loop_system.model
+        self._advance, self.engine = held_step(loop_system, engine)
+        m = self.model.m
+        options = options or m * [ActuatorOptions()]
+        self.actuators = [Actuator(each) for each in options]
+        self._gains = np.ones(m) if gains is None else np.array(gains, dtype=float)
+        self._coulomb = np.array([each.coulomb for each in options])
+        self._viscous = np.array([each.viscous for each in options])
+        self._creep = np.full(m, 0.01) if creep is None else np.array(creep, dtype=float)
+        self._friction = bool(self._coulomb.any() or self._viscous.any())
+        self.displacements = Displacements(self.model, start)
+        self._closing = make_loop(loop_system).projected if system.passive.projection else None
+        self._origin, self.step, self._now, self.steps = start.t, step, 0, 0
+        self._x = np.concatenate([start.q, start.v]).astype(float)
+        self._brakes: dict[int, float] = {}
+        self._still = False
+        self.diverged: int | None = None
+        self._seen: tuple[int, Array, Array, Array, Array] | None = None
+        self._motion: tuple[list[float], list[float]] = [], []
+        self._past: deque[tuple[int, Array, Array, Array, Array]] = deque(maxlen=1)
+
+    def remember(self, time: int) -> None:
+        """Keeps the states of so much time [ns], for encoders that report late."""
+        self._past = deque(self._past, maxlen=max(self._past.maxlen or 1, time // self.step + 3))
+
+    def command(self, index: int, torque: float, now: int) -> None:
+        """Asks an actuator for a torque of its motor [N m]."""
+        self.advance(now)
+        self.actuators[index].command(torque, now)
+
+    def refresh(self, index: int, now: int) -> None:
+        """Takes a change of an actuator's properties into account."""
+        self.advance(now)
+        self.actuators[index].refresh(now)
+
+    def advance(self, now: int) -> None:
+        """Computes up to the last whole step before now [ns]."""
+        while (then := self._now + self.step) <= now:
+            self._take(then)
+
+    def state(self, now: int) -> tuple[Array, Array]:
+        """q and v now, not before what was computed last; the arrays are not to be changed."""
+        _, q, v, _, _ = self._look(now)
+        return q, v
+
+    def motion(self, now: int) -> tuple[list[float], list[float]]:
+        """Displacements conjugate to the actuators, and their rates."""
+        self._look(now)
+        return self._motion
+
+    def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:
+        """q, v, displacements and rates at an earlier moment, as far back as is remembered, by cubic interpolation."""
+        later = self._look(now)
+        if then >= now:
+            return later[1:]
+        for earlier in reversed(self._past):
+            if earlier[0] <= then:
+                h, z = (later[0] - earlier[0]) / SECOND, (then - earlier[0]) / max(1, later[0] - earlier[0])
+                q, v = _between(earlier[1], earlier[2], later[1], later[2], h, z)
+                rho, rate = _between(earlier[3], earlier[4], later[3], later[4], h, z)
+                return q, v, rho, rate
+            later = earlier
+        return later[1:]
+
+    def brake(self, index: int, closed: bool, now: int) -> None:
+        """Closes or opens the brake of an actuator at this instant."""
+        if closed == (index in self._brakes):
+            return
+        self.advance(now)
+        if self._now < now:
+            self._take(now)
+        q, v, t = self._x[: self.model.n], self._x[self.model.n :], self._time(now)
+        if not closed:
+            del self._brakes[index]
+        else:
+            self._brakes[index] = float(self.displacements.motors(q)[index])
+            rows, M = self._rows(q, v, t)
+            self._x[self.model.n :] = v - _impulse(rows, M, rows[: len(self._brakes)] @ v)
+        self._still = self._nothing_moves()
+        if self._still:
+            self._x[self.model.n :] = 0.0
+        self._seen = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the brakes that are closed leave no freedom."""
+        return self._still
+
+    def _time(self, now: int) -> float:
+        return float(self._origin + now / SECOND)
+
+    def _look(self, now: int) -> tuple[int, Array, Array, Array, Array]:
+        seen = self._seen
+        if seen is None or seen[0] != now:
+            self.advance(now)
+            x = self._x if now <= self._now or self._still else self._partial(now)
+            seen = self._seen = self._measured(now, x)
+            self._motion = seen[3].tolist(), seen[4].tolist()
+        return seen
+
+    def _measured(self, now: int, x: Array) -> tuple[int, Array, Array, Array, Array]:
+        n = self.model.n
+        q, v = x[:n], x[n:]
+        return now, q, v, self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
+
+    def _partial(self, now: int) -> Array:
+        duration = (now - self._now) / SECOND
+        torque = [actuator.mean(now, duration) for actuator in self.actuators]
+        x = self._advance(self._time(self._now), self._x, duration, self._at_joints(torque))
+        return x if _finite(x) else self._x
+
+    def _take(self, then: int) -> None:
+        """Takes one step, to `then` [ns]."""
+        start, h = self._now, (then - self._now) / SECOND
+        if self._past.maxlen != 1:
+            self._past.append(self._measured(start, self._x))
+        torque = [actuator.take(then, h) for actuator in self.actuators]
+        self._now, self._seen = then, None
+        if self._still or self.diverged is not None:
+            return
+        self.steps += 1
+        x = self._advance(self._time(start), self._x, h, self._at_joints(torque))
+        if not _finite(x):
+            self.diverged = then
+            x = self._x.copy()
+            x[self.model.n :] = 0.0
+        elif self._brakes:
+            x = self._braked(x, self._time(then))
+        elif self._closing is not None:
+            x = self._closing(self._time(then), x)
+        self._x = x
+
+    def _at_joints(self, torque: list[float]) -> Array:
+        """Torques at the joints, what friction takes of them left out."""
+        u = self._gains * torque
+        if self._friction:
+            n = self.model.n
+            rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
+            u -= self._coulomb * np.tanh(rates / self._creep) + self._viscous * rates
+        return u
+
+    def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
+        """Rows of closed brakes and of the passive constraints, and the mass matrix."""
+        matrices = self.model.matrices(State(t, q, v))
+        brakes = self.displacements.transposed(q, t)[list(self._brakes)]
+        return np.vstack([brakes, matrices.passive.A]), matrices.M
+
+    def _nothing_moves(self) -> bool:
+        if not self._brakes:
+            return False
+        n = self.model.n
+        rows, _ = self._rows(self._x[:n], self._x[n:], self._time(self._now))
+        return int(np.linalg.matrix_rank(rows, tol=RANK_TOLERANCE * np.linalg.norm(rows))) == n
+
+    def _braked(self, x: Array, t: float) -> Array:
+        """x with closed brakes where they closed, and not moving: the reaction as an impulse of this step.
+
+        Both by the rows where it slipped to: how far that is, is of the order of a step squared.
+        """
+        n = self.model.n
+        q, v = x[:n], x[n:]
+        rows, M = self._rows(q, v, t)
+        slip = self.displacements.motors(q)[list(self._brakes)] - list(self._brakes.values())
+        change = _impulse(rows, M, np.column_stack([slip, rows[: len(slip)] @ v]))
+        return np.concatenate([q - change[:, 0], v - change[:, 1]])
+
+
+def _finite(x: Array) -> bool:
+    return all(map(isfinite, x.tolist()))
+
+
+def _impulse(rows: Array, M: Array, motion: Array) -> Array:
+    """The least mass-weighted change that takes `motion` out of the first rows and leaves the others as they are."""
+    target = np.zeros((len(rows), *motion.shape[1:]))
+    target[: len(motion)] = motion
+    L = np.linalg.cholesky(M)
+    weighted = np.linalg.solve(L, rows.T).T
+    change: Array = np.linalg.solve(L.T, np.linalg.pinv(weighted, rcond=RANK_TOLERANCE) @ target)
+    return change
+
+
+def _between(x0: Array, v0: Array, x1: Array, v1: Array, h: float, z: float) -> tuple[Array, Array]:
+    """Position and rate of the cubic between two, at the fraction z of their distance h [s]."""
+    x = (1 + 2 * z) * (1 - z) ** 2 * x0 + z**2 * (3 - 2 * z) * x1 + h * z * (1 - z) * ((1 - z) * v0 - z * v1)
+    v = 6 * z * (1 - z) * (x1 - x0) / h + (1 - z) * (1 - 3 * z) * v0 + z * (3 * z - 2) * v1
+    return x, v

@@ -1,0 +1,84 @@
+"""How many bits a frame takes on the wire.
+
+A stuff bit follows five equal bits from the start of frame to the end of the CRC, and counts itself for the next five.
+
+Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bit stuffing).
+"""
+
+from functools import lru_cache
+
+from hil.frame import Frame
+
+POLYNOMIAL = 0x4599
+"""x^15 + x^14 + x^10 + x^8 + x^7 + x^4 + x^3 + 1, the highest term left out."""
+
+UNSTUFFED_TAIL = 13
+"""CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3)."""
+
+
+def _feed(state: int, bits: int, count: int) -> tuple[int, int]:
+    """Run of equal bits after more bits, and the stuff bits among them.
+
+    Args:
+        state: 4 * last bit + length of its run - 1.
+        bits: The bits, the highest first.
+        count: How many.
+    """
+    last, run, stuffed = state >> 2, (state & 3) + 1, 0
+    for place in range(count - 1, -1, -1):
+        bit = bits >> place & 1
+        last, run = (bit, run + 1) if bit == last else (bit, 1)
+        if run == 5:
+            last, run, stuffed = 1 - bit, 1, stuffed + 1
+    return 4 * last + run - 1, stuffed
+
+
+def _crc(register: int, bits: int, count: int) -> int:
+    for place in range(count - 1, -1, -1):
+        high = register >> 14 ^ bits >> place & 1
+        register = register << 1 & 0x7FFF
+        if high & 1:
+            register ^= POLYNOMIAL
+    return register
+
+
+_BYTE = [[_feed(state, byte, 8) for byte in range(256)] for state in range(8)]
+_SEVEN_BITS = [[_feed(state, bits, 7)[1] for bits in range(128)] for state in range(8)]
+_CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
+
+
+@lru_cache(maxsize=4096)
+def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int, int]:
+    """Bits from start of frame to length code, those stuffed in, run of equal bits and CRC at their end."""
+    if extended:
+        bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
+    else:
+        bits = identity << 7 | remote << 6 | length
+    count = 39 if extended else 19
+    # the start bit is the first of its run, and leaves the CRC at zero
+    state, stuffed = _feed(0, bits, count - 1)
+    return count, stuffed, state, _crc(0, bits, count - 1)
+
+
+def crc15(frame: Frame) -> int:
+    """The CRC of a frame."""
+    crc = _header(frame.id, frame.extended, frame.remote, _length(frame))[3]
+    for byte in frame.data:
+        crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
+    return crc
+
+
+def frame_bits(frame: Frame) -> int:
+    """Bits of a frame with those stuffed in, interframe space included."""
+    data, steps, checks = frame.data, _BYTE, _CRC_BYTE
+    count, stuffed, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
+    for byte in data:
+        crc = (crc << 8 & 0x7FFF) ^ checks[crc >> 7 ^ byte]
+        state, more = steps[state][byte]
+        stuffed += more
+    state, more = steps[state][crc >> 7]
+    return count + 8 * len(data) + 15 + stuffed + more + _SEVEN_BITS[state][crc & 0x7F] + UNSTUFFED_TAIL
+
+
+def _length(frame: Frame) -> int:
+    return frame.length if frame.remote else len(frame.data)

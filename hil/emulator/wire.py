@@ -1,0 +1,348 @@
+"""One CAN bus in virtual time: bit times, arbitration, acknowledgement, errors.
+
+Design: one event per frame, at its end of frame. Stations see it there; the next one is chosen there too and begins
+after the interframe space. A frame that is disturbed is sent again, as controllers do. What an adapter or a driver
+loses or delays behind the wire is a `Disturbance` of deliveries, and costs no bit time.
+
+Source: Bosch 1991, CAN Specification 2.0, part B.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from hil.bus.base import Link
+from hil.bus.load import worst_bits
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
+from hil.emulator.stuffing import frame_bits
+from hil.emulator.world import World
+from hil.frame import Frame
+from servoctl.loop.clock import SECOND
+
+INTERFRAME = 3
+"""Bits of the interframe space."""
+
+END_OF_FRAME = 7
+"""Bits at the end of a frame that an error flag takes the place of."""
+
+ERROR_FRAME = 14
+"""Bits of an error flag, when all stations send it at once, and of its delimiter."""
+
+SUSPEND = 8
+"""Bits for which an error passive station lets others go first."""
+
+RECOVERY = 128
+"""Times 11 recessive bits that end a bus-off."""
+
+Tap = Callable[[Frame, Station], None]
+"""Sees each frame that comes through, and who sent it."""
+
+
+class Disturbance:
+    """What goes wrong on a wire, or behind it; the default: nothing."""
+
+    def corrupts(self, frame: Frame, sender: Station) -> bool:
+        """Whether every station sees an error in this frame."""
+        return False
+
+    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
+        """What a receiver gets for a frame: delays [ns] and frames."""
+        return [(0, frame)]
+
+
+class Wire:
+    """A bus.
+
+    Attributes:
+        name: As the config calls it.
+        world: Its time.
+        bitrate: [bit/s].
+        stations: All controllers, in the order in which they were attached.
+        taps: Who looks on.
+        disturbances: What goes wrong at present.
+        busy: Time for which the bus carried frames, interframe spaces included [ns].
+        frames: Number that came through.
+        errors: Number of error frames on the wire.
+        troubled: Whether any receive error count may not be zero.
+    """
+
+    def __init__(self, world: World, name: str, bitrate: int, stuffing: str = "actual") -> None:
+        """Makes an idle bus.
+
+        Args:
+            world: Its time.
+            name: As the config calls it.
+            bitrate: [bit/s].
+            stuffing: `actual`, or `worst`: every frame takes as long as one of its length can.
+        """
+        if stuffing not in ("actual", "worst"):
+            raise ValueError(f"stuffing: expected actual or worst, got {stuffing!r}")
+        self.world, self.name, self.bitrate = world, name, bitrate
+        self.stations: list[Station] = []
+        self.taps: list[Tap] = []
+        self.disturbances: list[Disturbance] = []
+        self.busy = self.frames = self.errors = 0
+        self._bits = frame_bits if stuffing == "actual" else _worst_bits
+        self.troubled = False
+        self._online: int | None = None
+        self._plain = False
+        self._waiting: list[Station] = []
+        self._routes: dict[int, list[Station]] = {}
+        self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
+        self._free = 0
+        self._interframe = self.duration(INTERFRAME)
+
+    def attach(
+        self,
+        name: str,
+        receive: Callable[[Frame], None],
+        ids: Iterable[int] | None = None,
+        host: bool = False,
+        capacity: int | None = None,
+        restart: int | None = 0,
+    ) -> Station:
+        """Puts a controller on the bus; arguments as the attributes of `Station`."""
+        station = Station(self, name, receive, ids, host, capacity, restart)
+        self.stations.append(station)
+        self._routes.clear()
+        self.recount()
+        return station
+
+    def listen(self, station: Station, ids: Iterable[int]) -> None:
+        """Changes what a station takes."""
+        station.ids = frozenset(ids)
+        self._routes.clear()
+
+    def duration(self, bits: int) -> int:
+        """Time that so many bits take [ns]."""
+        return bits * SECOND // self.bitrate
+
+    def load(self, since: int = 0, busy: int = 0) -> float:
+        """Share of the bus in use since a moment [ns] at which `busy` was this [ns]."""
+        elapsed = self.world.now - since
+        return (self.busy - busy) / elapsed if elapsed else 0.0
+
+    def pending(self, station: Station) -> None:
+        """Takes note that a station has something to send."""
+        if station not in self._waiting:  # it is still, where its queue was emptied since the last arbitration
+            self._waiting.append(station)
+        self._schedule()
+
+    def leave(self, station: Station) -> None:
+        """Takes a station off at bus-off: what it had to send is lost, and it comes back as it is set to."""
+        station.queue.clear()
+        if station.restart is not None:
+            self.world.after(station.restart, partial(self._recovering, station, None))
+
+    def restart(self, station: Station) -> None:
+        """Lets a station that is off the bus come back, as an operator does."""
+        if station.link is Link.OFF:
+            self._recovering(station, None)
+
+    def connect(self, station: Station, connected: bool) -> None:
+        """Cuts or mends a station's cable."""
+        station.connected = connected
+        self.recount()
+        self._schedule()
+
+    def power(self, station: Station, powered: bool) -> None:
+        """Switches a node's controller off, which forgets what it had to send, or on."""
+        station.powered = powered
+        if not powered:
+            station.queue.clear()
+            station.tec = station.rec = 0
+            station.link = Link.ACTIVE
+        self.recount()
+        self._schedule()
+
+    def recount(self) -> None:
+        """Takes note that a station has come or gone, or stands in another way."""
+        self._online, self._plain = None, False
+
+    def _is_plain(self) -> bool:
+        """Whether there are some, and each is there and not error passive, so that arbitration is all there is."""
+        sound = all(station.online and station.link is not Link.PASSIVE for station in self.stations)
+        self._plain = sound and len(self.stations) > 1
+        return self._plain
+
+    def _schedule(self) -> None:
+        if not self._active and self._waiting:
+            self._active = True
+            self.world.at(self._free, self._arbitrate)
+
+    def _arbitrate(self) -> None:
+        """Chooses what goes next; the frame begins when the bus is free."""
+        self._active = False
+        waiting = self._waiting
+        if len(waiting) > 1 or (waiting and not waiting[0].queue):
+            self._waiting = waiting = [station for station in waiting if station.queue]
+        now, free = self.world.now, self._free
+        start = now if now > free else free
+        if waiting and (self._plain or self._is_plain()):
+            station = _first(waiting)
+            if station is not None:
+                frame = station.queue[0]
+                self._begin(start, frame, partial(self._finish, frame, station))
+                return
+        online = [s for s in waiting if s.connected]
+        ready = [s for s in online if s.ready <= start]
+        if not ready:
+            alone = [s for s in waiting if not s.connected]
+            if online:
+                self._active = True
+                self.world.at(min(s.ready for s in online), self._arbitrate)
+            for station in alone:
+                self._unheard(station)
+            return
+        if len(waiting) != len(online):
+            for station in [s for s in waiting if not s.connected]:
+                self._unheard(station)
+        best = ready[0]
+        if len(ready) > 1:
+            ranks = [s.rank for s in ready]
+            least = min(ranks)
+            best = ready[ranks.index(least)]
+            if ranks.count(least) > 1:
+                same = [s for s, rank in zip(ready, ranks, strict=True) if rank == least]
+                if any(s.queue[0].data != best.queue[0].data for s in same):
+                    self._begin(start, best.queue[0], partial(self._clash, same))
+                    return
+                for twin in same[1:]:  # bit by bit the same: one frame on the wire, sent by both
+                    twin.shift()
+                    twin.sent()
+        if not self._heard(best):
+            self._unheard(best)
+            return
+        frame = best.queue[0]
+        self._begin(start, frame, partial(self._finish, frame, best))
+
+    def _begin(self, start: int, frame: Frame, finish: Callable[[], None]) -> None:
+        self._active = True
+        bits = self._bits(frame)
+        length = bits * SECOND // self.bitrate
+        self._free = start + length
+        self.busy += length
+        self.world.at(self._free - self._interframe, finish)
+
+    def _finish(self, frame: Frame, sender: Station) -> None:
+        """The end of a frame: everybody has it, or an error flag made it void."""
+        if sender.queue and sender.queue[0] is frame and sender.connected:
+            if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
+                self._void([sender])
+            else:
+                sender.shift()
+                self.frames += 1
+                if sender.tec:
+                    sender.sent()
+                if not self._plain and sender.link is Link.PASSIVE:
+                    sender.ready = self._free + self.duration(SUSPEND)
+                self._deliver(frame, sender)
+        if self._waiting:
+            self._arbitrate()
+        else:
+            self._active = False
+
+    def _clash(self, senders: list[Station]) -> None:
+        """Two frames of one id and different content: each sender sees a bit that it did not send."""
+        self._void(senders)
+        self._arbitrate()
+
+    def _void(self, senders: list[Station]) -> None:
+        self.errors += 1
+        more = self.duration(ERROR_FRAME - END_OF_FRAME)
+        self._free += more
+        self.busy += more
+        for station in self.stations:
+            if station in senders:
+                station.count(tec=station.tec + 8)
+                if station.link is Link.PASSIVE:
+                    station.ready = self._free + self.duration(SUSPEND)
+            elif station.online:
+                station.count(rec=station.rec + 1)
+
+    def _heard(self, station: Station) -> bool:
+        """Whether anybody acknowledges."""
+        if self._online is None:
+            self._online = sum(each.online for each in self.stations)
+        return self._online > (1 if station.online else 0)
+
+    def _unheard(self, station: Station) -> None:
+        """Counts a frame that nobody acknowledged.
+
+        An error passive sender counts no further and never goes off the bus. As nothing changes any more from then
+        on, its tries are no longer played until somebody hears it.
+        """
+        if station.tec >= PASSIVE or station.trying:
+            return
+        station.trying = True
+        bits = self._bits(station.queue[0]) - END_OF_FRAME + ERROR_FRAME
+        self.world.after(self.duration(bits), partial(self._unacknowledged, station))
+
+    def _unacknowledged(self, station: Station) -> None:
+        station.trying = False
+        if station.queue and station.link is not Link.OFF and not (station.connected and self._heard(station)):
+            station.tell(NO_ACK_CLASS)
+            station.count(tec=station.tec + 8)
+        self._schedule()
+
+    def _recovering(self, station: Station, counted: tuple[int, int, int] | None) -> None:
+        """Waits for 128 times 11 recessive bits: one comes with the end of each frame, the rest on the idle bus."""
+        if station.link is not Link.OFF:
+            return
+        began, busy, frames = counted or (self.world.now, self.busy, self.frames)
+        idle = (self.world.now - began - (self.busy - busy)) // self.duration(11)
+        left = RECOVERY - idle - (self.frames - frames)
+        if left > 0:
+            self.world.after(self.duration(11 * left), partial(self._recovering, station, (began, busy, frames)))
+            return
+        station.recover()
+        self._schedule()
+
+    def _deliver(self, frame: Frame, sender: Station) -> None:
+        identity, data, extended, remote, _, length, _ = frame
+        timed = Frame(identity, data, extended, remote, False, length, self.world.now)
+        for tap in self.taps:
+            tap(timed, sender)
+        number = identity | extended << 29
+        route = self._routes.get(number)
+        if route is None:
+            route = [s for s in self.stations if s.ids is None or number in s.ids]
+            self._routes[number] = route
+        for station in route:
+            if station is not sender and (self._plain or station.online):
+                if self.disturbances:
+                    self._deliver_disturbed(timed, sender, station)
+                else:
+                    station.receive(timed)
+        if self.troubled:
+            for station in self.stations:
+                if station.rec and station is not sender and station.online:
+                    station.received()
+            self.troubled = any(station.rec for station in self.stations)
+
+    def _deliver_disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
+        arrivals = [(0, frame)]
+        for each in self.disturbances:
+            arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
+        for delay, arriving in arrivals:
+            if delay:
+                late = arriving._replace(time=self.world.now + delay)
+                self.world.after(delay, partial(receiver.receive, late))
+            else:
+                receiver.receive(arriving)
+
+    def force_off(self, station: Station) -> None:
+        """Takes a station off the bus, as a defective transceiver does."""
+        station.count(tec=BUS_OFF)
+
+
+def _first(waiting: list[Station]) -> Station | None:
+    """Who has the smallest id to send; None where two have it."""
+    if len(waiting) == 1:
+        return waiting[0]
+    ranks = [station.rank for station in waiting]
+    least = min(ranks)
+    return waiting[ranks.index(least)] if ranks.count(least) == 1 else None
+
+
+def _worst_bits(frame: Frame) -> int:
+    return worst_bits(len(frame.data), frame.extended)

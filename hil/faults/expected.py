@@ -1,0 +1,185 @@
+"""What must follow a fault, and by when: from the rules of safety, not from what happens.
+
+Times count from the moment at which the fault begins. A rule that counts from a frame, or from the threshold of an age,
+is given the period more that may pass until the next one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from hil.faults.scenario import BEFORE, PERIOD, WATCHDOG, Scenario
+
+GOES_ON = "goes on"
+
+STALE, LOST = max(3 * PERIOD, 0.005), max(10 * PERIOD, 0.02)
+STOP_TIME = 0.2
+"""Longest controlled stop [s], as the config has it."""
+STOPPED = STOP_TIME + 0.1
+"""From the verdict to the last drive off, by a controlled stop [s]."""
+BRAKING = 0.1
+"""Time for a drive that brakes by itself to stand [s]."""
+BRING_UP = 5.0
+"""Time within which drives are enabled, or refused [s]."""
+AT_ONCE = frozenset({"lost", "heartbeat", "runaway", "bus", "start_pose", "handshake", "exception"})
+"""Verdicts that no controlled stop follows."""
+TASK = frozenset({"non_finite", "position", "speed", "runaway", "clamped_stop", "task", "not_engaged"})
+"""Verdicts that are the task's fault."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What may happen.
+
+    Attributes:
+        verdicts: Kinds of the event that ends the run; `GOES_ON` where nothing may.
+        within: Until then, at most [s].
+        unheard: Whether a drive may not hear us any more, so that its own watchdog must send it off.
+        mute: Whether a drive may be unable to confirm that it is off.
+        misled: Largest error of the position that the law is given [m].
+        fed: Whether somebody else keeps a drive on whom we cannot reach any more.
+        off: From the fault to the last drive off, where it is not what the verdict asks for [s].
+    """
+
+    verdicts: frozenset[str]
+    within: float = inf
+    unheard: bool = False
+    mute: bool = False
+    misled: float = inf
+    fed: bool = False
+    off: float | None = None
+
+    def exit_code(self, verdict: str, confirmed: bool) -> int:
+        """That the run must end with."""
+        if not confirmed:
+            return 3
+        return {GOES_ON: 0, "interrupted": 130}.get(verdict, 4 if verdict in TASK else 3)
+
+    def off_within(self, scenario: Scenario, verdict: str) -> float:
+        """From the fault to the last drive off, at most [s]."""
+        if self.off is not None:
+            return self.off
+        braking = BRAKING if scenario.protocol == "cia402" else 0.0
+        reaction = 2 * PERIOD + braking if verdict in AT_ONCE else STOPPED
+        return max(self.within + reaction, WATCHDOG + PERIOD + braking if self.unheard else 0.0)
+
+
+def expected(scenario: Scenario) -> Expected:
+    """What must follow."""
+    if scenario.row in BEFORE:
+        # a CiA 402 drive says no statusword before it is configured
+        return Expected(frozenset({"handshake"}), BRING_UP, mute=scenario.row != BEFORE[0])
+    given = _ROWS[scenario.row]
+    return given(scenario) if callable(given) else given
+
+
+def _of(*verdicts: str, **more: float | bool) -> Expected:
+    return Expected(frozenset(verdicts), **more)  # type: ignore[arg-type]
+
+
+_ON = _of(GOES_ON)
+_STALE = _of("stale", within=STALE + PERIOD)
+_DEAF = _of("stale", "bus", within=STALE + PERIOD, unheard=True, mute=True)
+_JUMP = _of("encoder", within=3 * PERIOD, misled=0.02)
+
+
+def _moving(still: Expected, moving: Expected) -> Callable[[Scenario], Expected]:
+    return lambda scenario: moving if scenario.motion == "at speed" else still
+
+
+def _by_protocol(**each: Expected) -> Callable[[Scenario], Expected]:
+    return lambda scenario: each[scenario.protocol]
+
+
+def _with(given: Expected, **more: float | bool) -> Expected:
+    return Expected(**{**vars(given), **more})
+
+
+def _drive_fault(extra: float = 0.0) -> Expected:
+    return _of("drive_fault", within=2 * PERIOD + extra)
+
+
+def _another_master(scenario: Scenario) -> Expected:
+    """Two senders of one id collide: before a frame of the other comes through we may be error passive, or off."""
+    return _of("foreign", "bus", within=2 * PERIOD + scenario.faults[0]["period"], unheard=True, mute=True, fed=True)
+
+
+def _stall(scenario: Scenario) -> Expected:
+    braking = BRAKING if scenario.protocol == "cia402" else 0.0
+    within = scenario.faults[0]["for"] + 2 * PERIOD
+    return _of("stale", "lost", "drive_fault", "drive_state", within=within, off=WATCHDOG + PERIOD + braking)
+
+
+_FAULT = _by_protocol(odrive=_drive_fault(), cia402=_drive_fault(), mit=_drive_fault(PERIOD))  # it must be asked
+_WEAK = _moving(_ON, _of(GOES_ON, "speed", "runaway", "position"))  # no rule watches what a torque achieves
+_TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", within=STALE + 2 * PERIOD)
+
+_ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
+    "one or two samples lost": _ON,
+    "samples lost": _with(_STALE, mute=True),
+    "commands lost": _by_protocol(
+        odrive=_of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
+        cia402=_with(_STALE, unheard=True),
+        mit=_with(_STALE, unheard=True, mute=True),
+    ),
+    "everything lost": _DEAF,
+    "frames lost now and then": _of(GOES_ON, "stale"),  # three in a row are rare, not impossible
+    "frames late by less than a period": _ON,
+    "frames late by many periods": _STALE,
+    "frames twice": _ON,
+    "old frames again": _moving(_ON, _of(GOES_ON, "encoder", misled=0.02)),
+    "frames corrupted now and then": _ON,
+    "every frame corrupted": _DEAF,
+    "host's cable off": _DEAF,
+    "host's cable off for a moment": _with(_DEAF, mute=False),
+    "a drive's cable off": _with(_STALE, unheard=True, mute=True),
+    "host's bus-off": _of("bus", within=2 * PERIOD, unheard=True, mute=True),
+    "host's bus-off with restart": _of("bus", within=2 * PERIOD, unheard=True),
+    # it is back on the bus after 1.4 ms
+    "a drive's bus-off": _by_protocol(
+        odrive=_ON, cia402=_of("drive_fault", "drive_state", within=STALE + PERIOD), mit=_ON
+    ),
+    "babble of low priority": _ON,
+    "babble of high priority": _ON,
+    "babble that fills the bus": _DEAF,
+    "frames of a wrong length": _with(_STALE, mute=True),
+    "frames of nobody": _ON,
+    "another master": _another_master,
+    "two nodes of one id": _TWINS,
+    "drive fault": _FAULT,
+    "drive fault that clears": _FAULT,
+    "drive reboots": _STALE,
+    "drive's heartbeat missing": _by_protocol(
+        odrive=_of("heartbeat", within=2.5 * 0.02 + PERIOD, mute=True),  # which alone says its state
+        cia402=_of("heartbeat", within=2.5 * 0.1 + PERIOD),
+    ),
+    "master's heartbeat missing": _of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
+    "drive silent": _with(_STALE, mute=True),
+    "encoder node silent": _STALE,
+    "replies late by less than a period": _ON,
+    "replies late by many periods": _STALE,
+    "drive's clock drifts": _ON,
+    "time stamps step": _of(GOES_ON, "stale", "lost"),
+    "time stamps ahead, then a drive silent": _with(_of("stale", "lost", within=STALE + PERIOD), mute=True),
+    "encoder jumps": _JUMP,
+    "encoder jumps back": _JUMP,
+    # at standstill there is next to nothing to see
+    "encoder stuck": _moving(_of(GOES_ON, "encoder"), _of("encoder", within=0.1)),
+    "encoder not a number": _STALE,
+    "encoder wraps": _JUMP,
+    "encoder's sign flips": _JUMP,
+    # at speed the rate of the drift may be what the speed limit sees first
+    "encoder drifts": _moving(_of("encoder", within=0.1), _of("encoder", "speed", "runaway", within=0.1)),
+    "torque derated": _WEAK,
+    "torque constant wrong": _WEAK,
+    "torque table wrong": _WEAK,
+    "loop stalls for a moment": _ON,
+    "loop stalls": _stall,
+    "law says NaN": _of("non_finite", within=PERIOD),
+    "law says infinity": _of("non_finite", within=PERIOD),
+    "law jumps": _of("speed", "runaway", within=0.2),
+    "law raises": _of("exception", within=PERIOD),
+    "SIGINT": _of("interrupted", within=2 * PERIOD),
+    "SIGTERM": _of("interrupted", within=2 * PERIOD),
+    "bus closed": _of("bus", within=2 * PERIOD, unheard=True, mute=True),
+}

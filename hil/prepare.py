@@ -1,0 +1,297 @@
+"""A config -> everything that a run on drives needs, computed before anything is sent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from hil.drives import Drive, Feedback, Node
+from hil.drives.protocols import build
+from hil.safety import Bounds
+from hil.safety.plan import Plan, Stage
+from hil.sensing import Channel, Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.settings import HilSettings, hil_settings
+from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.config import load_config
+from servoctl.config.load import LoadedConfig
+from servoctl.config.schema import Law
+from servoctl.errors import CompileError, ConfigError
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import assemble
+from servoctl.runs.make import make_run
+from servoctl.runs.run import Run
+from servoctl.types import Array, State
+
+LARGEST_SOURCE = 400_000
+"""C source whose compilation a start may wait for [byte]."""
+
+STOP_DECAYS = 5.0
+"""Time constants that a controlled stop takes."""
+
+STABLE = 0.25
+"""Of the damping at which a controlled stop would become unstable at the period."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run on drives, ready to begin.
+
+    Attributes:
+        run: Law, plant and task, as for a simulation.
+        settings: What the config says of the rig.
+        start: The start pose, at rest.
+        drives: In the order of the plant's actuators.
+        sensors: Encoder nodes.
+        sensing: Samples -> q and v.
+        holding: What holds a pose.
+        falls: Whether the machine moves from rest without torque.
+        bounds: When an event is one.
+        notes: What a person should know before it begins.
+        reseeded: Seed in place of the config's; None: that.
+    """
+
+    run: Run
+    settings: HilSettings
+    start: State
+    drives: tuple[Drive, ...]
+    sensors: tuple[Node, ...]
+    sensing: Sensing
+    prediction: Prediction
+    holding: Holding
+    falls: bool
+    bounds: Bounds
+    notes: tuple[str, ...]
+    reseeded: int | None = None
+
+    @property
+    def loop(self) -> Loop:
+        """The law's closed loop."""
+        return self.run.loop
+
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """Task -> names of its rows."""
+        found: dict[str, list[str]] = {}
+        for row in self.loop.system.model.task_rows:
+            found.setdefault(row.group, []).append(row.name)
+        return found
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        if self.reseeded is not None:
+            return self.reseeded
+        return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
+
+    def renewed(self, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> "Prepared":
+        """The same rig for another run, with nothing known yet of its drives; what is compiled is shared.
+
+        Only one of the two may run at a time.
+
+        Args:
+            faults: Of its emulated drives, in place of the config's.
+            seed: Of everything random; None: as before.
+        """
+        settings, period = self.settings, self.settings.values.period
+        values = settings.values.model_copy(update={"faults": tuple(faults)})
+        self.sensing.begin(self.start, 0)
+        return replace(
+            self,
+            settings=replace(settings, values=values),
+            drives=tuple(cast(Drive, build(each, period)) for each in settings.drives),
+            sensors=tuple(build(each, period) for each in settings.sensors),
+            reseeded=self.reseeded if seed is None else seed,
+        )
+
+    def plan(self, stage: Stage, duration: float | None) -> Plan:
+        """What the stages need.
+
+        Args:
+            stage: The last one.
+            duration: Time in it [s]; None: that of the config.
+        """
+        safety, model, rest = self.settings.values.safety, self.loop.system.model, np.zeros(len(self.drives))
+        law = self.loop.system.law
+
+        def hold(q: Array) -> Array:
+            return self.holding(0.0, q).u if self.falls else rest
+
+        def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
+            return task_errors(model, State(t, q, v))
+
+        return Plan(
+            stage,
+            self.run.settings.duration if duration is None else duration,
+            safety.zero_time,
+            safety.ramp_time,
+            safety.stop_time,
+            safety.engage_tolerance,
+            stop_damping(self.settings, model, self.start),
+            hold,
+            errors,
+            frozenset() if law is None else law.stops_on,
+        )
+
+
+def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto") -> Prepared:
+    """Reads a config and makes it ready for drives.
+
+    Args:
+        config: A path, or the bare name of a shipped config.
+        overrides: `PATH=VALUE`, as after `--set`.
+        engine: `auto`, `c`, `vm` or `numpy`.
+
+    Raises:
+        ConfigError: The config is wrong, or the rig does not fit the plant; every problem at once.
+    """
+    return prepare(load_config(config, overrides), engine)
+
+
+def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
+    """Makes a loaded config ready for drives; see `load`."""
+    if not isinstance(loaded.config.law, Law):
+        raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
+    if "on_infeasible" not in loaded.document.values["law"]:
+        loaded = loaded.overridden(["law.on_infeasible=fault"])
+    run = make_run(loaded, "numpy" if engine == "numpy" else "auto")
+    model = run.system.model
+    settings = hil_settings(loaded, model.plant)
+    values = settings.values
+    notes = [*run.warnings, *_take_engine(run.loop, engine)]
+    start = State(run.start.t, run.start.q, np.zeros(model.n))
+    drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
+    sensors = tuple(build(each, values.period) for each in settings.sensors)
+    notes += _shared_replies(drives)
+    tolerance = run.system.passive.rank_tolerance
+    prediction = Prediction(model, tolerance, engine)
+    try:
+        sensing = Sensing(
+            model,
+            [channel_of(node, values.period) for node in (*drives, *sensors)],
+            start,
+            values.period,
+            rank_tolerance=tolerance,
+            filtered=values.velocity == "filter",
+            filter_time=values.velocity_filter,
+            residual_tolerance=values.safety.residual_tolerance,
+            motion=prediction,
+            engine=engine,
+        )
+    except ConfigError as error:
+        raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
+    falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
+    if falls.falls:
+        notes.append(_check_fall(loaded, settings, model, holding, start, tolerance, falls))
+    unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)
+    if unwatched:
+        notes.append(f"{unwatched}: no watchdog in the drive: when the loop dies, its last torque stays")
+    safety = values.safety
+    bounds = Bounds(
+        values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
+    )
+    return Prepared(
+        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, tuple(notes)
+    )
+
+
+def _shared_replies(drives: Sequence[Drive]) -> list[str]:
+    """Drives whose replies have one id."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for drive in drives:
+        for identity in drive.identities if drive.feedback is Feedback.REPLY else ():
+            found.setdefault((drive.settings.bus, identity), []).append(drive.settings.name)
+    return [
+        f"{', '.join(names)}: reply by one id, 0x{identity:03X}: replies that begin at the same instant destroy each "
+        "other (give each drive its own where it can have one)"
+        for (_, identity), names in found.items()
+        if len(names) > 1
+    ]
+
+
+def _placed(loaded: LoadedConfig, problem: str) -> str:
+    """A problem of a field of the config, with its line."""
+    field, _, what = problem.partition(": ")
+    return f"{loaded.where(*field.split('.'))}: {what}"
+
+
+def channel_of(node: Node, period: float) -> Channel:
+    """What sensing knows of a node."""
+    settings = node.settings
+    limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
+    return Channel(
+        settings.name,
+        node.quantum()[0],
+        encoder=not isinstance(node, Drive),
+        speed_limit=limit,
+        interval=period,
+        feedback=node.feedback,
+    )
+
+
+def _take_engine(loop: Loop, engine: str) -> list[str]:
+    """Puts the law on generated C where that is asked for or there within seconds."""
+    if engine not in ("auto", "c") or not isinstance(loop, CompiledLoop):
+        return []
+    try:
+        program = loop.program(0)
+        if engine == "auto" and len(program.source) > LARGEST_SOURCE and not program.cached:
+            return [
+                f"the law runs on the virtual machine: {len(program.source) / 1e6:.1f} MB of C (--engine c compiles)"
+            ]
+        loop.run_on(program.load(), 0)
+    except CompileError as error:
+        return [f"the law runs on the virtual machine: {error}"]
+    return []
+
+
+def _check_fall(
+    loaded: LoadedConfig,
+    settings: HilSettings,
+    model: Model,
+    holding: Holding,
+    start: State,
+    tolerance: float,
+    fall: Fall,
+) -> str:
+    """What holds a machine that falls without torque.
+
+    Raises:
+        ConfigError: Nothing does.
+    """
+    where = loaded.where("hil", "drives")
+    falling = (
+        f"without torque the machine falls from its start pose ({fall.coordinate}: {fall.acceleration:.3g} per s^2)"
+    )
+    braked = [i for i, drive in enumerate(settings.drives) if drive.brake]
+    left = falls_without_torque(model, start.t, start.q, tolerance, braked)
+    if left.falls:
+        free = ", ".join(drive.name for drive in settings.drives if not drive.brake)
+        still = f"; with its brakes closed {left.coordinate} still does" if braked else ""
+        raise ConfigError(
+            f"{where}: {falling}{still}; without a brake: {free} (declare brake: true where there is one)"
+            if free
+            else f"{where}: {falling}{still} (no motor brakes it: take a start pose that holds by itself)"
+        )
+    hold = holding(start.t, start.q)
+    if not hold.holds:
+        raise ConfigError(f"{where}: {falling}, and its motors cannot hold it there (take another start pose)")
+    return f"{falling}: its brakes hold it, then {np.abs(hold.u).max():.3g} at most from its motors"
+
+
+def stop_damping(settings: HilSettings, model: Model, start: State) -> list[float]:
+    """D of the controlled stop for each drive [actuator unit per its speed].
+
+    What is given or, where nothing is, what brings the slowest motion at the start pose to a stand within `stop_time`;
+    in any case little enough to be stable under a zero-order hold: `D T |B^T Phi B| < 2`.
+    """
+    terms = assemble(start, model.plain.matrices(start), 1e-6)
+    stiffness = np.linalg.svd(terms.project(terms.inputs), compute_uv=False) ** 2
+    moved = stiffness[stiffness > 1e-9 * stiffness.max(initial=0.0)]
+    if not len(moved):
+        return [0.0] * len(settings.drives)
+    values = settings.values
+    wanted = STOP_DECAYS / (values.safety.stop_time * float(moved.min()))
+    given = wanted if values.safety.stop_damping is None else values.safety.stop_damping
+    return [min(given, STABLE * 2.0 / (values.period * float(moved.max())))] * len(settings.drives)

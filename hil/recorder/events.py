@@ -1,0 +1,90 @@
+"""`events.jsonl`: what happened beside the numbers, one JSON object a line."""
+
+import json
+import struct
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from servoctl.loop.clock import SECOND
+from servoctl.trajectory import plain
+
+LENGTH = struct.Struct("<I")
+
+
+def encode(kind: str, text: str, time: int, fields: dict[str, Any]) -> bytes:
+    """An event as a line of the file, with its length in front.
+
+    Args:
+        kind: One word: `state`, `fault`, `operator`, ...
+        text: What a person reads.
+        time: On the run's clock [ns].
+        fields: What else belongs to it.
+    """
+    event = {"t": time / SECOND, "event": kind, "text": text} | plain(fields)
+    line = json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return LENGTH.pack(len(line)) + line
+
+
+def split(data: bytes) -> list[bytes]:
+    """The lines of events, as `encode` made them, whole."""
+    lines, position = [], 0
+    while position < len(data):
+        (length,) = LENGTH.unpack_from(data, position)
+        position += LENGTH.size + length
+        lines.append(data[position - length : position])
+    return lines
+
+
+class EventLog:
+    """An `events.jsonl` that is being written.
+
+    Attributes:
+        first: The first `kept` events, for the summary.
+        count: All of them.
+    """
+
+    kept = 1000
+
+    def __init__(self, path: Path) -> None:
+        """Makes the file.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (open for the length of the run)
+        self.first: list[dict[str, Any]] = []
+        self.count = 0
+
+    def add(self, lines: list[bytes]) -> None:
+        """Writes lines.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        for line in lines:
+            left = line
+            while left:
+                left = left[self._file.write(left) :]
+            self.count += 1
+            if len(self.first) < self.kept:
+                self.first.append(json.loads(line))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def read_events(folder: str | PathLike[str]) -> list[dict[str, Any]]:
+    """The events of a run in the order of their coming: `t` [s], `event`, `text`, and what else belongs to each.
+
+    A last line that was cut off is left out.
+
+    Args:
+        folder: The run folder.
+
+    Raises:
+        OSError: The folder has no `events.jsonl`.
+    """
+    lines = (Path(folder) / "events.jsonl").read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines]

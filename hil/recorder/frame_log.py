@@ -1,0 +1,106 @@
+"""`can.blf`: every frame of a run, on the run's clock, readable by the tools of the trade.
+
+Design: python-can writes and reads it. Channel is bus + 1. Times count from the start of the run: the header gives no
+date. Containers are small and end with every second of the run, so that a file that was cut off is short of little,
+and a run in lock-step leaves the same bytes each time.
+"""
+
+import contextlib
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from can import Message
+from can.io.blf import BLFParseError, BLFReader, BLFWriter
+from can.util import channel2int
+
+from hil.frame import Frame
+from hil.recorder.memory import unpacked
+from servoctl.loop.clock import SECOND
+
+CONTAINER = 16384
+"""Largest content of a container [byte]: about 340 frames."""
+
+
+class FrameLog(BLFWriter):
+    """A `can.blf` that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes the file.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        super().__init__(path, max_container_size=CONTAINER)
+        self.start_timestamp = 0.0
+        self._due = SECOND
+        self.flush()
+
+    def add(self, records: Iterable[tuple[Any, ...]]) -> None:
+        """Takes frames over, as values of a `memory.FRAME` each.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        for record in records:
+            bus, sent, frame, time = unpacked(*record)
+            if time >= self._due:
+                self.flush()
+                self._due = time - time % SECOND + SECOND
+            self.on_message_received(_message(bus, sent, frame, time))
+
+    def flush(self) -> None:
+        """Brings to disk what there is.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._flush()
+        self.file.flush()
+
+
+def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
+    return Message(
+        timestamp=(time + 0.5) / SECOND,  # python-can cuts off to whole nanoseconds
+        arbitration_id=frame.id,
+        is_extended_id=frame.extended,
+        is_remote_frame=frame.remote,
+        is_error_frame=frame.error,
+        channel=bus,
+        dlc=frame.length if frame.remote else len(frame.data),
+        data=frame.data,
+        is_rx=not sent,
+    )
+
+
+def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame, int]]:
+    """The frames of a run, in the order in which the loop met them, also of a run that was killed.
+
+    Args:
+        folder: The run folder.
+
+    Yields:
+        Index of the bus, whether the frame was sent, the frame, and its time on the run's clock [ns]. A frame that was
+        received carries its time too.
+
+    Raises:
+        OSError: The folder has no `can.blf`.
+    """
+    cut_off = (struct.error, BLFParseError, zlib.error)
+    with open(Path(folder) / "can.blf", "rb") as file, contextlib.suppress(*cut_off):
+        for message in BLFReader(file):
+            sent = not (message.is_rx or message.is_error_frame)
+            time = round(message.timestamp * SECOND)
+            frame = Frame(
+                message.arbitration_id,
+                bytes(message.data),
+                message.is_extended_id,
+                message.is_remote_frame,
+                message.is_error_frame,
+                message.dlc if message.is_remote_frame else 0,
+                0 if sent else time,
+            )
+            yield channel2int(message.channel) or 0, sent, frame, time

@@ -1,0 +1,337 @@
+"""A run on drives, from the first frame to the last drive off.
+
+Design: everything that can be wrong is found before the first frame; whatever ends the loop, every drive is sent off
+and asked to confirm, and the folder is closed with what there is.
+"""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from hil.bus import Bus
+from hil.columns import STAGES, Table
+from hil.dispatch import Dispatch
+from hil.drives import DriveError
+from hil.prepare import Prepared
+from hil.realtime import Grant
+from hil.recorder import InMemory, Recorder
+from hil.rig import CanRig
+from hil.safety import Event, Kind, Limits, Monitor
+from hil.safety.plan import Stage
+from hil.safety.stages import Mode, Stages
+from servoctl.closed_loop import Loop
+from servoctl.config import dump
+from servoctl.errors import ServoctlError, in_one_line
+from servoctl.loop import SECOND, Clock, Controller, Reading, Tick, TickLoop
+from servoctl.loop.tick import Times
+from servoctl.loop.timing import Distribution, Timing
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array, State
+
+BRING_UP = 20.0
+"""Time from the first frame to the first tick, at most [s]."""
+
+WAIT_SHARE = 0.6
+"""Of the period: how long samples are waited for."""
+
+LOOK_EVERY = 100
+"""Ticks from one look at the recorder to the next."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class HostFaults(Protocol):
+    """Scripted faults of the loop itself."""
+
+    def stall(self) -> int:
+        """How long the loop shall do nothing now [ns]."""
+
+    def tamper(self, u: Array) -> Array:
+        """What the law shall seem to have said."""
+
+
+class TamperedController(Controller):
+    """A law whose answers a script of faults changes."""
+
+    def __init__(self, loop: Loop, faults: HostFaults) -> None:
+        super().__init__(loop)
+        self._faults = faults
+
+    def command(self, task_time: float, q: Array, v: Array) -> Array:
+        return self._faults.tamper(super().command(task_time, q, v))
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the loop runs on.
+
+    Attributes:
+        buses: Name -> open bus.
+        clock: The run's.
+        emulated: Whether the drives are.
+        lockstep: Whether time is virtual.
+        truth: The simulated plant's state now; None where there is none to see.
+        facts: What to say of it at the end.
+        engaged: Called once, when the task begins.
+        faults: What the loop must do to itself; None: nothing.
+    """
+
+    buses: Mapping[str, Bus]
+    clock: Clock
+    emulated: bool
+    lockstep: bool
+    truth: Callable[[], State] | None = None
+    facts: Callable[[], dict[str, Any]] = dict
+    engaged: Callable[[], None] = lambda: None
+    faults: HostFaults | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        exit_code: 0, 3, 4 or 130.
+        events: What happened, in order.
+        unconfirmed: Drives that did not confirm that they are off; none in shadow, where they are not ours.
+        trajectory: What was recorded.
+    """
+
+    exit_code: int
+    events: tuple[Event, ...]
+    unconfirmed: tuple[str, ...]
+    trajectory: Trajectory
+
+
+class HilRun:
+    """One run.
+
+    Attributes:
+        said: What the run says of itself; more may be added before it ends.
+        recorder: What it leaves.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        place: Place,
+        stage: Stage,
+        duration: float | None,
+        out: Path | None,
+        said: dict[str, Any],
+    ) -> None:
+        """Takes what it runs on.
+
+        Args:
+            prepared: The config, ready.
+            place: Buses and clock.
+            stage: The last stage.
+            duration: Time in it [s]; None: that of the config.
+            out: The run folder; None: in memory only, which is for lock-step.
+            said: What the run says of itself beside what is found here; more may be added before it ends.
+
+        Raises:
+            RunFolderError: The folder cannot be made.
+        """
+        self._prepared, self._place, self._stage = prepared, place, stage
+        values, nodes = prepared.settings.values, [*prepared.drives, *prepared.sensors]
+        self._plan = prepared.plan(stage, duration)
+        self._monitor = Monitor(prepared.drives, prepared.sensors, prepared.bounds)
+        faults = place.faults
+        self._controller = Controller(prepared.loop) if faults is None else TamperedController(prepared.loop, faults)
+        self._table = Table(prepared.loop, nodes, len(prepared.drives), place.truth is not None)
+        self._timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
+        self._parts = {name: Distribution() for name in ("read", "law", "write")}
+        self.said = said
+        text = "" if prepared.run.loaded is None else dump(prepared.run.loaded.config)
+        self.recorder = (
+            InMemory(self._table.units, said)
+            if out is None
+            else Recorder(out, self._table.units, said, text, place.lockstep)
+        )
+        dispatch = Dispatch(place.buses, nodes, place.clock, self.recorder.frame)
+        self._dispatch = dispatch
+        self._rig = CanRig(
+            dispatch,
+            prepared.drives,
+            prepared.sensors,
+            prepared.sensing,
+            prepared.start,
+            values.period,
+            values.safety.start_tolerance,
+            sends=stage is not Stage.SHADOW,
+            prediction=prepared.prediction if values.prediction else None,
+            truth=place.truth,
+        )
+        limits = Limits(prepared.settings.drives, values.period)
+        self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
+        self._inputs = prepared.loop.layout.slices["u"]
+        self._told, self._engaged = 0, False
+        self._span: list[float] = []
+        self._wall, self._worked, self._ticks = 0.0, 0.0, 0
+        self._error: str | None = None
+
+    def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> Ended:
+        """Runs to the end.
+
+        Args:
+            say: Takes every event as it happens.
+            progress: Called now and then with the fraction that is done, 0 to 1.
+        """
+        self._say, self._progress = say, progress
+        with self._signals():
+            self._tell()
+            try:
+                self._rig.start(self._place.clock.now() + round(BRING_UP * SECOND))
+                period = round(self._prepared.settings.values.period * SECOND)
+                loop = TickLoop(self._rig, self._place.clock, period, round(WAIT_SHARE * period))
+                began, worked = time.perf_counter(), time.thread_time()
+                try:
+                    loop.run(self._decide, self._log)
+                finally:
+                    self._wall, self._worked = time.perf_counter() - began, time.thread_time() - worked
+            except DriveError as error:
+                for line in str(error).splitlines():
+                    name, _, what = line.partition(": ")
+                    self._report(Kind.HANDSHAKE, name, what)
+            except ServoctlError as error:
+                self._report(Kind.EXCEPTION, "", str(error))
+            except Exception as error:  # a user's plant may raise anything: the drives must go off all the same
+                self._report(Kind.EXCEPTION, "", in_one_line(error))
+            finally:
+                self._off()
+        return self._close()
+
+    def abandon(self) -> None:
+        """Closes what a run that never began, or failed, has left open."""
+        if isinstance(self.recorder, Recorder):
+            self.recorder.__exit__(None, None, None)
+        self._dispatch.close()
+
+    def not_granted(self, grants: Iterable[Grant]) -> None:
+        """Reports what the system did not grant, before the run begins."""
+        for grant in grants:
+            self._report(Kind.REALTIME, grant.name, grant.sentence)
+
+    def _report(self, kind: Kind, subject: str, detail: str) -> None:
+        self._monitor.report(self._place.clock.now(), kind, subject, detail)
+
+    def _off(self) -> None:
+        """Every drive off, whatever has happened before."""
+        try:
+            self._rig.stop()
+        finally:
+            if self._rig.sends:
+                for name in self._rig.unconfirmed:
+                    self._report(Kind.NOT_CONFIRMED, name, "")
+            self._tell()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Signals ask for the controlled stop."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            self._stages.ask_to_stop(signal.Signals(number).name)
+            self._rig.cancel()
+
+        before = {number: signal.signal(number, ask) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _decide(self, tick: Tick, reading: Reading) -> Array | None:
+        if self._place.faults is not None and (stall := self._place.faults.stall()):
+            self._place.clock.sleep_until(self._place.clock.now() + stall)
+        torques = self._stages.decide(tick, reading)
+        if self._stages.mode is Mode.FULL and not self._engaged:
+            self._engaged = True
+            self._place.engaged()
+        return torques
+
+    def _log(self, tick: Tick, reading: Reading, sent: Array, times: Times) -> None:
+        stages, controller, rig = self._stages, self._controller, self._rig
+        loop = self._prepared.loop
+        motion, x, command, log = self._table.parts
+        n = len(reading.q)
+        motion[0], x[:n], x[n : 2 * n], x[2 * n :] = tick.began / SECOND, reading.q, reading.v, controller.recalled
+        command[:] = controller.row
+        command[self._inputs] = sent
+        log[:] = loop.motion(stages.task_time, x, command)[1]
+        ages: list[float] = reading.ages.tolist()
+        own: list[float] = [
+            tick.elapsed / SECOND, stages.task_time, tick.lateness / SECOND, tick.skipped,
+            STAGES.index(stages.mode.value),
+            (times.read - tick.began) / SECOND, *stages.law_torques.tolist(), *ages, *rig.measured, reading.residual,
+        ]  # fmt: skip
+        if self._place.truth is not None:
+            own += [*rig.true.q.tolist(), *rig.true.v.tolist()]
+        self.recorder.row(self._table.row(own))
+        self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
+        self._timing.sample_ages(round(age * SECOND) if math.isfinite(age) else 0 for age in ages)
+        for part, began, ended in zip(self._parts.values(), (tick.began, *times), times, strict=False):
+            part.add(ended - began)
+        self._ticks = tick.number + 1
+        if stages.mode is Mode.FULL:
+            self._span = [*self._span[:1], tick.began / SECOND]
+        if tick.number % LOOK_EVERY == 0 and (problem := self.recorder.problem) is not None:
+            self._report(Kind.RECORDER, "", problem)
+        self._tell()
+        if self._progress is not None and tick.number % 100 == 0:
+            self._progress(min(1.0, stages.task_time / self._plan.duration))
+
+    def _tell(self) -> None:
+        """Hands events on that are new."""
+        if self._told == len(self._monitor.events):
+            return
+        for event in self._monitor.events[self._told :]:
+            fields = event.as_dict()
+            del fields["t"], fields["kind"], fields["text"]
+            self.recorder.event(event.kind.name.lower(), str(event), event.time, **fields)
+            self._say(event)
+        self._told = len(self._monitor.events)
+
+    def _close(self) -> Ended:
+        code = self._monitor.exit_code
+        verdicts = list(self._monitor.verdicts())
+        status = {0: "done", 130: "interrupted"}.get(code, "stopped")
+        timing = (
+            self.said.get("timing", {})
+            | self._timing.as_dict()
+            | {f"{name}_s": part.as_dict() for name, part in self._parts.items()}
+        )
+        if not self._place.lockstep and self._ticks:
+            timing["cpu_per_tick_s"] = self._worked / self._ticks
+        facts: dict[str, Any] = {**self.said, "status": status, "timing": timing, "stage": self._stage.name.lower()}
+        unconfirmed = tuple(self._rig.unconfirmed) if self._rig.sends else ()
+        lasted = self._ticks * self._prepared.settings.values.period
+        facts |= {
+            "duration": lasted, "steps": self._ticks, "evaluations": self._prepared.loop.evaluations,
+            "wall_time": self._wall, "realtime_factor": lasted / self._wall if self._wall else None,
+        }  # fmt: skip
+        facts["task_span"] = self._span if len(self._span) == 2 else []
+        if verdicts and code:
+            facts["error"] = str(verdicts[0])
+        facts["bus"] = {
+            name: vars(health) | {"link": health.link.value} for name, health in self._dispatch.healths().items()
+        }
+        facts["drives"] = {
+            drive.settings.name: {
+                "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
+                "confirmed_off": drive.settings.name not in unconfirmed if self._rig.sends else None,
+            }
+            for drive in self._prepared.drives
+        }  # fmt: skip
+        facts["faults"] = [str(event) for event in verdicts]
+        facts["counts"] = {kind.name.lower(): count for kind, count in self._monitor.counts.items()}
+        facts |= self._place.facts()
+        self._dispatch.close()
+        trajectory = self.recorder.close(facts)
+        return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)

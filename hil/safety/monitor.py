@@ -1,0 +1,201 @@
+"""One tick's facts -> events."""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hil.bus.base import Health, Link
+from hil.drives.base import Condition, Drive, Node
+from hil.safety.events import Event, Kind, Reaction
+from servoctl.loop import SECOND, Tick
+
+RUNAWAY = 1.2
+"""Of the speed limit: beyond this, damping is not waited for."""
+
+_ACTIVE = Link.ACTIVE
+
+BEATS = 2.5
+"""Heartbeats that may be missing."""
+
+WINDOW = 0.5
+"""Time over which clamped ticks are counted [s]."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When an event is one.
+
+    Attributes:
+        period: Of the loop [s].
+        stale: Age of a sample that stops the machine [s].
+        lost: Age that disables the drives [s].
+        late_ticks: Ticks in a row that come after skipped periods.
+        late_share: Share of such ticks within 1 s.
+        clamped_stop: Whether clamping for long stops the machine.
+    """
+
+    period: float
+    stale: float
+    lost: float
+    late_ticks: int = 5
+    late_share: float = 0.05
+    clamped_stop: bool = False
+
+    @property
+    def stale_age(self) -> int:
+        """[ns]; three periods at least."""
+        return round(max(3 * self.period, self.stale) * SECOND)
+
+    @property
+    def lost_age(self) -> int:
+        """[ns]; ten periods at least."""
+        return round(max(10 * self.period, self.lost) * SECOND)
+
+
+class Monitor:
+    """Watches nodes, buses and the loop itself.
+
+    Attributes:
+        counts: Kind -> how often, notes included.
+        worst: The worst reaction so far; it never falls.
+        events: What happened, each kind once per subject.
+    """
+
+    def __init__(self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds) -> None:
+        """Takes the drives, the encoder nodes, and when an event is one."""
+        self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
+        self._stale, self._lost = bounds.stale_age, bounds.lost_age
+        self._missed = round(1.5 * bounds.period * SECOND)
+        self._rejected = [node.rejected for node in self._nodes]
+        self._fast = [0] * len(self._drives)
+        window = max(1, round(WINDOW / bounds.period))
+        self._clamped: list[deque[bool]] = [deque(maxlen=window) for _ in self._drives]
+        self._changed = [0] * len(self._drives)
+        self._late_row = 0
+        self._late: deque[int] = deque()
+        self._seen: set[tuple[Kind, str]] = set()
+        self.counts: dict[Kind, int] = {}
+        self.worst = Reaction.NOTE
+        self.events: list[Event] = []
+
+    def report(self, time: int, kind: Kind, subject: str = "", detail: str = "") -> Event | None:
+        """Takes an event in; returns it where it is the first of its kind and subject."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.worst = max(self.worst, kind.reaction)
+        if kind is not Kind.STAGE:
+            if (kind, subject) in self._seen:
+                return None
+            self._seen.add((kind, subject))
+        event = Event(time, kind, subject, detail)
+        self.events.append(event)
+        return event
+
+    def feedback(self, now: int, since: int) -> None:
+        """Ages and validity of samples.
+
+        Args:
+            now: [ns].
+            since: Samples are expected from this moment on [ns].
+        """
+        for i, node in enumerate(self._nodes):
+            name = node.settings.name
+            last = since if node.sample is None else max(since, node.sample.time)
+            age = now - last
+            if age > self._missed:
+                shown = f"{age / 1e6:.1f} ms old"
+                self.report(now, Kind.MISSED, name, shown)
+                if age >= self._lost:
+                    self.report(now, Kind.LOST, name, shown)
+                elif age >= self._stale:
+                    self.report(now, Kind.STALE, name, shown)
+            if node.rejected != self._rejected[i]:
+                self.report(now, Kind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
+                self._rejected[i] = node.rejected
+
+    def drives(self, now: int, working: bool) -> None:
+        """Conditions of the drives.
+
+        Args:
+            now: [ns].
+            working: Whether every drive should be enabled.
+        """
+        enabled = Condition.ENABLED
+        for drive in self._drives:
+            name = drive.settings.name
+            if drive.fault and not drive.quiet:
+                self.report(now, Kind.DRIVE_FAULT, name, drive.fault)
+            elif working and drive.condition is not enabled:
+                self.report(now, Kind.DRIVE_STATE, name, drive.condition.value)
+            if drive.saturated and working:
+                self.report(now, Kind.SATURATED, name)
+            if drive.foreign:
+                self.report(now, Kind.FOREIGN, name, drive.foreign)
+            if drive.heartbeat is not None and drive.alive and now - drive.alive > BEATS * drive.heartbeat * SECOND:
+                self.report(now, Kind.HEARTBEAT, name, f"{(now - drive.alive) / 1e9:.3f} s")
+
+    def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
+        """Position and speed of each joint against its limits; NaN is no news."""
+        for i, drive in enumerate(self._drives):
+            limits, position, speed = drive.settings, positions[i], abs(speeds[i])
+            lower, upper = limits.position_limits
+            if position < lower or position > upper:
+                self.report(now, Kind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}")
+            if speed > RUNAWAY * limits.speed_limit:
+                self.report(now, Kind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+            self._fast[i] = self._fast[i] + 1 if speed > limits.speed_limit else 0
+            if self._fast[i] >= 2:
+                self.report(now, Kind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+
+    def torques(self, now: int, clamped: Sequence[bool]) -> None:
+        """Which torques a limit has changed."""
+        kind = Kind.CLAMPED_STOP if self.bounds.clamped_stop else Kind.CLAMPED
+        for i, (drive, window, changed) in enumerate(zip(self._drives, self._clamped, clamped, strict=True)):
+            full = len(window) == window.maxlen
+            self._changed[i] += changed - (full and window[0])
+            window.append(changed)
+            if len(window) == window.maxlen and 2 * self._changed[i] > len(window):
+                self.report(now, kind, drive.settings.name)
+
+    def buses(self, now: int, healths: Mapping[str, Health]) -> None:
+        """How each bus stands."""
+        for name, health in healths.items():
+            if health.link is _ACTIVE and not health.errors:
+                continue
+            if health.link in (Link.OFF, Link.DOWN, Link.PASSIVE):
+                self.report(now, Kind.BUS, name, f"{health.link.value}: {health.reason}")
+            else:
+                self.report(now, Kind.BUS_WARNING, name, f"{health.link.value}: {health.reason}")
+
+    def lateness(self, tick: Tick) -> None:
+        """Periods that have gone by without a tick."""
+        now = tick.began
+        while self._late and self._late[0] < now - SECOND:
+            self._late.popleft()
+        if not tick.skipped:
+            self._late_row = 0
+            return
+        self._late_row += 1
+        self._late.extend([now] * tick.skipped)
+        self.report(now, Kind.OVERRUN, "", f"{tick.skipped} before tick {tick.number}")
+        share = len(self._late) * self.bounds.period
+        if self._late_row > self.bounds.late_ticks:
+            self.report(now, Kind.OVERRUNS, "", f"{self._late_row} late ticks in a row")
+        elif share > self.bounds.late_share and tick.number * self.bounds.period >= 1.0:
+            self.report(now, Kind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
+
+    def verdicts(self) -> Iterator[Event]:
+        """Events that ask for a reaction, in order."""
+        return (event for event in self.events if event.kind.reaction >= Reaction.STOP)
+
+    @property
+    def exit_code(self) -> int:
+        """Of the run, by the first event that ended it; 3 where a drive did not confirm that it is off."""
+        if any(event.kind is Kind.NOT_CONFIRMED for event in self.events):
+            return Kind.NOT_CONFIRMED.origin.value
+        return next((event.kind.origin.value for event in self.verdicts()), 0)
+
+
+def finite(values: Sequence[float]) -> bool:
+    """Whether every value is."""
+    return all(map(math.isfinite, values))

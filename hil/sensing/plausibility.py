@@ -1,0 +1,171 @@
+"""Whether a sample can be true: jumps, wraps, encoders that are stuck, numbers that are none.
+
+Design: pure functions of what an axis remembers and of what it is shown. One implausible sample is rejected, and the
+last good one serves on; two in a row are a finding, which stops the machine. A sign that flips and a zero that drifts
+move no faster than the machine may: those show where displacements are measured twice (`Redundancy`).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hil.drives import Sample
+from hil.sensing.channels import Channel, Displacements
+from hil.sensing.coordinates import Estimate
+from servoctl.loop.clock import SECOND
+
+MARGIN = 1.5
+"""Times the speed limit: how fast a displacement may move between two samples."""
+
+STEPS = 3
+"""Resolutions that it may move beside."""
+
+STUCK_TRAVEL = 10.0
+"""Resolutions: how far the model must have moved a joint while its encoder stood still."""
+
+STUCK_TIME = 0.02
+"""Shortest time that this must have lasted [s]."""
+
+STUCK_WINDOW = 0.1
+"""Longest time within which it must happen [s]: static friction holds a joint that the model creeps away with."""
+
+IN_A_ROW = 2
+"""Implausible samples that are a finding."""
+
+
+class Memory(NamedTuple):
+    """What an axis remembers.
+
+    Attributes:
+        accepted: The last sample that was taken; None before there was one.
+        seen: When the last sample came, taken or not [ns].
+        rejected: Samples in a row that were not taken.
+        travel: How far the joint should have moved since its encoder last did [joint unit].
+        moved: When the encoder last moved [ns].
+    """
+
+    accepted: Sample | None = None
+    seen: int = -1
+    rejected: int = 0
+    travel: float = 0.0
+    moved: int = 0
+
+
+class Finding(NamedTuple):
+    """Something that a channel shows and that cannot be.
+
+    Attributes:
+        channel: Its name.
+        reason: In a person's words, with numbers.
+        stops: Whether it must stop the machine; else the sample was left out, once.
+    """
+
+    channel: str
+    reason: str
+    stops: bool
+
+
+def judge(
+    channel: Channel, unit: str, memory: Memory, sample: Sample | None, rate: float, expected: float
+) -> tuple[Memory, Finding | None]:
+    """Takes a sample, or rejects it.
+
+    Args:
+        channel: Which one.
+        unit: Of its displacement.
+        memory: What it remembers.
+        sample: The newest there is; the same as last time where none has come.
+        rate: Speed of the joint at the sample before [joint unit/s]; how it is known does not matter.
+        expected: Speed that the model expects of the joint now [joint unit/s]; NaN: the encoder is not watched.
+
+    Returns:
+        What it remembers now, and what is wrong.
+    """
+    if sample is None or sample.time == memory.seen:
+        return memory, None
+    reason = _implausible(channel, unit, memory.accepted, sample, rate)
+    if reason:
+        rejected = memory.rejected + 1
+        memory = memory._replace(seen=sample.time, rejected=rejected)
+        return memory, Finding(channel.name, reason, rejected >= IN_A_ROW)
+    last = memory.accepted
+    if last is None or sample.position != last.position or not math.isfinite(expected):
+        return Memory(sample, sample.time, 0, 0.0, sample.time), None
+    travel = memory.travel + expected * (sample.time - last.time) / SECOND
+    still = (sample.time - memory.moved) / SECOND
+    if abs(travel) > STUCK_TRAVEL * channel.resolution and still >= STUCK_TIME:
+        where = f"stands at {sample.position:.6g} {unit} for {still:.3g} s"
+        reason = f"encoder {where}, the model moves it by {travel:.3g} {unit}"
+        return Memory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
+    if still >= STUCK_WINDOW:
+        return Memory(sample, sample.time, 0, 0.0, sample.time), None
+    return Memory(sample, sample.time, 0, travel, memory.moved), None
+
+
+def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float) -> str:
+    """Why a sample cannot be true; empty where it can."""
+    position, velocity, _, time = sample
+    if not math.isfinite(position):
+        return f"position is not a finite number ({position})"
+    if math.isinf(velocity):
+        return f"velocity is not a finite number ({velocity})"
+    if last is None:
+        return ""
+    elapsed = (time - last.time) / SECOND
+    ordinary = min(elapsed, channel.interval)
+    # beyond the ordinary interval the joint goes on at its speed, so that a gap does not widen what may jump
+    expected = last.position + rate * (elapsed - ordinary)
+    step = position - expected
+    allowed = MARGIN * channel.speed_limit * ordinary + STEPS * channel.resolution
+    if abs(step) <= allowed:
+        return ""
+    moved = f"{step:+.4g} {unit} in {elapsed * 1e3:.3g} ms, at most {allowed:.3g} {unit} are possible"
+    turns = round(step / channel.turn) if math.isfinite(channel.turn) else 0
+    if turns and abs(step - turns * channel.turn) <= allowed:
+        return f"encoder wrapped by {turns:+d} turn: {moved}"
+    return f"encoder jumped: {moved}"
+
+
+class Redundancy:
+    """Watches displacements that are measured more than once.
+
+    While every sample is within its error the residual stays below the bound that comes with it, whatever the machine
+    does: beyond it a sample, a zero or a sign is wrong, or the machine is not the one that is modelled.
+    """
+
+    def __init__(self, displacements: Displacements, tolerance: float | None = None) -> None:
+        """Takes what is measured.
+
+        Args:
+            displacements: Of the channels.
+            tolerance: Largest residual [joint unit]; None: the bound.
+        """
+        self._channels, self._units, self._tolerance = displacements.channels, displacements.units, tolerance
+        self._weights, self._floor = displacements.weights, (1e-3 * displacements.errors).tolist()
+        self._row = 0
+
+    def judge(self, estimate: Estimate) -> Finding | None:
+        """What a tick's residual says; two ticks in a row stop the machine.
+
+        The channel that is named is the one whose error alone explains the residual best: that with the largest
+        residual relative to the root of its redundancy.
+        """
+        residuals, tolerance = estimate.residual.tolist(), self._tolerance
+        if tolerance is None:
+            bounds = zip(residuals, estimate.bound.tolist(), self._floor, strict=True)
+            explained = all(abs(residual) <= bound + floor for residual, bound, floor in bounds)
+        else:
+            explained = all(abs(residual) <= tolerance for residual in residuals)
+        if explained:
+            self._row = 0
+            return None
+        self._row += 1
+        checked = np.maximum(estimate.redundancy, 1e-12)
+        worst = int(np.argmax(np.abs(estimate.residual) * self._weights / np.sqrt(checked)))
+        name, unit = self._channels[worst].name, self._units[worst]
+        most = self._tolerance if self._tolerance is not None else float(estimate.bound[worst])
+        reason = (
+            f"encoders contradict each other: {estimate.residual[worst]:+.3g} {unit} here, at most {most:.3g} can be"
+        )
+        return Finding(name, reason, self._row >= IN_A_ROW)

@@ -1,0 +1,187 @@
+"""From what a person asks for to a run that may begin: what counts as real, and what that takes."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hil.accuracy import explained_errors
+from hil.bus import Bus, BusError
+from hil.bus.identity import answers_as_emulator
+from hil.bus.open import is_loopback, open_bus
+from hil.columns import STAGES
+from hil.emulation import in_lockstep
+from hil.prepare import Prepared, load
+from hil.realtime import bare_lateness, prepare
+from hil.run import Ended, HilRun, Place
+from hil.safety import Event
+from hil.safety.plan import Stage
+from servoctl.errors import ConfigError
+from servoctl.loop import WallClock
+from servoctl.trajectory import Trajectory
+
+IDENTITY_TIME = 0.5
+"""Time that an emulator has to answer [s]."""
+
+
+BARE_TIME = 1.0
+"""How long is measured, before a run on the wall clock, how punctual a loop is here that does nothing [s]."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asks for.
+
+    Attributes:
+        config: A path, or the bare name of a shipped config.
+        overrides: `PATH=VALUE`.
+        stage: The last stage; None: full on emulated drives, shadow on real ones.
+        duration: Time in it [s]; None: that of the config.
+        armed: Whether real drives may make torque.
+        require_rt: Whether to refuse without real-time rights.
+        engine: `auto`, `c`, `vm` or `numpy`.
+    """
+
+    config: str | Path
+    overrides: tuple[str, ...] = ()
+    stage: str | None = None
+    duration: float | None = None
+    armed: bool = False
+    require_rt: bool = False
+    engine: str = "auto"
+
+
+class Begun:
+    """A run that may begin.
+
+    Attributes:
+        name: Of the config.
+        notes: What a person should know before.
+        prepared: The config, ready.
+        stage: The last stage.
+    """
+
+    def __init__(self, request: Request, prepared: Prepared, place: Place, stage: Stage, notes: list[str]) -> None:
+        self.name, self.prepared, self.stage, self.notes = prepared.run.name, prepared, stage, notes
+        self._request, self._place = request, place
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether time is virtual."""
+        return self._place.lockstep
+
+    def run(
+        self, out: Path | None, say: Callable[[Event], None], progress: Callable[[float], None] | None = None
+    ) -> Ended:
+        """Runs to the end.
+
+        Args:
+            out: The run folder; None: in memory only, which is for lock-step.
+            say: Takes every event as it happens; on the wall clock it must not wait.
+            progress: Called now and then with the fraction that is done, 0 to 1; as `say`.
+
+        Raises:
+            RealtimeError: Real-time rights were asked for and not granted; nothing was sent.
+            RunFolderError: The folder cannot be made; nothing was sent.
+        """
+        import servoctl
+
+        request, place = self._request, self._place
+        said: dict[str, Any] = {
+            "config": self.name, "servoctl": servoctl.__version__, "engine": self.prepared.loop.engine,
+            "torque_limits": {drive.name: drive.torque_limit for drive in self.prepared.settings.drives},
+            "tasks": self.prepared.tasks, "stages": STAGES, "warnings": self.notes,
+            "emulated": place.emulated, "lockstep": place.lockstep,
+        }  # fmt: skip
+        with ExitStack() as stack:
+            run = HilRun(self.prepared, place, self.stage, request.duration, out, said)
+            stack.callback(run.abandon)
+            if not place.lockstep:
+                granted = stack.enter_context(prepare())
+                if request.require_rt:
+                    granted.insist()
+                run.not_granted(granted.missing)
+                run.said["realtime"] = [grant.sentence for grant in granted.grants]
+                period = self.prepared.settings.values.period
+                run.said["timing"] = {"bare": bare_lateness(period, BARE_TIME).as_dict()}
+            return run.run(say, progress)
+
+    def close(self) -> None:
+        """Closes the buses of a run that shall not begin."""
+        for bus in self._place.buses.values():
+            bus.close()
+
+    def accuracy(self, trajectory: Trajectory) -> dict[str, float]:
+        """Task row -> the largest error that quantisation, sampling and delay explain, by the model."""
+        return explained_errors(self.prepared, trajectory)
+
+
+def start(request: Request) -> Begun:
+    """Makes everything ready; nothing is sent but, on a loopback bus, the question whether an emulator is there.
+
+    Raises:
+        ConfigError: The config is wrong, or real drives would have to be armed.
+        BusError: A bus cannot be opened.
+    """
+    prepared = load(request.config, request.overrides, request.engine)
+    notes = list(prepared.notes)
+    for name, used in prepared.settings.loads.items():
+        notes.append(f"bus {name}: {100 * used.load:.0f} % used at worst, {used.frames:.0f} frames/s")
+    place = in_lockstep(prepared, request.engine) if prepared.settings.lockstep else _on_buses(prepared)
+    try:
+        stage = _stage(request, prepared, place, notes)
+    except ConfigError:
+        for bus in place.buses.values():
+            bus.close()
+        raise
+    return Begun(request, prepared, place, stage, notes)
+
+
+def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str]) -> Stage:
+    """The last stage.
+
+    Raises:
+        ConfigError: It takes `--armed`, or faults are scripted for real drives.
+    """
+    default = Stage.FULL if place.emulated else Stage.SHADOW
+    stage = default if request.stage is None else Stage[request.stage.upper()]
+    if place.emulated:
+        return stage
+    buses = ", ".join(place.buses)
+    if prepared.settings.values.faults:
+        raise ConfigError(f"hil.faults: scripted faults are for emulated drives, and {buses} is real (remove them)")
+    if stage > Stage.SHADOW and not request.armed:
+        raise ConfigError(
+            f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
+            "(add --armed when nobody is in reach and the emergency stop is at hand)"
+        )
+    if stage is Stage.SHADOW:
+        silent = [name for name, keys in prepared.settings.buses.items() if is_loopback(keys)]
+        if silent:
+            notes.append(
+                f"{', '.join(silent)}: no emulator answers, so drives there count as real "
+                f"(start one first: servoctl emulate {prepared.run.name})"
+            )
+        notes.append(f"shadow: nothing is sent on {buses}; --stage zero --armed comes next")
+    else:
+        notes.append(f"ARMED: drives on {buses} will make torque")
+    return stage
+
+
+def _on_buses(prepared: Prepared) -> Place:
+    """Buses of python-can, open; real unless an emulator answers on every one of them."""
+    clock = WallClock()
+    buses: dict[str, Bus] = {}
+    try:
+        for name, keys in prepared.settings.buses.items():
+            buses[name] = open_bus(name, keys, clock)
+        emulated = all(
+            is_loopback(keys) and answers_as_emulator(buses[name], clock, IDENTITY_TIME)
+            for name, keys in prepared.settings.buses.items()
+        )
+    except BusError:
+        for bus in buses.values():
+            bus.close()
+        raise
+    return Place(buses, clock, emulated, lockstep=False)
