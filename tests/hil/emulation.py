@@ -1,0 +1,149 @@
+"""What the tests of emulated drives share: a machine of two axes, a bench of drives on it, a host without drivers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from canopen.objectdictionary import ObjectDictionary, ODVariable
+
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.bus import EmulatedBus
+from hil.emulator.emulator import BusOptions, Emulator, Likeness
+from hil.emulator.encoder import EncoderOptions
+from hil.emulator.faults import read_faults
+from hil.frame import Frame
+from servoctl.closed_loop import System
+from servoctl.mechanics.plant import Plant
+from servoctl.runs.system import make_system
+from servoctl.types import Array, State
+
+MILLISECOND = 1_000_000
+
+TURN = 2 * math.pi
+
+
+@dataclass(frozen=True)
+class Axes(Plant):
+    """Two masses that slide alone, each pushed by a force: q'' = (u - g) / m."""
+
+    m: float = 2.0  # [kg]
+    g: float = 0.0  # [N]
+    coordinates = {"x": "m", "y": "m"}  # noqa: RUF012
+    actuators = {"a": "N", "b": "N"}  # noqa: RUF012
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[self.m, 0.0], [0.0, self.m]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([-self.g, -self.g])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+
+def system_of(plant: Plant, start: State) -> System:
+    """A plant as an open loop."""
+    return make_system(plant, {}, None, {}, start, None, 1e-6)
+
+
+def drive_settings(protocol: str, name: str = "a", node: int = 1, **changes: Any) -> DriveSettings:
+    """Settings of a drive with a gear of 2 and an inverted sign."""
+    options = {
+        "cia402": {"counts_per_turn": 100_000, "velocity_unit": TURN / 1000},
+        "odrive": {"feedback_period": 0.002},
+        "mit": {},
+    }[protocol]
+    usual = DriveSettings(
+        name, "main", protocol, node, gear=2.0, sign=-1, offset=0.25, options=options, torque_limit=10.0,
+        torque_rate_limit=1e4, speed_limit=20.0, position_limits=(-10.0, 10.0), rated_torque=4.0,
+    )  # fmt: skip
+    return replace(usual, **changes)
+
+
+@dataclass
+class Bench:
+    """Emulated drives and a host that does what a test tells it."""
+
+    emulator: Emulator
+
+    @property
+    def bus(self) -> EmulatedBus:
+        return self.emulator.buses["main"]
+
+    @property
+    def now(self) -> int:
+        return self.emulator.world.now
+
+    def collect(self, milliseconds: float) -> list[Frame]:
+        """What comes in during a time."""
+        until, found = self.now + round(milliseconds * MILLISECOND), []
+        while (frame := self.bus.receive(until)) is not None:
+            found.append(frame)
+        return found
+
+    def send(self, *frames: Frame) -> None:
+        for frame in frames:
+            self.bus.send(frame)
+
+    def ask(self, frame: Frame, milliseconds: float = 2.0) -> list[Frame]:
+        self.bus.send(frame)
+        return self.collect(milliseconds)
+
+    def until(self, done: Callable[[], bool], every: Callable[[], None], ticks: int = 200) -> None:
+        """Does something each 2 ms until a condition holds."""
+        for _ in range(ticks):
+            if done():
+                return
+            every()
+            self.collect(2.0)
+        raise AssertionError("never came true")
+
+
+def bench(
+    *drives: DriveSettings,
+    sensors: Sequence[SensorSettings] = (),
+    faults: Sequence[Mapping[str, Any]] = (),
+    plant: Plant | None = None,
+    start: State | None = None,
+    period: float = 0.002,
+    lag: float = 0.0,
+    quirks: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    encoder: EncoderOptions | None = None,
+    bus: BusOptions | None = None,
+    actuator: ActuatorOptions | None = None,
+) -> Bench:
+    """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0."""
+    plant = plant or Axes()
+    start = start or State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    nodes = {node.name: node.protocol for node in (*drives, *sensors)}
+    read, problems = read_faults(faults, nodes, ["main"])
+    assert not problems, problems
+    names = [node.name for node in (*drives, *sensors)]
+    likeness = Likeness(
+        actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
+        encoders={} if encoder is None else dict.fromkeys(names, encoder),
+        quirks={} if quirks is None else dict.fromkeys(names, quirks),
+        seed=seed,
+        engine="vm",
+    )
+    buses = {"main": bus or BusOptions()}
+    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, buses, likeness, read))
+
+
+def dictionary() -> ObjectDictionary:
+    """Objects of the drive profile for python-canopen, as the tables have them."""
+    found = ObjectDictionary()
+    types = {"B": 5, "H": 6, "I": 7, "b": 2, "h": 3, "i": 4}
+    forms = {
+        "B": (0x1001,), "H": (0x1017, 0x6040, 0x6041, 0x6072), "I": (0x6076, 0x6502), "b": (0x6060, 0x6061),
+        "h": (0x6007, 0x6071), "i": (0x6064,),
+    }  # fmt: skip
+    for form, index in ((form, index) for form, indices in forms.items() for index in indices):
+        variable = ODVariable(f"{index:x}", index)
+        variable.data_type = types[form]
+        found.add_object(variable)
+    return found

@@ -1,0 +1,158 @@
+"""Opening a bus: what each mistake is answered with."""
+
+import errno
+import socket
+from typing import Any
+
+import can
+import pytest
+from interfaces import keys_of
+
+from hil.bus import BusError, socketcan
+from hil.bus import open as opening
+from hil.bus.open import is_loopback, open_bus
+from servoctl.loop.clock import VirtualClock
+
+VIRTUAL = {"interface": "virtual", "channel": "main", "bitrate": 1_000_000}
+MULTICAST = {"interface": "udp_multicast", "channel": "239.74.163.2", "bitrate": 1_000_000, "hop_limit": 0}
+SOCKETCAN = {"interface": "socketcan", "channel": "can0", "bitrate": 1_000_000}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({}, r"bus main: interface: missing \(there are: emulated, .*socketcan.*virtual"),
+        (
+            {"interface": "socketcn"},
+            r"bus main: interface: unknown: 'socketcn' \(did you mean 'socketcan'\? there are: ",
+        ),
+        ({"interface": "emulatd"}, r"did you mean 'emulated'\?"),
+        (
+            {"interface": "virtual"},
+            r"bus main: channel: missing \(expected the name of the virtual channel, such as main",
+        ),
+        ({"interface": "socketcan", "channel": ""}, r"bus main: channel: got '' \(.*such as can0\)"),
+        ({**VIRTUAL, "bitrate": None}, r"bus main: bitrate: missing \(expected a whole number \[bit/s\]"),
+        ({**VIRTUAL, "bitrate": 0}, r"bus main: bitrate: got 0 "),
+        ({**VIRTUAL, "bitrate": 1e6}, r"bus main: bitrate: got 1000000.0 "),
+        ({**VIRTUAL, "fd": True}, r"bus main: fd: only classic CAN is supported \(leave it out\)"),
+        ({**VIRTUAL, "rx_queue_sise": 5}, r"rx_queue_sise: virtual has no such key \(did you mean 'rx_queue_size'\?\)"),
+        ({**VIRTUAL, "hop_limit": 5}, r"hop_limit: virtual has no such key \(there are: bitrate, channel, interface, "),
+        ({**VIRTUAL, "can_filters": []}, r"can_filters: virtual has no such key"),
+        (
+            {**MULTICAST, "channel": "10.0.0.1"},
+            r"channel: '10.0.0.1' is not a multicast address \(such as 239.74.163.2\)",
+        ),
+        ({**MULTICAST, "channel": "can0"}, r"channel: 'can0' is not a multicast address"),
+        ({**VIRTUAL, "interface": "slcan", "channel": "/no/such/tty"}, r"bus main: .*slcan"),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(BusError, match=said):
+        open_bus("main", keys, VirtualClock())
+
+
+def test_without_msgpack_multicast_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BusError, match=r"udp_multicast needs msgpack \(pip install 'servoctl\[hil\]'\)"):
+        open_bus("main", MULTICAST, VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("error", "keys", "said"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), VIRTUAL, r"no permission to open virtual 'main'"),
+        (
+            can.CanInterfaceNotImplementedError("no driver"),
+            VIRTUAL,
+            r"virtual cannot be used here: no driver \(install",
+        ),
+        (can.CanInitializationError("taken"), VIRTUAL, r"'main' cannot be opened: CanInitializationError: taken"),
+        (
+            OSError(errno.ENODEV, "No such device"),
+            MULTICAST,
+            r"no route for multicast '239.74.163.2' \(sudo ip route add",
+        ),
+    ],
+)
+def test_what_a_driver_raises_is_explained(
+    error: Exception, keys: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("msgpack")
+
+    def refuse(*_: Any, **__: Any) -> can.BusABC:
+        raise error
+
+    monkeypatch.setattr(opening.can, "Bus", refuse)
+    with pytest.raises(BusError, match=f"bus main: .*{said}"):
+        open_bus("main", keys, VirtualClock())
+
+
+def has_socketcan() -> bool:
+    try:
+        socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(has_socketcan(), reason="this kernel has SocketCAN")
+def test_a_kernel_without_socketcan_is_said_to_have_none() -> None:
+    with pytest.raises(BusError, match=r"this kernel has no SocketCAN .* sudo modprobe can_raw; .*emulated"):
+        open_bus("main", SOCKETCAN, VirtualClock())
+
+
+@pytest.mark.vcan
+def test_an_interface_that_is_not_there_is_said_to_be_missing() -> None:
+    with keys_of("socketcan"):
+        with pytest.raises(
+            BusError,
+            match=r"there is no interface 'can7' \(CAN interfaces: .*vcan0.*; "
+            r"plug it in, then: sudo ip link set can7 up type can bitrate 1000000\)",
+        ):
+            open_bus("main", {**SOCKETCAN, "channel": "can7"}, VirtualClock())
+        with pytest.raises(BusError, match=r"sudo ip link add vcan7 type vcan; sudo ip link set vcan7 up\)"):
+            open_bus("main", {**SOCKETCAN, "channel": "vcan7"}, VirtualClock())
+        with pytest.raises(BusError, match=r"'lo' is not a CAN interface \(CAN interfaces: .*vcan0"):
+            open_bus("main", {**SOCKETCAN, "channel": "lo"}, VirtualClock())
+
+
+@pytest.mark.vcan
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"bittiming": {"bitrate": 500_000}},
+            r"bitrate: 'vcan0' runs at 500000 bit/s, not at 1000000 \(sudo ip link set",
+        ),
+        (
+            {"bittiming": {"bitrate": 1_000_000}, "state": "BUS-OFF"},
+            r"'vcan0' is bus-off \(sudo ip link set vcan0 down; ",
+        ),
+    ],
+)
+def test_a_controller_that_does_not_fit_is_refused(
+    settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vcan has no controller: what `ip` would say of one is put in its place."""
+    monkeypatch.setattr(socketcan, "_settings", lambda channel: settings)
+    with keys_of("socketcan") as keys, pytest.raises(BusError, match=said):
+        open_bus("main", keys, VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (VIRTUAL, True),
+        (MULTICAST, True),
+        ({**MULTICAST, "hop_limit": 1}, False),
+        ({**MULTICAST, "hop_limit": False}, False),
+        ({key: value for key, value in MULTICAST.items() if key != "hop_limit"}, False),
+        (SOCKETCAN, False),
+        ({**SOCKETCAN, "channel": "vcan0"}, False),
+        ({**SOCKETCAN, "hop_limit": 0}, False),
+        ({}, False),
+    ],
+)
+def test_only_what_cannot_leave_the_machine_is_loopback(keys: dict[str, Any], expected: bool) -> None:
+    assert is_loopback(keys) is expected

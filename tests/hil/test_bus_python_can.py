@@ -1,0 +1,356 @@
+"""One suite for every interface of python-can that needs no hardware."""
+
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import can
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from interfaces import EACH, keys_of
+
+from hil.bus import BusError, Link
+from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, question
+from hil.bus.open import open_bus
+from hil.bus.python_can import Filter, PythonCanBus
+from hil.frame import Frame
+from servoctl.loop.clock import SECOND, VirtualClock, WallClock
+
+ENOUGH = 5 * SECOND
+"""Until a frame that is on its way has surely come [ns]."""
+
+Keys = dict[str, Any]
+
+
+@pytest.fixture(params=EACH)
+def keys(request: pytest.FixtureRequest) -> Iterator[Keys]:
+    with keys_of(request.param) as keys:
+        yield keys
+
+
+class Pair:
+    """Two buses on one channel."""
+
+    def __init__(self, keys: Keys, filters: tuple[Filter, ...] = ()) -> None:
+        self.clock = WallClock()
+        self.ours = open_bus("ours", keys, self.clock, filters)
+        self.theirs = open_bus("theirs", keys, self.clock)
+
+    def __enter__(self) -> "Pair":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+    def take(self, bus: PythonCanBus, count: int) -> list[Frame]:
+        """Exactly so many frames, without their times."""
+        frames = [bus.receive(self.clock.now() + ENOUGH) for _ in range(count)]
+        assert bus.receive(self.clock.now()) is None
+        return [frame._replace(time=0) for frame in frames if frame is not None]
+
+
+FRAMES = [
+    Frame(0x000),
+    Frame(0x7FF, b"\x01"),
+    Frame(0x123, bytes(range(8))),
+    Frame(0x123, bytes(range(8)), extended=True),
+    Frame(0x1FFFFFFF, b"\xff\x00\xff", extended=True),
+    Frame(0x069, remote=True, length=8),
+    Frame(0x080, remote=True),
+    Frame(0x1ABCDEF, remote=True, length=3, extended=True),
+]
+
+
+def test_frames_arrive_as_they_were_sent(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        for frame in FRAMES:
+            pair.ours.send(frame)
+        assert pair.take(pair.theirs, len(FRAMES)) == FRAMES
+        assert pair.ours.health.sent == pair.theirs.health.received == len(FRAMES)
+        assert pair.theirs.health.link is Link.ACTIVE
+
+
+def test_own_frames_do_not_come_back(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        for frame in FRAMES:
+            pair.ours.send(frame)
+        assert len(pair.take(pair.theirs, len(FRAMES))) == len(FRAMES)
+        assert pair.ours.receive(pair.clock.now()) is None
+        assert pair.ours.health.received == 0
+        expected = len(FRAMES) if keys["interface"] == "udp_multicast" else 0
+        assert pair.ours.health.echoes == expected
+
+
+def test_a_frame_that_both_send_is_received_by_both(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        request = Frame(0x069, remote=True, length=8)
+        for _ in range(3):
+            pair.ours.send(request)
+            pair.theirs.send(request)
+        assert pair.take(pair.ours, 3) == [request] * 3
+        assert pair.take(pair.theirs, 3) == [request] * 3
+
+
+def test_a_frame_carries_the_time_at_which_it_came(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        before = pair.clock.now()
+        assert pair.ours.receive(0) is None  # seen empty: what comes now came later
+        for frame in FRAMES:
+            pair.theirs.send(frame)
+        frames = [pair.ours.receive(pair.clock.now() + ENOUGH) for _ in FRAMES]
+        after = pair.clock.now()
+        times = [frame.time for frame in frames if frame is not None]
+        assert len(times) == len(FRAMES)
+        assert times == sorted(times)
+        assert before <= times[0]
+        assert times[-1] <= after
+
+
+def test_a_moment_that_has_passed_takes_what_is_there(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        assert pair.ours.receive(pair.clock.now() - SECOND) is None
+        pair.theirs.send(FRAMES[2])
+        pair.theirs.send(FRAMES[3])
+        assert pair.ours.receive(pair.clock.now() + ENOUGH) is not None
+        second = pair.ours.receive(0)
+        assert second is not None and second.extended
+
+
+def test_only_what_the_filters_let_in_is_received_and_a_drain_goes_on_behind_the_rest(keys: Keys) -> None:
+    filters = (Filter(0x180, 0x780), Filter(0x1FFF5E51, extended=True))
+    with Pair(keys, filters) as pair:
+        for identity in (0x100, 0x181, 0x1FF, 0x200, 0x7FF):
+            pair.theirs.send(Frame(identity))
+        pair.theirs.send(Frame(0x180, extended=True))
+        pair.theirs.send(Frame(0x1FFF5E51, extended=True))
+        first = pair.ours.receive(pair.clock.now() + ENOUGH)
+        assert first is not None and first.id == 0x181
+        assert [frame.id for frame in pair.take(pair.ours, 2)] == [0x1FF, 0x1FFF5E51]
+
+
+def test_error_frames_are_taken_out_and_the_worst_link_stays_until_an_operator_says_otherwise(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        for classes, data in ((0x004, "0008"), (0x040, ""), (0x100, ""), (0x004, "0040")):
+            pair.theirs.send(Frame(classes, bytes.fromhex(data).ljust(8, b"\0"), error=True))
+        pair.theirs.send(FRAMES[1])
+        assert pair.take(pair.ours, 1) == [FRAMES[1]]
+        health = pair.ours.health
+        assert (health.link, health.errors, health.received) == (Link.OFF, 4, 1)
+        assert health.reason == "bus-off: check cables, termination and bit rate"
+        pair.ours.restarted()
+        assert (pair.ours.health.link, pair.ours.health.reason) == (Link.ACTIVE, "")
+        assert pair.ours.health.errors == 4
+
+
+def test_nothing_is_sent_on_opening(keys: Keys) -> None:
+    clock = WallClock()
+    listening = open_bus("listening", keys, clock)
+    with Pair(keys) as pair:
+        pair.theirs.send(FRAMES[0])
+        first = listening.receive(clock.now() + ENOUGH)
+        assert first is not None and first._replace(time=0) == FRAMES[0]
+    listening.close()
+
+
+def test_a_closed_bus_says_so_and_closes_again(keys: Keys) -> None:
+    bus = open_bus("main", keys, WallClock())
+    bus.close()
+    bus.close()
+    with pytest.raises(BusError, match="bus main: closed"):
+        bus.send(FRAMES[0])
+    with pytest.raises(BusError, match="bus main: closed"):
+        bus.receive(0)
+
+
+@pytest.mark.parametrize("interface", ["virtual", "udp_multicast"])
+def test_what_is_no_classic_frame_is_counted_and_dropped(interface: str) -> None:
+    clock = WallClock()
+    with keys_of(interface) as keys:
+        ours = open_bus("ours", keys, clock)
+        rest = {key: keys[key] for key in ("port", "hop_limit") if key in keys}
+        peer = can.Bus(interface=interface, channel=keys["channel"], ignore_config=True, **rest)
+        peer.send(can.Message(arbitration_id=1, data=bytes(64), is_fd=True, is_extended_id=False))
+        peer.send(can.Message(arbitration_id=1, data=bytes(8), is_fd=True, is_extended_id=False))
+        peer.send(can.Message(arbitration_id=0x800, is_extended_id=False))
+        peer.send(can.Message(arbitration_id=1, data=bytes(9), is_extended_id=False))
+        peer.send(can.Message(arbitration_id=1, data=bytes(4), dlc=6, is_extended_id=False))
+        peer.send(can.Message(arbitration_id=2, data=b"\x02", is_extended_id=False))
+        frame = ours.receive(clock.now() + ENOUGH)
+        assert frame is not None and (frame.id, frame.data) == (2, b"\x02")
+        assert (ours.health.invalid, ours.health.received) == (5, 1)
+        peer.shutdown()
+        ours.close()
+
+
+def test_a_datagram_that_is_no_frame_does_not_take_the_bus_down() -> None:
+    with keys_of("udp_multicast") as keys, Pair(keys) as pair:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+            for junk in (b"junk", b"\xc1", b""):
+                stranger.sendto(junk, (keys["channel"], keys["port"]))
+        pair.theirs.send(FRAMES[2])
+        assert pair.take(pair.ours, 1) == [FRAMES[2]]
+        assert pair.ours.health.invalid == 3
+        assert pair.ours.health.link is Link.ACTIVE
+
+
+def test_an_echo_that_was_lost_does_not_hide_what_another_sends_later() -> None:
+    channel = Scripted()
+    clock = VirtualClock()
+    bus = PythonCanBus("main", channel, clock, echoes=True)
+    bus.send(FRAMES[2])
+    clock.sleep_until(SECOND)
+    channel.incoming.append(message(FRAMES[2]))
+    received = bus.receive(0)
+    assert received is not None and received.time == SECOND
+    bus.close()
+
+
+def test_echoes_that_waited_long_in_the_queue_are_still_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, clock = Scripted(), VirtualClock()
+    bus = PythonCanBus("main", channel, clock, echoes=True, system_time=True)
+    bus.send(FRAMES[2])
+    clock.sleep_until(3 * SECOND)  # the loop stood still; the kernel's stamp says that the echo came long before
+    monkeypatch.setattr("hil.bus.python_can.time.time_ns", lambda: 1003 * SECOND)
+    channel.incoming.append(message(FRAMES[2], 1000.0))
+    assert bus.receive(0) is None
+    assert bus.health.echoes == 1
+    bus.close()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
+def test_of_frames_in_any_order_exactly_the_own_ones_are_dropped(script: list[tuple[bool, int]]) -> None:
+    channel = Scripted()
+    bus = PythonCanBus("main", channel, VirtualClock(), echoes=True)
+    foreign = 0
+    for ours, identity in script:
+        frame = Frame(identity, b"\x01")
+        if ours:
+            bus.send(frame)
+        else:
+            foreign += 1
+        channel.incoming.append(message(frame))
+    received = 0
+    while bus.receive(0) is not None:
+        received += 1
+    assert (received, bus.health.echoes) == (foreign, len(script) - foreign)
+    bus.close()
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0.0, 8.0), (3600.0, 5.0), (-3600.0, 10.0), (-1.0, 9.0)])
+def test_a_step_of_the_system_time_moves_a_frame_no_further_than_is_certain(
+    step: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue was seen empty at 5 s; a frame came at 8 s and is read at 10 s, after the system time was set."""
+    channel, clock = Scripted(), VirtualClock()
+    bus = PythonCanBus("main", channel, clock, system_time=True)
+    clock.sleep_until(5 * SECOND)
+    assert bus.receive(0) is None
+    clock.sleep_until(10 * SECOND)
+    channel.incoming.append(message(FRAMES[2], 100_000.0))
+    monkeypatch.setattr("hil.bus.python_can.time.time_ns", lambda: round((100_002.0 + step) * SECOND))
+    frame = bus.receive(0)
+    assert frame is not None
+    assert frame.time == round(expected * SECOND)
+    bus.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (can.CanOperationError("Failed to transmit: No buffer space available", errno.ENOBUFS), "transmit queue full"),
+        (can.CanOperationError("Transmit buffer full"), "Transmit buffer full"),
+        (can.CanOperationError("Failed", errno.ENETDOWN), r"the interface is down \(ip link set"),
+        (OSError(errno.ENODEV, "No such device"), "the interface is gone"),
+        (can.CanTimeoutError("too slow"), "too slow"),
+    ],
+)
+def test_whatever_a_driver_raises_counts_as_down_and_the_next_frame_is_tried_all_the_same(
+    error: Exception, said: str
+) -> None:
+    channel = Scripted()
+    bus = PythonCanBus("main", channel, VirtualClock())
+    channel.error = error
+    with pytest.raises(BusError, match=f"bus main: .*{said}"):
+        bus.send(FRAMES[1])
+    with pytest.raises(BusError, match=f"bus main: .*{said}"):
+        bus.receive(0)
+    assert (bus.health.link, bus.health.refused, bus.health.sent) == (Link.DOWN, 1, 0)
+    channel.error = None
+    bus.send(FRAMES[1])
+    assert (bus.health.link, bus.health.sent) == (Link.DOWN, 1)
+    assert channel.timeouts == [0.0]  # a send never waits
+    bus.close()
+
+
+def test_a_payload_that_is_too_long_is_not_sent() -> None:
+    bus = PythonCanBus("main", Scripted(), VirtualClock())
+    with pytest.raises(ValueError, match="a classic frame has at most 8 bytes, this one 9"):
+        bus.send(Frame(1, bytes(9)))
+    bus.close()
+
+
+class Emulator(WallClock):
+    """A clock at which an emulator looks whenever it is read."""
+
+    def __init__(self, bus: PythonCanBus) -> None:
+        super().__init__()
+        self._bus = bus
+
+    def now(self) -> int:
+        while (frame := self._bus.receive(0)) is not None:
+            if (said := answer(frame)) is not None:
+                self._bus.send(Frame(0x123))
+                self._bus.send(said)
+        return super().now()
+
+
+def test_an_emulator_is_known_by_its_answer(keys: Keys) -> None:
+    with Pair(keys) as pair:
+        assert not answers_as_emulator(pair.ours, pair.clock, 0.02)
+        pair.theirs.receive(0)  # the question that nobody answered
+        clock = Emulator(pair.theirs)
+        asking = open_bus("asking", keys, clock)
+        assert answers_as_emulator(asking, clock, 5.0)
+        asking.close()
+
+
+def test_only_the_question_is_answered() -> None:
+    assert answer(question()) == Frame(REPLY, PAYLOAD, extended=True)
+    assert answer(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True)) is None
+    assert answer(Frame(REQUEST, remote=True, extended=True)) is None
+    assert answer(Frame(REQUEST & 0x7FF, PAYLOAD)) is None
+
+
+def message(frame: Frame, timestamp: float = 0.0) -> can.Message:
+    """As python-can hands it over."""
+    return can.Message(
+        timestamp=timestamp,
+        arbitration_id=frame.id,
+        is_extended_id=frame.extended,
+        is_remote_frame=frame.remote,
+        data=frame.data,
+    )
+
+
+class Scripted(can.BusABC):
+    """A driver that does what a test says."""
+
+    def __init__(self) -> None:
+        self.incoming: list[can.Message] = []
+        self.error: Exception | None = None
+        self.timeouts: list[float | None] = []
+        super().__init__("scripted")
+
+    def send(self, msg: can.Message, timeout: float | None = None) -> None:
+        if self.error is not None:
+            raise self.error
+        self.timeouts.append(timeout)
+
+    def _recv_internal(self, timeout: float | None) -> tuple[can.Message | None, bool]:
+        if self.error is not None:
+            raise self.error
+        return (self.incoming.pop(0) if self.incoming else None), True

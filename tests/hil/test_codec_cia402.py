@@ -1,0 +1,154 @@
+"""CiA 402 process data: golden frames, the state machine, and python-canopen's PDO maps as a second reader."""
+
+import math
+import struct
+
+import canopen
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hil.codecs import cia402
+from hil.codecs.cia402 import State
+from hil.drives import eds
+from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
+
+NODE = 5
+I16, I32, U16 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**16 - 1)
+
+
+def test_the_eds_is_what_its_table_says() -> None:
+    assert eds.FILE.read_text() == eds.text()
+
+
+def test_python_canopen_reads_every_object_of_the_eds() -> None:
+    dictionary = DICTIONARY
+    assert set(dictionary) == {*eds.VARIABLES, *eds.RECORDS}
+    for index, (name, kind, access, _) in eds.VARIABLES.items():
+        entry = dictionary[index]
+        assert (entry.name, entry.data_type, entry.access_type) == (name, kind, access)
+    assert dictionary[0x1000].default & 0xFFFF == 402
+    for number in range(4):
+        assert dictionary[0x1400 + number][1].default == 0x200 + 0x100 * number + NODE
+        assert dictionary[0x1800 + number][1].default == 0x180 + 0x100 * number + NODE
+
+
+DICTIONARY = canopen.import_od(str(eds.FILE), NODE)
+
+
+def pdo_map(direction: str, entries: list[int]) -> canopen.pdo.base.PdoMap:
+    """A PDO of python-canopen with these entries (index << 16 | bits), as ours are mapped."""
+    node = canopen.RemoteNode(NODE, DICTIONARY)
+    found = getattr(node, direction)[1]
+    found.clear()
+    for entry in entries:
+        found.add_variable(entry >> 16, entry >> 8 & 0xFF, entry & 0xFF)
+    return found
+
+
+@given(U16, I16)
+def test_python_canopen_reads_our_command(controlword: int, torque: int) -> None:
+    found = pdo_map("rpdo", [CONTROLWORD, TARGET_TORQUE])
+    found.data = bytearray(cia402.command(controlword, torque))
+    assert [found[index].raw for index in range(2)] == [controlword, torque]
+
+
+@given(I32, I32)
+def test_we_read_the_feedback_of_python_canopen(position: int, velocity: int) -> None:
+    found = pdo_map("tpdo", [POSITION, VELOCITY])
+    found[0].raw, found[1].raw = position, velocity
+    assert cia402.feedback(bytes(found.data)) == (position, velocity)
+
+
+@given(U16, I16, U16)
+def test_we_read_the_status_of_python_canopen(word: int, torque: int, error: int) -> None:
+    found = pdo_map("tpdo", [STATUSWORD, TORQUE, ERROR_CODE])
+    found[0].raw, found[1].raw, found[2].raw = word, torque, error
+    status = cia402.status(bytes(found.data))
+    state = cia402.state_of(word)
+    expected = None if state is None else (state, bool(word >> 9 & 1), bool(word >> 11 & 1), torque, error)
+    assert status == expected
+
+
+def test_golden_frames() -> None:
+    assert cia402.command(cia402.ENABLE_OPERATION, 150).hex() == "0f009600"
+    word, position, torque = struct.unpack("<Hih", bytes.fromhex("37126079feffe7ff"))
+    assert (cia402.state_of(word), position, torque) == (State.ENABLED, -100_000, -25)
+    assert cia402.nmt(cia402.START, 5) == bytes((1, 5))
+
+
+# Bits 6, 5, 3, 2, 1, 0 of the statusword as CiA 402 prints them; x is any.
+PRINTED = {
+    "0x0000": State.NOT_READY,
+    "1x0000": State.SWITCH_ON_DISABLED,
+    "010001": State.READY,
+    "010011": State.SWITCHED_ON,
+    "010111": State.ENABLED,
+    "000111": State.QUICK_STOP,
+    "0x1111": State.FAULT_REACTION,
+    "0x1000": State.FAULT,
+}
+
+
+def printed(word: int) -> State | None:
+    bits = [str(word >> bit & 1) for bit in (6, 5, 3, 2, 1, 0)]
+    fits = [state for row, state in PRINTED.items() if all(a in ("x", b) for a, b in zip(row, bits, strict=True))]
+    assert len(fits) <= 1
+    return fits[0] if fits else None
+
+
+def test_every_statusword_is_decoded_as_printed() -> None:
+    by_low_byte = [printed(word) for word in range(0x100)]
+    for word in range(0x10000):
+        assert cia402.state_of(word) is by_low_byte[word & 0xFF]
+
+
+def test_python_canopen_knows_the_same_states() -> None:
+    from canopen.profiles.p402 import State402
+
+    names = {
+        "NOT READY TO SWITCH ON": State.NOT_READY,
+        "SWITCH ON DISABLED": State.SWITCH_ON_DISABLED,
+        "READY TO SWITCH ON": State.READY,
+        "SWITCHED ON": State.SWITCHED_ON,
+        "OPERATION ENABLED": State.ENABLED,
+        "QUICK STOP ACTIVE": State.QUICK_STOP,
+        "FAULT REACTION ACTIVE": State.FAULT_REACTION,
+        "FAULT": State.FAULT,
+    }
+    for name, (mask, value) in State402.SW_MASK.items():
+        assert {cia402.state_of(word) for word in range(0x80) if word & mask == value} == {names[name]}
+
+
+@given(st.floats(-20, 20), st.floats(0.7, 100))
+def test_a_torque_is_rounded_towards_zero_by_less_than_one_thousandth(torque: float, rated: float) -> None:
+    sent = cia402.per_mille(torque, rated) * rated / 1000
+    assert abs(sent) <= abs(torque) * (1 + 1e-12)
+    assert abs(sent - torque) < rated / 1000 * (1 + 1e-9)
+    assert sent * torque >= 0
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 32.8, -32.8])
+def test_no_torque_beyond_the_wire_is_encoded(torque: float) -> None:
+    with pytest.raises(ValueError, match="torque"):
+        cia402.per_mille(torque, 1.0)
+
+
+@given(st.binary(max_size=8))
+def test_a_wrong_length_is_not_valid(data: bytes) -> None:
+    lengths = {cia402.feedback: 8, cia402.status: 6, cia402.emergency: 8, cia402.nmt_state: 1}
+    for decode, length in lengths.items():
+        assert decode(data) is None or len(data) == length
+
+
+def test_heartbeats_and_emergencies() -> None:
+    assert [cia402.nmt_state(bytes((byte,))) for byte in (0, 4, 5, 127, 0x85, 3)] == [0, 4, 5, 127, 5, None]
+    assert cia402.emergency(bytes.fromhex("3081110102030405")) == (0x8130, 0x11, bytes((1, 2, 3, 4, 5)))
+
+
+def test_an_error_code_is_said_in_words() -> None:
+    assert cia402.error_text(0x0000) == ""
+    assert cia402.error_text(0x8130) == "heartbeat of the master lost (0x8130)"
+    assert cia402.error_text(0x2320) == "current error (0x2320)"
+    assert cia402.error_text(0xFF01) == "device specific error (0xFF01)"
+    assert cia402.error_text(0xB000) == "unknown error (0xB000)"

@@ -1,0 +1,65 @@
+"""The shipped configs that name drives, each from the first frame to the last drive off, emulated in lock-step."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hil.columns import STAGES
+from hil.replay import replay
+from hil.safety.events import Kind
+from hil.sensing import task_errors
+from hil.start import Begun, Request, start
+from servoctl.config import load_config, shipped_configs
+from servoctl.trajectory import Trajectory
+from servoctl.types import State
+
+NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]
+DURATION = 1.5
+"""Of the task [s]."""
+
+
+def true_violations(begun: Begun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
+    """Largest violation of each task row at the simulated plant's own state."""
+    model, names = begun.prepared.loop.system.model, list(begun.prepared.loop.system.model.plant.coordinates)
+    largest: dict[str, float] = {}
+    for i in rows[::5]:
+        q, v = (np.array([trajectory[f"true_{kind}.{name}"][i] for name in names]) for kind in "qv")
+        for row, (violation, _) in task_errors(model, State(float(trajectory["task_time"][i]), q, v)).items():
+            largest[row] = max(largest.get(row, 0.0), abs(violation))
+    return largest
+
+
+def test_every_protocol_has_a_config() -> None:
+    assert set(NAMES) >= {"coordinated_robots", "flexible_joint_drive", "scara_drive", "two_mass_spring_drive"}
+    protocols = {drive.protocol for name in NAMES for drive in load_config(name).config.hil.drives}
+    assert protocols == {"cia402", "mit", "odrive"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: Path) -> None:
+    begun = start(Request(name, duration=DURATION))
+    ended = begun.run(tmp_path / "run", lambda event: None)
+    trajectory, summary = ended.trajectory, ended.trajectory.summary()
+    assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
+    said = [event.detail for event in ended.events if event.kind is Kind.STAGE]
+    assert said == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
+    assert all(drive["confirmed_off"] for drive in summary["drives"].values())
+    assert summary["observer"] == []
+
+    full = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))
+    assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.prepared.settings.values.period)
+    true = true_violations(begun, trajectory, full)
+    for row, bound in begun.accuracy(trajectory).items():
+        seen = np.abs(trajectory[f"violation.{row}"][full]).max()
+        assert 0.0 < true[row] <= bound, row
+        assert seen <= bound, row
+    for drive in begun.prepared.settings.drives:  # a few times what the run needs, and never reached
+        assert 1.3 * np.abs(trajectory[f"u.{drive.name}"]).max() < drive.torque_limit
+        assert 1.3 * np.nanmax(np.abs(trajectory[f"speed.{drive.name}"])) < drive.speed_limit
+
+    again = replay(tmp_path / "run")
+    assert (again.engine, again.differing, again.other_samples, again.tolerance) == (again.logged_engine, 0, 0, 0.0)
+    assert again.rows > len(full)
+    assert again.samples > len(full)

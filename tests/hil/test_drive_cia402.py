@@ -1,0 +1,514 @@
+"""The CiA 402 driver in conversation with a node whose objects python-canopen serves."""
+
+import math
+import struct
+from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import canopen
+import pytest
+from drive_conversation import MILLISECOND, Conversation, Peer
+
+from hil.drives import protocols
+from hil.drives.base import Condition, Drive, DriveError, Feedback
+from hil.drives.cia402 import Cia402Drive
+from hil.drives.cia402_encoder import Cia402Encoder
+from hil.drives.eds import FILE
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.errors import ConfigError
+
+NODE = 5
+PERIOD = 0.001
+RATED = 0.5
+OPTIONS = {"counts_per_turn": 4096, "velocity_unit": "rpm"}
+LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+
+STATUSWORD = {"disabled": 0x0240, "ready": 0x0221, "on": 0x0233, "enabled": 0x0237, "stopping": 0x0217, "fault": 0x0208}
+
+
+def settings(**changes) -> DriveSettings:
+    values = {"name": "u1", "bus": "main", "protocol": "cia402", "node": NODE, "gear": 50.0, "sign": -1, "offset": 0.5}
+    return DriveSettings(**(values | LIMITS | {"rated_torque": RATED, "options": OPTIONS} | changes))
+
+
+@cache
+def whole_dictionary() -> canopen.ObjectDictionary:
+    return canopen.import_od(str(FILE), NODE)
+
+
+class Wire(canopen.Network):
+    """Collects what a local node sends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out: list[Frame] = []
+
+    def send_message(self, can_id: int, data: Any, remote: bool = False) -> None:
+        self.out.append(Frame(can_id, bytes(data)))
+
+    def send_periodic(self, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(stop=lambda: None, update=lambda data: None)  # heartbeats come from `Axis.tick`
+
+
+class Axis(Peer):
+    """One drive, as far as bring-up talks to it. Objects are python-canopen's; NMT, process data and states are here.
+
+    Attributes:
+        objects: Its object dictionary, as the node itself reads and writes it.
+        deaf: Whether it ignores a heartbeat that fails.
+        mute: Whether it answers no SDO.
+        stubborn: Whether it stays in fault until its communication is reset.
+        shows: What it says of an object whatever was written there.
+    """
+
+    def __init__(self, dictionary: canopen.ObjectDictionary | None = None) -> None:
+        self._wire = Wire()
+        self._node = canopen.LocalNode(NODE, dictionary or whole_dictionary())
+        self._wire.add_node(self._node)
+        self._node.add_write_callback(self._written)
+        self._node.add_read_callback(lambda index, **_: self.shows.get(index))
+        self.writes: list[tuple[int, int, int]] = []
+        self.shows: dict[int, int] = {}
+        self.objects = self._node.sdo
+        self.objects[0x6076].raw = round(1000 * RATED)
+        self.objects[0x6041].raw = STATUSWORD["disabled"]
+        self.state, self.nmt, self.torque = "disabled", 127, 0
+        self.deaf = self.mute = self.stubborn = False
+        self.torques: list[tuple[str, int]] = []
+        self._beaten: int | None = None
+        self._code, self._raised, self._held = 0, False, False
+
+    def _written(self, index: int, subindex: int, od: Any, data: bytes) -> None:
+        self.writes.append((index, subindex, int.from_bytes(data, "little")))
+        if index == 0x6060:
+            self.objects[0x6061].raw = int.from_bytes(data, "little", signed=True)
+
+    def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+        if frame.id == 0x600 + NODE and not self.mute:
+            self._wire.notify(frame.id, bytearray(frame.data), now)
+            answers, self._wire.out = self._wire.out, []
+            return answers
+        if frame.id == 0:
+            assert frame.data[1] == NODE
+            return self._manage(frame.data[0])
+        if frame.id == 0x77F:
+            self._beaten = now
+        if frame.id == 0x200 + NODE and self.nmt == 5:
+            self._obey(*struct.unpack("<Hh", frame.data))
+        return []
+
+    def _manage(self, order: int) -> list[Frame]:
+        if order == 130:
+            self.nmt, self._beaten, self._held = 127, None, False
+            return [Frame(0x700 + NODE, bytes(1))]
+        assert order == 1
+        self.nmt = 5
+        return [Frame(0x700 + NODE, bytes((5,)))]
+
+    def _obey(self, controlword: int, torque: int) -> None:
+        self.torques.append((self.state, torque))
+        raised, self._raised = controlword & 0x80 and not self._raised, bool(controlword & 0x80)
+        moves = {
+            ("disabled", 6): "ready",
+            ("ready", 7): "on",
+            ("on", 15): "enabled",
+            ("enabled", 2): "stopping",
+        }
+        if self.state == "fault":
+            if raised and not self._held:
+                self.state, self._code = "disabled", 0
+        elif controlword == 0:
+            self.state = "disabled"
+        else:
+            self.state = moves.get((self.state, controlword), self.state)
+
+    def fail(self, code: int) -> Frame:
+        self.state, self._code, self._held = "fault", code, self.stubborn
+        return Frame(0x80 + NODE, struct.pack("<HB5x", code, 1))
+
+    def tick(self, now: int) -> Iterable[Frame]:
+        consumer = self.objects[0x1016][1].raw
+        limit = (consumer & 0xFFFF) * MILLISECOND
+        if limit and self._beaten is not None and now - self._beaten > limit and not self.deaf:
+            assert consumer >> 16 == 127
+            self._beaten, self.nmt = None, 127
+            yield self.fail(0x8130)
+        if self.nmt == 5:
+            yield Frame(0x180 + NODE, struct.pack("<ii", -1024, 60))
+            if now % (10 * MILLISECOND) == 0:
+                yield Frame(0x280 + NODE, struct.pack("<HhH", STATUSWORD[self.state], 20, self._code))
+        if now % (100 * MILLISECOND) == 0:
+            yield Frame(0x700 + NODE, bytes((self.nmt,)))
+
+
+def conversation(axis: Axis, **changes) -> tuple[Cia402Drive, Conversation]:
+    drive = protocols.build(settings(**changes), PERIOD)
+    assert isinstance(drive, Cia402Drive)
+    return drive, Conversation(axis, [drive])
+
+
+def brought_up(axis: Axis) -> tuple[Cia402Drive, Conversation]:
+    drive, talk = conversation(axis)
+    talk.run(drive.identify(talk))
+    talk.run(drive.configure(talk))
+    return drive, talk
+
+
+def test_configuration_is_written_in_the_order_that_cia_301_prescribes() -> None:
+    axis = Axis()
+    drive, _ = brought_up(axis)
+    first = [write for write in axis.writes if write[0] in (0x1801, 0x1A01)]
+    assert first == [
+        (0x1801, 1, 0x8000_0000 | 0x280 + NODE),  # all are switched off first
+        (0x1801, 1, 0x8000_0000 | 0x280 + NODE),
+        (0x1A01, 0, 0),
+        (0x1A01, 1, 0x6041_0010),
+        (0x1A01, 2, 0x6077_0010),
+        (0x1A01, 3, 0x603F_0010),
+        (0x1A01, 0, 3),
+        (0x1801, 2, 10),
+        (0x1801, 1, 0x280 + NODE),
+    ]
+    assert drive.condition is Condition.DISABLED and drive.fault == "" and drive.foreign == ""
+
+
+def test_configuration_leaves_the_drive_as_it_must_be() -> None:
+    axis = Axis()
+    brought_up(axis)
+    objects = axis.objects
+    for index in range(1, 4):
+        assert objects[0x1400 + index][1].raw >> 31
+    assert [objects[0x1800 + index][1].raw >> 31 for index in range(4)] == [0, 0, 1, 1]
+    assert (objects[0x1400][1].raw, objects[0x1400][2].raw) == (0x200 + NODE, 255)
+    assert [objects[0x1600][sub].raw for sub in range(3)] == [2, 0x6040_0010, 0x6071_0010]
+    assert (objects[0x1800][1].raw, objects[0x1800][2].raw) == (0x180 + NODE, 1)
+    assert [objects[0x1A00][sub].raw for sub in range(3)] == [2, 0x6064_0020, 0x606C_0020]
+    assert [objects[index].raw for index in (0x6007, 0x605A, 0x605E, 0x6060)] == [3, 2, 2, 10]
+    assert objects[0x6072].raw == 480  # 12 N m over gear 50 is 0.24 N m of 0.5 N m
+    assert objects[0x1016][1].raw == 127 << 16 | 50
+    assert objects[0x1017].raw == 100
+
+
+def test_no_thread_is_started() -> None:
+    import threading
+
+    before = threading.active_count()
+    brought_up(Axis())
+    assert threading.active_count() == before
+
+
+def refused(axis: Axis, match: str, verb: str = "identify") -> None:
+    drive, talk = conversation(axis)
+    with pytest.raises(DriveError, match=match):
+        talk.run(getattr(drive, verb)(talk))
+    assert talk.listeners == []
+    assert not any(frame.id == 0x200 + NODE for frame in talk.sent)
+
+
+def test_what_is_no_servo_drive_is_refused() -> None:
+    axis = Axis()
+    axis.objects[0x1000].raw = 0x0002_0191
+    refused(axis, r"says profile 401, not 402")
+
+
+def test_a_drive_without_torque_mode_is_refused() -> None:
+    axis = Axis()
+    axis.objects[0x6502].raw = 0x1A5
+    refused(axis, r"0x6502 \(Supported drive modes\) is 0x1A5: no cyclic synchronous torque")
+
+
+def test_another_rated_torque_is_refused() -> None:
+    axis = Axis()
+    axis.objects[0x6076].raw = 510
+    refused(axis, r"0x6076 \(Motor rated torque\) is 0\.51 N m, the config's rated_torque is 0\.5 N m")
+
+
+def test_a_drive_that_somebody_has_enabled_is_refused() -> None:
+    axis = Axis()
+    axis.objects[0x6041].raw = STATUSWORD["enabled"]
+    refused(axis, "is in state operation enabled already")
+
+
+def test_a_drive_that_does_not_answer_is_named_on_the_runs_clock() -> None:
+    axis = Axis()
+    axis.mute = True
+    drive, talk = conversation(axis)
+    with pytest.raises(DriveError, match=r"0x1000 \(Device type\) cannot be read: No SDO response"):
+        talk.run(drive.identify(talk))
+    assert talk.now == pytest.approx(0.6e9)  # asked twice
+
+
+def test_a_mode_that_is_not_taken_is_refused() -> None:
+    axis = Axis()
+    axis.shows[0x6061] = 0
+    refused(axis, r"0x6061 \(Modes of operation display\) reads 0, not 10, after 0\.5 s", "configure")
+
+
+def test_a_value_that_is_not_kept_is_refused() -> None:
+    axis = Axis()
+    axis.shows[0x6007] = 0
+    refused(axis, r"0x6007 \(Abort connection option code\) was set to 3 and reads 0", "configure")
+
+
+def test_an_object_that_the_drive_lacks_is_named() -> None:
+    dictionary = canopen.import_od(str(FILE), NODE)
+    del dictionary[0x6007]
+    refused(Axis(dictionary), r"0x6007 .* cannot be set to 3: .*Object does not exist", "configure")
+
+
+def test_enable_climbs_the_stairs_with_the_torque_from_the_start() -> None:
+    axis = Axis()
+    drive, talk = brought_up(axis)
+    talk.torque = 5.0
+    talk.run(drive.enable(5.0))
+    assert drive.condition is Condition.ENABLED
+    assert {torque for _, torque in axis.torques} == {-200}  # -5/50 N m of 0.5 N m
+    assert [state for state, _ in axis.torques if state] and axis.state == "enabled"
+    assert struct.unpack("<Hh", drive.command(0.0).data) == (15, 0)
+
+
+def test_enable_gives_up_where_the_drive_does_not_follow() -> None:
+    axis = Axis()
+    drive, talk = brought_up(axis)
+    axis._obey = lambda controlword, torque: None
+    talk.torque = 0.0
+    with pytest.raises(TimeoutError, match="state ready to switch on"):
+        talk.run(drive.enable(0.0))
+    assert struct.unpack("<Hh", drive.command(0.0).data) == (0, 0)
+
+
+def test_a_drive_that_does_not_obey_the_controlword_is_refused() -> None:
+    axis = Axis()
+    drive, talk = brought_up(axis)
+    talk.torque = 0.0
+    steps = drive.enable(0.0)
+    next(steps)
+    drive.accept(Frame(0x280 + NODE, struct.pack("<HhH", 0x0021, 0, 0)))
+    with pytest.raises(DriveError, match="remote bit"):
+        next(steps)
+
+
+def test_the_watchdog_is_seen_to_act_and_the_drive_configured_anew() -> None:
+    axis = Axis()
+    axis.stubborn = True  # wants its communication reset before the fault
+    drive, talk = brought_up(axis)
+    talk.torque = 0.0
+    talk.run(drive.test_watchdog())
+    assert drive.condition is Condition.DISABLED and drive.fault == "" and not drive.quiet
+    assert {torque for _, torque in axis.torques} == {0}
+    assert not {state for state, _ in axis.torques} & {"ready", "on", "enabled"}
+    talk.run(drive.enable(0.0))
+    assert drive.condition is Condition.ENABLED
+
+
+def test_a_watchdog_that_does_not_act_is_found() -> None:
+    axis = Axis()
+    axis.deaf = True
+    drive, talk = brought_up(axis)
+    with pytest.raises(TimeoutError, match="0x1016 does not act"):
+        talk.run(drive.test_watchdog())
+    assert not drive.quiet
+
+
+def test_a_watchdog_is_tested_only_once_armed() -> None:
+    drive, talk = conversation(Axis())
+    with pytest.raises(DriveError, match="not armed yet"):
+        talk.run(drive.test_watchdog())
+
+
+def test_a_fault_is_reset_by_an_edge_and_nothing_is_enabled_out_of_it() -> None:
+    axis = Axis()
+    drive, talk = brought_up(axis)
+    talk.torque = 0.0
+    emergency = axis.fail(0x2310)
+    drive.accept(emergency)
+    assert drive.condition is Condition.FAULT and drive.fault == "emergency: over-current (0x2310)"
+    with pytest.raises(DriveError, match="in fault: emergency: over-current"):
+        talk.run(drive.enable(0.0))
+    talk.run(drive.reset())
+    assert drive.condition is Condition.DISABLED and drive.fault == ""
+
+
+def test_a_fault_that_stays_is_said() -> None:
+    axis = Axis()
+    axis.stubborn = True
+    drive, talk = brought_up(axis)
+    talk.torque = 0.0
+    drive.accept(axis.fail(0x2310))
+    with pytest.raises(TimeoutError, match="needs a new bring-up"):
+        talk.run(drive.reset())
+
+
+def test_disable_and_quick_stop_hold_in_later_commands() -> None:
+    drive, talk = brought_up(Axis())
+    talk.torque = 0.0
+    talk.run(drive.enable(0.0))
+    for frames, controlword in ((drive.quick_stop_frames(), 2), (drive.disable_frames(), 0)):
+        assert [frame.data for frame in frames] == [struct.pack("<Hh", controlword, 0)]
+    drive.quick_stop_frames()
+    assert struct.unpack("<Hh", drive.command(1.0).data)[0] == 2
+
+
+def accept(drive: Drive, identifier: int, data: bytes, time: int = 7) -> None:
+    assert identifier in drive.identities
+    drive.accept(Frame(identifier, data, time=time))
+
+
+def test_a_sample_is_at_the_joint() -> None:
+    drive, _ = conversation(Axis())
+    accept(drive, 0x180 + NODE, struct.pack("<ii", -1024, 60))
+    assert drive.sample.position == pytest.approx(2 * math.pi * 0.25 / 50 + 0.5)
+    assert drive.sample.velocity == pytest.approx(-2 * math.pi / 50)
+    assert math.isnan(drive.sample.torque) and drive.sample.time == 7
+    accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0A37, -100, 0))
+    accept(drive, 0x180 + NODE, struct.pack("<ii", 0, 0))
+    assert drive.sample.torque == pytest.approx(0.05 * 50)
+    assert drive.saturated and drive.condition is Condition.ENABLED
+
+
+CONDITIONS = {
+    0x0200: Condition.DISABLED,
+    0x0240: Condition.DISABLED,
+    0x0221: Condition.DISABLED,
+    0x0223: Condition.DISABLED,
+    0x0237: Condition.ENABLED,
+    0x0207: Condition.STOPPING,
+    0x020F: Condition.FAULT,
+    0x0208: Condition.FAULT,
+}
+
+
+@pytest.mark.parametrize(("word", "condition"), CONDITIONS.items())
+def test_the_condition_is_that_of_the_statusword(word: int, condition: Condition) -> None:
+    drive, _ = conversation(Axis())
+    assert drive.condition is Condition.UNKNOWN
+    accept(drive, 0x280 + NODE, struct.pack("<HhH", word, 0, 0x7305))
+    assert drive.condition is condition
+    assert ("encoder 1 (0x7305)" in drive.fault) == (condition is Condition.FAULT)
+
+
+def test_an_emergency_stays_until_it_is_taken_back() -> None:
+    drive, _ = conversation(Axis())
+    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8130, 0x11))
+    accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0237, 0, 0))
+    assert drive.condition is Condition.FAULT
+    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0, 0))
+    assert drive.condition is Condition.ENABLED and drive.fault == ""
+
+
+@pytest.mark.parametrize("nmt", [4, 127])
+def test_a_drive_that_leaves_operation_is_in_fault(nmt: int) -> None:
+    drive, _ = brought_up(Axis())
+    accept(drive, 0x700 + NODE, bytes((nmt,)), time=123)
+    assert drive.condition is Condition.FAULT and "left NMT state operational" in drive.fault
+    assert drive.alive == 123
+    accept(drive, 0x700 + NODE, bytes((5,)))
+    assert drive.condition is Condition.DISABLED
+
+
+def test_a_drive_that_restarts_stays_in_fault_until_it_is_configured() -> None:
+    drive, talk = brought_up(Axis())
+    accept(drive, 0x700 + NODE, bytes((0,)))
+    accept(drive, 0x700 + NODE, bytes((5,)))
+    assert drive.condition is Condition.FAULT and drive.fault.startswith("restarted")
+    talk.run(drive.configure(talk))
+    assert drive.condition is Condition.DISABLED
+
+
+FOREIGN = [
+    (0x000, bytes((1, NODE))),
+    (0x000, bytes((130, 0))),
+    (0x080, b""),
+    (0x200 + NODE, bytes(4)),
+    (0x300 + NODE, bytes(8)),
+    (0x500 + NODE, bytes(8)),
+    (0x600 + NODE, bytes(8)),
+    (0x77F, bytes((5,))),
+]
+
+
+@pytest.mark.parametrize(("identifier", "data"), FOREIGN)
+def test_another_master_is_noticed(identifier: int, data: bytes) -> None:
+    drive, _ = conversation(Axis())
+    accept(drive, identifier, data)
+    assert str(Frame(identifier, data)) in drive.foreign
+
+
+def test_orders_to_other_nodes_are_not_ours() -> None:
+    drive, _ = conversation(Axis())
+    accept(drive, 0x000, bytes((1, NODE + 1)))
+    accept(drive, 0x580 + NODE, bytes(8))
+    assert drive.foreign == "" and drive.rejected == 0
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
+def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+    drive, _ = conversation(Axis())
+    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
+        drive.command(torque)
+
+
+def test_our_heartbeat_goes_out_three_times_within_the_watchdog() -> None:
+    drive, _ = conversation(Axis())
+    sent = [bool(drive.alive_frames()) for _ in range(160)]
+    assert sent[0] and sum(sent) == 10  # every 16th tick of 1 ms, watchdog 50 ms
+    every = [index for index, beat in enumerate(sent) if beat]
+    assert max(b - a for a, b in pairwise(every)) * PERIOD <= 0.05 / 3
+
+
+def test_traffic_is_that_of_the_loop() -> None:
+    traffic = Cia402Drive.traffic(settings(), PERIOD)
+    assert [(each.size, pytest.approx(each.rate)) for each in traffic] == [
+        (8, 1000), (4, 1000), (6, 100), (1, 10), (1, 62.5),
+    ]  # fmt: skip
+
+
+def test_quanta_are_one_count_each() -> None:
+    drive, _ = conversation(Axis())
+    assert drive.quantum() == pytest.approx((2 * math.pi / 4096 / 50, 2 * math.pi / 60 / 50, 0.0005 * 50))
+
+
+def test_an_encoder_alone_is_mapped_and_started() -> None:
+    node = protocols.build(SensorSettings("x2", "main", "cia402", NODE, options=OPTIONS), PERIOD)
+    assert type(node) is Cia402Encoder and not isinstance(node, Drive) and node.feedback is Feedback.SYNC
+    axis = Axis()
+    talk = Conversation(axis, [node])
+    talk.run(node.identify(talk))
+    assert node.sample.position == pytest.approx(-math.pi / 2)
+    assert axis.objects[0x1800][2].raw == 1 and axis.objects[0x1400][1].raw >> 31
+    assert Cia402Encoder.traffic(node.settings, PERIOD)[0].rate == 1000
+
+
+def problems_of(**changes) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        protocols.build(settings(**changes), PERIOD)
+    return caught.value.problems
+
+
+def test_every_missing_option_is_named_at_once() -> None:
+    first, second, third = problems_of(options={"count_per_turn": 4096})
+    assert first == "u1: count_per_turn: no such option (did you mean 'counts_per_turn'?)"
+    assert second.startswith("u1: counts_per_turn: is missing (give the counts of 0x6064")
+    assert third.startswith("u1: velocity_unit: is missing (give the unit of 0x606C in rad/s")
+
+
+WRONG = [
+    ({"node": 0}, "node: expected a node id from 1 to 127, got 0"),
+    ({"node": 127}, "master: 127 is the drive's own node id"),
+    ({"rated_torque": None}, "rated_torque: is missing"),
+    ({"torque_limit": 1000.0}, "torque_limit: 1000.0 at the joint is 40000 thousandths"),
+    ({"torque_limit": 0.02}, "torque_limit: 0.02 at the joint is 0 thousandths"),
+    ({"position_limits": (-1e6, 0.0)}, "position_limits: (-1000000.0, 0.0) is 7.958e+06 turns"),
+    ({"watchdog": 66.0}, "watchdog: 66.0 s is more than 16 bits of milliseconds"),
+    ({"options": OPTIONS | {"status_every": 200}}, "status_every: 200 SYNCs are 0.2 s"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG)
+def test_settings_that_do_not_fit_are_named(changes: dict[str, Any], sentence: str) -> None:
+    (problem,) = problems_of(**changes)
+    assert problem.startswith(f"u1: {sentence}")

@@ -1,0 +1,303 @@
+"""The MIT driver in conversation with a scripted motor."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from drive_conversation import MILLISECOND, Conversation, Peer
+
+from hil.drives import protocols
+from hil.drives.base import Condition, DriveError, Feedback
+from hil.drives.mit import MitDrive
+from hil.drives.mit_options import tables
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.errors import ConfigError
+
+NODE = 3
+PERIOD = 0.001
+OPTIONS = {"motor": "ak80-9"}  # 12.5 rad, 50 rad/s, 18 N m
+LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+ENABLE, DISABLE, CLEAR = (bytes.fromhex("ff" * 7 + code) for code in ("fc", "fd", "fb"))
+ZERO = bytes.fromhex("7fff7ff0000007ff")
+
+
+def settings(**changes) -> DriveSettings:
+    values = {"name": "u1", "bus": "main", "protocol": "mit", "node": NODE, "gear": 2.0, "sign": -1, "offset": 0.5}
+    return DriveSettings(**(values | LIMITS | {"options": OPTIONS} | changes))
+
+
+class Motor(Peer):
+    """One motor, which answers every frame.
+
+    Args:
+        status: What its replies say.
+        watchdog: Of the drive [ms]; None: it has none.
+    """
+
+    def __init__(self, status: str = "none", watchdog: int | None = None) -> None:
+        self.status, self.watchdog = status, watchdog
+        self.enabled = self.lost = self.refuses = False
+        self.error = 0
+        self.heard = 0
+        self.frames: list[tuple[bool, bytes]] = []
+
+    def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+        assert frame.id == NODE
+        if self.watchdog and self.enabled and now - self.heard > self.watchdog * MILLISECOND:
+            self.enabled, self.lost = False, True
+        self.heard = now
+        self.frames.append((self.enabled, frame.data))
+        if frame.data == ENABLE and not (self.error or self.lost or self.refuses):
+            self.enabled = True
+        elif frame.data == DISABLE:
+            self.enabled = False
+        elif frame.data == CLEAR:
+            self.error, self.lost = 0, False
+        return [Frame(0, self.reply())]
+
+    def reply(self, position: int = 0x9999, velocity: int = 0x7FF, torque: int = 0x8E3) -> bytes:
+        first, rest = NODE, b""
+        if self.status == "damiao":
+            first |= (self.error or (0xD if self.lost else int(self.enabled))) << 4
+            rest = bytes((30, 30))
+        elif self.status == "cubemars":
+            rest = bytes((30, self.error))
+        return bytes((first,)) + (position << 24 | velocity << 12 | torque).to_bytes(5, "big") + rest
+
+
+def conversation(motor: Motor, **changes) -> tuple[MitDrive, Conversation]:
+    options = OPTIONS | {"status": motor.status} | changes.pop("options", {})
+    drive = protocols.build(settings(options=options, **changes), PERIOD)
+    assert isinstance(drive, MitDrive)
+    return drive, Conversation(motor, [drive])
+
+
+@pytest.mark.parametrize("status", ["none", "cubemars", "damiao"])
+def test_bring_up_and_off_again(status: str) -> None:
+    motor = Motor(status)
+    drive, talk = conversation(motor)
+    for steps in (drive.identify(talk), drive.configure(talk), drive.test_watchdog()):
+        talk.run(steps)
+    assert drive.condition is Condition.DISABLED and not drive.watchdog
+    assert {data for _, data in motor.frames} == {ZERO, DISABLE}
+    motor.frames.clear()
+    talk.run(drive.enable(4.0))
+    assert drive.condition is Condition.ENABLED and motor.enabled
+    seed = drive.command(4.0).data  # -2 N m of the motor
+    assert {data for _, data in motor.frames} == {seed, ENABLE}
+    assert seed.hex() == "7fff7ff00000071c"
+    for _ in range(3):
+        for frame in drive.disable_frames():
+            talk.send(frame)
+    assert drive.condition is Condition.DISABLED and not motor.enabled
+    assert drive.rejected == 0
+
+
+def test_disabled_is_not_believed_before_the_order_can_have_been_answered() -> None:
+    motor = Motor()
+    drive, talk = conversation(motor)
+    talk.run(drive.configure(talk))
+    talk.run(drive.enable(0.0))
+    drive.disable_frames()
+    for _ in range(2):  # to commands that were on their way
+        drive.accept(Frame(0, motor.reply()))
+    assert drive.condition is Condition.ENABLED
+    drive.accept(Frame(0, motor.reply()))
+    assert drive.condition is Condition.DISABLED
+
+
+def test_a_status_that_does_not_fit_is_refused() -> None:
+    motor = Motor("none")
+    drive, talk = conversation(motor, options={"status": "cubemars"})
+    with pytest.raises(DriveError, match="its reply is not 8 bytes, as with status cubemars"):
+        talk.run(drive.identify(talk))
+
+
+def test_a_motor_that_will_not_be_enabled_times_out() -> None:
+    motor = Motor("damiao")
+    motor.refuses = True
+    drive, talk = conversation(motor)
+    talk.run(drive.configure(talk))
+    with pytest.raises(TimeoutError, match="order to enable"):
+        talk.run(drive.enable(0.0))
+
+
+FAULTS = [
+    ("cubemars", 2, r"over-current \(error 2\)"),
+    ("cubemars", 99, r"unknown fault \(error 99\)"),
+    ("damiao", 0x8, r"over-voltage \(status 8\)"),
+    ("damiao", 0xF, r"unknown status \(status F\)"),
+]
+
+
+@pytest.mark.parametrize(("status", "error", "words"), FAULTS)
+def test_a_fault_is_said_and_nothing_is_enabled_out_of_it(status: str, error: int, words: str) -> None:
+    motor = Motor(status)
+    drive, talk = conversation(motor)
+    motor.error = error
+    drive.accept(Frame(0, motor.reply()))
+    assert drive.condition is Condition.FAULT
+    with pytest.raises(DriveError, match=f"in fault: {words}"):
+        talk.run(drive.enable(0.0))
+    assert motor.frames == []
+
+
+def test_the_fault_of_a_damiao_is_cleared_and_of_others_it_is_not_tried() -> None:
+    for status in ("damiao", "cubemars"):
+        motor = Motor(status)
+        drive, talk = conversation(motor)
+        motor.error = 5
+        drive.accept(Frame(0, motor.reply()))
+        if status == "damiao":
+            talk.run(drive.reset())
+            assert drive.condition is Condition.DISABLED and drive.fault == ""
+        else:
+            with pytest.raises(TimeoutError, match="switch its power off and on"):
+                talk.run(drive.reset())
+            assert CLEAR not in {data for _, data in motor.frames}
+
+
+def test_a_watchdog_is_seen_to_act_without_any_torque_command() -> None:
+    motor = Motor("damiao", watchdog=50)
+    drive, talk = conversation(motor, options={"drive_watchdog": True})
+    motor.lost = True  # nobody has spoken to it for long
+    talk.run(drive.configure(talk))
+    talk.run(drive.test_watchdog())
+    assert drive.watchdog and not drive.quiet
+    assert drive.condition is Condition.DISABLED and drive.fault == ""
+    assert {data for _, data in motor.frames} == {ZERO, ENABLE, DISABLE, CLEAR}
+    assert not any(enabled and data == ZERO for enabled, data in motor.frames)
+
+
+def test_a_watchdog_that_does_not_act_is_found_and_the_motor_disabled() -> None:
+    motor = Motor("damiao", watchdog=500)
+    drive, talk = conversation(motor, options={"drive_watchdog": True})
+    talk.run(drive.configure(talk))
+    with pytest.raises(DriveError, match=r"is still enabled after 0\.05 s without a command"):
+        talk.run(drive.test_watchdog())
+    assert not motor.enabled and not drive.quiet
+
+
+def test_a_sample_is_at_the_joint() -> None:
+    drive, _ = conversation(Motor())
+    drive.accept(Frame(0, Motor().reply(), time=7))
+    position, velocity, torque, time = drive.sample
+    assert position == pytest.approx(-(-12.5 + 0x9999 * 25 / 65535) / 2 + 0.5)
+    assert velocity == pytest.approx(-(-50 + 0x7FF * 100 / 4095) / 2)
+    assert torque == pytest.approx(-2.0 * 2, abs=1e-9)
+    assert time == drive.alive == 7
+
+
+def test_replies_of_other_motors_are_nobody_elses_fault() -> None:
+    drive, _ = conversation(Motor())
+    for data in (b"\x04" + bytes(5), b"\x04", b""):
+        drive.accept(Frame(0, data))
+    assert drive.rejected == 0 and drive.sample is None
+    drive.accept(Frame(0, bytes((NODE,)) + bytes(4)))
+    assert drive.rejected == 1 and drive.sample is None
+
+
+def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
+    drive, _ = conversation(Motor(), gear=1.0, sign=1, offset=0.0)
+    span, step, angle = 25.0, 1.7, 0.0
+    for count in [*range(40), *range(40, -40, -1)]:
+        angle = count * step
+        wrapped = (angle + 12.5) % span / span
+        drive.accept(Frame(0, Motor().reply(position=round(wrapped * 65535))))
+        assert drive.sample.position == pytest.approx(angle, abs=span / 65535)
+    assert angle < -60
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
+def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+    drive, _ = conversation(Motor())
+    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
+        drive.command(torque)
+
+
+def test_another_master_is_noticed() -> None:
+    drive, _ = conversation(Motor())
+    assert drive.identities == {0, NODE}
+    drive.accept(Frame(NODE, ENABLE))
+    assert "FFFFFFFFFFFFFFFC" in drive.foreign
+
+
+def test_it_is_spoken_to_while_it_is_not_enabled() -> None:
+    drive, talk = conversation(Motor())
+    assert drive.feedback is Feedback.REPLY and drive.poll() == ()
+    assert [frame.data for frame in drive.alive_frames()] == [ZERO]
+    talk.run(drive.configure(talk))
+    talk.run(drive.enable(0.0))
+    assert drive.alive_frames() == ()
+
+
+def test_traffic_and_quanta() -> None:
+    sizes = {
+        status: MitDrive.traffic(settings(options=OPTIONS | {"status": status}), PERIOD)
+        for status in ("none", "damiao")
+    }
+    assert [[(each.size, each.rate) for each in found] for found in sizes.values()] == [
+        [(8, 1000), (6, 1000)],
+        [(8, 1000), (8, 1000)],
+    ]
+    drive, _ = conversation(Motor())
+    assert drive.quantum() == pytest.approx((25 / 65535 / 2, 100 / 4095 / 2, 36 / 4095 * 2))
+
+
+def test_every_table_is_whole() -> None:
+    assert len(tables()) > 15
+    for name, ranges in tables().items():
+        assert all(value > 0 for value in ranges), name
+    assert tables()["rs-01"].position == pytest.approx(4 * math.pi)
+
+
+def problems_of(**changes) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        protocols.build(settings(**changes), PERIOD)
+    return caught.value.problems
+
+
+def test_every_wrong_option_is_named_at_once() -> None:
+    options = {
+        "motor": "ak80-8",
+        "ranges": {"position": 12, "torqe": 3, "kp": 0},
+        "status": "cube",
+        "drive_watchdog": 1,
+    }
+    motor, ranges, status, watchdog = problems_of(options=options)
+    assert motor.startswith("u1: motor: expected a motor of the table, got 'ak80-8' (did you mean 'ak80-")
+    assert ranges.startswith(
+        "u1: ranges: no 'torqe' is known (did you mean 'torque'?); velocity is missing; torque is missing; kp:"
+    )
+    assert status.startswith("u1: status: expected cubemars, damiao or none, got 'cube'")
+    assert watchdog == "u1: drive_watchdog: expected true or false, got 1"
+
+
+RANGES = {"position": 12.5, "velocity": 45, "torque": 18, "kp": 500, "kd": 5}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (
+        {"options": {}},
+        "motor: is missing, and so is `ranges` (give either motor, or ranges {position: ..., velocity: ...",
+    ),
+    ({"options": OPTIONS | {"ranges": RANGES}}, "motor: both are given"),
+    ({"options": {"ranges": 3}}, "ranges: expected ranges {position: ..."),
+    ({"options": OPTIONS | {"host": NODE}}, "host: 3 is the motor's own id"),
+    ({"options": OPTIONS | {"drive_watchdog": True}}, "drive_watchdog: true cannot be tested with status none"),
+    ({"node": 16, "options": OPTIONS | {"status": "damiao"}}, "node: expected an id from 1 to 15"),
+    ({"node": 256}, "node: expected an id from 1 to 255"),
+    ({"torque_limit": 37.0}, "torque_limit: 37.0 at the joint is 18.5 N m at the motor, its range ends at 18 N m"),
+    ({"torque_limit": 0.008}, "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest there is"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG)
+def test_settings_that_do_not_fit_are_named(changes: dict[str, Any], sentence: str) -> None:
+    (problem,) = problems_of(**changes)
+    assert problem.startswith(f"u1: {sentence}")
+
+
+def test_there_is_no_encoder_node() -> None:
+    with pytest.raises(ConfigError, match="mit has no encoder nodes: it measures only in reply to commands"):
+        protocols.build(SensorSettings("x2", "main", "mit", NODE, options=OPTIONS), PERIOD)

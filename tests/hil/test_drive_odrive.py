@@ -1,0 +1,281 @@
+"""The ODrive driver in conversation with a scripted axis."""
+
+import math
+import struct
+from collections.abc import Iterable
+
+import pytest
+from drive_conversation import MILLISECOND, Conversation, Peer
+
+from hil.drives import protocols
+from hil.drives.base import Condition, Drive, DriveError, Feedback
+from hil.drives.odrive import OdriveDrive
+from hil.drives.odrive_encoder import OdriveEncoder
+from hil.drives.settings import DriveSettings, SensorSettings
+from hil.frame import Frame
+from servoctl.errors import ConfigError
+
+NODE = 3
+PERIOD = 0.0025
+LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+
+
+def settings(**changes) -> DriveSettings:
+    values = {"name": "u1", "bus": "main", "protocol": "odrive", "node": NODE, "gear": 8.0, "sign": -1, "offset": 0.5}
+    return DriveSettings(**(values | LIMITS | changes))
+
+
+class Axis(Peer):
+    """One axis, as far as bring-up talks to it.
+
+    Args:
+        period: Of the encoder estimates [ms].
+        firmware: Major, minor, revision.
+        watchdog: Of the drive [ms]; None: not enabled.
+    """
+
+    def __init__(self, period: int = 1, firmware: tuple[int, int, int] = (0, 6, 10), watchdog: int | None = 50) -> None:
+        self.period, self.firmware, self.watchdog = period, firmware, watchdog
+        self.state, self.error, self.fed = 1, 0, 0
+        self.torques: list[float] = []
+        self.calibrated = True
+        self.sticky = 0
+
+    def take(self, frame: Frame, now: int) -> Iterable[Frame]:
+        assert frame.id >> 5 == NODE
+        command = frame.id & 0x1F
+        if frame.remote:
+            return [Frame(NODE << 5, bytes((2, 4, 4, 58, *self.firmware, 0)))] if command == 0 else []
+        if command == 0x0E:
+            self.torques.append(struct.unpack_from("<f", frame.data)[0])
+            self.fed = now
+        elif command == 0x18:
+            self.error = self.sticky
+        elif command == 0x07 and not (self.error or (frame.data[0] == 8 and not self.calibrated)):
+            self.state = frame.data[0]
+        return []
+
+    def tick(self, now: int) -> Iterable[Frame]:
+        if self.watchdog and now - self.fed > self.watchdog * MILLISECOND:
+            self.error, self.state = self.error | 0x0100_0000, 1
+        if now % (self.period * MILLISECOND) == 0:
+            yield Frame(NODE << 5 | 9, struct.pack("<ff", 0.25, -2.0))
+        if now % (100 * MILLISECOND) == 0:
+            yield Frame(NODE << 5 | 1, struct.pack("<IBBBx", self.error, self.state, 0, 1))
+
+
+def conversation(axis: Axis, **changes) -> tuple[OdriveDrive, Conversation]:
+    drive = protocols.build(settings(**changes), PERIOD)
+    assert isinstance(drive, OdriveDrive)
+    return drive, Conversation(axis, [drive])
+
+
+def test_bring_up_from_a_watchdog_that_ran_out_long_ago() -> None:
+    axis = Axis()
+    drive, talk = conversation(axis, options={"current_limit": 20})
+    axis.error = 0x0100_0000  # nobody fed it since it was switched on
+    talk.run(drive.identify(talk))
+    assert drive.condition is Condition.FAULT
+    talk.run(drive.configure(talk))
+    talk.run(drive.test_watchdog())
+    assert drive.condition is Condition.DISABLED and drive.fault == ""
+    assert set(axis.torques) == {0.0}
+    axis.torques.clear()
+    talk.run(drive.enable(4.0))
+    assert drive.condition is Condition.ENABLED
+    assert set(axis.torques) == {-0.5}  # gear 8, sign -1; repeated, so that the watchdog stays fed
+    speed, current = struct.unpack("<ff", next(each.data for each in talk.sent if each.id & 0x1F == 0x0F))
+    assert speed == pytest.approx(1.2 * 6.0 * 8.0 / (2 * math.pi)) and current == 20.0
+
+
+def test_without_a_current_limit_the_drives_own_limits_stay() -> None:
+    drive, talk = conversation(Axis())
+    talk.run(drive.configure(talk))
+    assert [frame.id & 0x1F for frame in talk.sent] == [0x07, 0x0B, 0x0E]
+
+
+def test_a_watchdog_that_is_off_is_found_without_torque() -> None:
+    axis = Axis(watchdog=None)
+    drive, talk = conversation(axis)
+    with pytest.raises(TimeoutError, match="enable_watchdog"):
+        talk.run(drive.test_watchdog())
+    assert not drive.quiet
+    assert set(axis.torques) == {0.0}
+
+
+def test_a_watchdog_that_is_slower_than_declared_is_found() -> None:
+    drive, talk = conversation(Axis(watchdog=700), watchdog=0.05)
+    with pytest.raises(TimeoutError, match=r"watchdog_timeout = 0\.05"):
+        talk.run(drive.test_watchdog())
+
+
+def test_another_rate_than_declared_is_refused() -> None:
+    drive, talk = conversation(Axis(period=10))
+    with pytest.raises(DriveError, match=r"sends an encoder estimate every 0\.01 s, feedback_period says 0\.001"):
+        talk.run(drive.identify(talk))
+
+
+def test_an_old_firmware_is_refused() -> None:
+    drive, talk = conversation(Axis(firmware=(0, 5, 6)))
+    with pytest.raises(DriveError, match=r"speaks CANSimple 2 with firmware 0\.5\.6"):
+        talk.run(drive.identify(talk))
+
+
+def test_an_axis_that_moves_already_is_refused() -> None:
+    axis = Axis(watchdog=None)
+    axis.state = 8
+    drive, talk = conversation(axis)
+    with pytest.raises(DriveError, match="is in state CLOSED_LOOP_CONTROL already"):
+        talk.run(drive.identify(talk))
+
+
+def test_an_axis_that_will_not_close_its_loop_times_out() -> None:
+    axis = Axis()
+    axis.calibrated = False
+    drive, talk = conversation(axis)
+    talk.run(drive.configure(talk))
+    with pytest.raises(TimeoutError, match="CLOSED_LOOP_CONTROL"):
+        talk.run(drive.enable(0.0))
+
+
+def test_nothing_is_enabled_out_of_a_fault() -> None:
+    drive, talk = conversation(Axis())
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0x20, 1, 0, 0)))
+    with pytest.raises(DriveError, match=r"in fault: DRV_FAULT \(0x20\) \(reset it first\)"):
+        talk.run(drive.enable(0.0))
+    assert talk.sent == []
+
+
+def test_a_watchdog_that_runs_out_again_while_others_are_tested_is_reset_again() -> None:
+    axis = Axis()
+    drive, talk = conversation(axis)
+    steps = drive.reset()
+    step = next(steps)
+    for frame in step.send:
+        talk.send(frame)
+    drive.quiet = True  # the bus stays quiet for another drive
+    assert talk.pump(step.done, step.limit)
+    assert drive.fault == "WATCHDOG_TIMER_EXPIRED (0x1000000)"
+    drive.quiet = False
+    talk.run(steps)
+    assert drive.condition is Condition.DISABLED
+
+
+def test_an_error_that_stays_is_said() -> None:
+    axis = Axis(watchdog=0)
+    drive, talk = conversation(axis)
+    axis.sticky = 0x200
+    with pytest.raises(DriveError, match=r"is in state IDLE after Clear_Errors: DC_BUS_UNDER_VOLTAGE \(0x200\)"):
+        talk.run(drive.reset())
+
+
+def test_disable_goes_to_idle() -> None:
+    drive, _ = conversation(Axis())
+    (idle,) = drive.disable_frames()
+    assert (idle.id, idle.data) == (0x67, bytes((1, 0, 0, 0, 0, 0, 0, 0)))
+    assert drive.quick_stop_frames() == drive.disable_frames()
+
+
+def test_a_sample_is_at_the_joint() -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(Frame(0x69, struct.pack("<ff", 0.25, -2.0), time=7))
+    position, velocity, torque, time = drive.sample
+    assert position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
+    assert velocity == pytest.approx(2 * math.pi * 2.0 / 8)
+    assert math.isnan(torque) and time == 7
+
+
+@pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
+def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+    drive, _ = conversation(Axis())
+    with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
+        drive.command(torque)
+
+
+def test_the_drive_is_fed_before_it_is_enabled_and_only_where_no_command_was() -> None:
+    drive, _ = conversation(Axis())
+    assert [frame.data for frame in drive.alive_frames()] == [bytes(8)]
+    drive.command(1.0)
+    assert drive.alive_frames() == ()
+    assert len(drive.alive_frames()) == 1
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
+    assert drive.alive_frames() == ()  # a loop that hangs must not be hidden
+
+
+CONDITIONS = [
+    ((0, 0), Condition.DISABLED),
+    ((0, 1), Condition.DISABLED),
+    ((0, 8), Condition.ENABLED),
+    ((0x20, 8), Condition.FAULT),
+    ((0x20, 1), Condition.FAULT),
+    ((0, 3), Condition.UNKNOWN),
+    ((0, 77), Condition.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("said", "condition"), CONDITIONS)
+def test_the_condition_is_that_of_the_last_heartbeat(said: tuple[int, int], condition: Condition) -> None:
+    drive, _ = conversation(Axis())
+    assert drive.condition is Condition.UNKNOWN
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", *said, 0, 0), time=9))
+    assert drive.condition is condition and drive.alive == 9
+
+
+def test_active_errors_are_a_fault_at_once() -> None:
+    drive, _ = conversation(Axis())
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
+    drive.accept(Frame(0x63, struct.pack("<II", 0x8000, 0)))
+    assert drive.condition is Condition.FAULT
+    assert drive.fault == "VELOCITY_LIMIT_VIOLATION (0x8000)"
+
+
+@pytest.mark.parametrize("frame", [Frame(0x6E, bytes(8)), Frame(0x67, bytes(8)), Frame(0x69, remote=True, length=8)])
+def test_another_master_is_noticed(frame: Frame) -> None:
+    drive, _ = conversation(Axis())
+    assert frame.id in drive.identities
+    drive.accept(frame)
+    assert str(frame) in drive.foreign
+
+
+def test_an_encoder_alone_only_listens() -> None:
+    sensor = SensorSettings("x2", "main", "odrive", NODE, gear=100.0, options={"encoder_bits": 14})
+    node = protocols.build(sensor, PERIOD)
+    assert type(node) is OdriveEncoder and not isinstance(node, Drive) and node.feedback is Feedback.CYCLIC
+    talk = Conversation(Axis(watchdog=None), [node])
+    talk.run(node.identify(talk))
+    assert node.sample.position == pytest.approx(2 * math.pi * 0.25 / 100)
+    assert node.quantum()[0] == pytest.approx(2 * math.pi / 2**14 / 100)
+    assert [frame.remote for frame in talk.sent] == [True]
+    assert node.poll() == ()
+
+
+def test_traffic_is_feedback_command_and_heartbeat() -> None:
+    own = settings(options={"feedback_period": "2*ms"})
+    assert [(each.size, each.rate) for each in OdriveDrive.traffic(own, PERIOD)] == [(8, 500), (8, 400), (8, 10)]
+
+
+def test_the_quantum_of_torque_is_that_of_single_precision_at_the_limit() -> None:
+    drive, _ = conversation(Axis())
+    assert drive.quantum()[2] == pytest.approx(8 * 2.0**-23)  # 1.5 N m at the motor
+
+
+def test_every_wrong_option_is_named_at_once() -> None:
+    wrong = settings(node=63, options={"feedback_priod": 0.001, "heartbeat_period": "5*m", "current_limit": True})
+    with pytest.raises(ConfigError) as caught:
+        protocols.build(wrong, PERIOD)
+    first, second, third = caught.value.problems
+    assert first == "u1: feedback_priod: no such option (did you mean 'feedback_period'?)"
+    assert second.startswith("u1: heartbeat_period: expected a period above 0 and at most 0.15 [s], got '5*m'")
+    assert third == "u1: current_limit: expected a current above 0 [A], got true"
+
+
+def test_settings_that_do_not_fit_are_named() -> None:
+    wrong = settings(node=63, options={"feedback_period": 0.01})
+    with pytest.raises(ConfigError) as caught:
+        protocols.build(wrong, PERIOD)
+    assert [line.split(":")[1] for line in caught.value.problems] == [" node", " feedback_period"]
+
+
+def test_an_unknown_protocol_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"u1: protocol: no protocol 'odriv' \(did you mean 'odrive'\?\)"):
+        protocols.build(settings(protocol="odriv"), PERIOD)

@@ -1,0 +1,438 @@
+"""The emulated CiA 402 drive against the standard's tables and against python-canopen."""
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+
+import canopen
+import pytest
+from emulation import MILLISECOND, Bench, bench, dictionary, drive_settings
+
+from hil.emulator.cia402 import CiA402
+from hil.emulator.states import DriveState, following
+from hil.frame import Frame
+
+NODE = 1
+
+
+def drive_of(host: Bench, name: str = "a") -> CiA402:
+    node = host.emulator.nodes[name]
+    assert isinstance(node, CiA402)
+    return node
+
+
+def upload(host: Bench, index: int, sub: int = 0) -> bytes:
+    """SDO answer to a read."""
+    answers = host.ask(Frame(0x600 + NODE, struct.pack("<BHB4x", 0x40, index, sub)))
+    (answer,) = [frame for frame in answers if frame.id == 0x580 + NODE]
+    return answer.data
+
+
+def read(host: Bench, index: int, sub: int = 0, form: str = "I") -> int:
+    data = upload(host, index, sub)
+    assert data[0] & 0xE0 == 0x40, data.hex()
+    return int(struct.unpack_from("<" + form, data, 4)[0])
+
+
+def write(host: Bench, index: int, value: int, size: int, sub: int = 0) -> int:
+    """Writes by SDO; returns 0 or the abort code."""
+    data = (value % (1 << 8 * size)).to_bytes(size, "little").ljust(4, b"\0")
+    request = struct.pack("<BHB", 0x23 | (4 - size) << 2, index, sub) + data
+    answers = host.ask(Frame(0x600 + NODE, request))
+    (answer,) = [frame for frame in answers if frame.id == 0x580 + NODE]
+    if answer.data[0] == 0x80:
+        return int(struct.unpack_from("<I", answer.data, 4)[0])
+    assert answer.data[0] == 0x60
+    return 0
+
+
+def set_up(host: Bench, kind: int = 1) -> None:
+    """PDOs of the recommended layout, torque mode, operational."""
+    layout = ((0x1400, 0x1600, (0x6040_0010, 0x6071_0010)), (0x1800, 0x1A00, (0x6064_0020, 0x606C_0020)),
+              (0x1801, 0x1A01, (0x6041_0010, 0x6077_0010, 0x603F_0010)))  # fmt: skip
+    for comm, maps, mapped in layout:
+        identity = {0x1400: 0x200, 0x1800: 0x180, 0x1801: 0x280}[comm] + NODE
+        assert not write(host, comm, identity | 1 << 31, 4, 1)
+        assert not write(host, maps, 0, 1)
+        for place, entry in enumerate(mapped):
+            assert not write(host, maps, entry, 4, place + 1)
+        assert not write(host, maps, len(mapped), 1)
+        assert not write(host, comm, kind, 1, 2)
+        assert not write(host, comm, identity, 4, 1)
+    assert not write(host, 0x6060, 10, 1)
+    assert not write(host, 0x6072, 2000, 2)
+    host.send(Frame(0, bytes([1, NODE])))
+    host.collect(1.0)
+
+
+def tick(host: Bench, controlword: int, thousandths: int = 0) -> list[Frame]:
+    """One cycle of 2 ms: SYNC, then the command."""
+    host.send(Frame(0x80), Frame(0x200 + NODE, struct.pack("<Hh", controlword, thousandths)))
+    return host.collect(2.0)
+
+
+def enable(host: Bench, thousandths: int = 0) -> None:
+    for controlword in (0x06, 0x07, 0x0F):
+        for _ in range(3):
+            tick(host, controlword, thousandths)
+    assert drive_of(host).state is DriveState.OPERATION_ENABLED
+
+
+# By hand from the table of controlwords (bits 7, 3, 2, 1, 0) and the transitions that each names.
+ROWS = [
+    # pattern of bits 7, 3, 2, 1, 0; transitions: from -> to
+    ("0x110", {"SWITCH_ON_DISABLED": "READY_TO_SWITCH_ON", "SWITCHED_ON": "READY_TO_SWITCH_ON",
+               "OPERATION_ENABLED": "READY_TO_SWITCH_ON"}),
+    ("00111", {"READY_TO_SWITCH_ON": "SWITCHED_ON", "OPERATION_ENABLED": "SWITCHED_ON"}),
+    ("01111", {"SWITCHED_ON": "OPERATION_ENABLED", "READY_TO_SWITCH_ON": "OPERATION_ENABLED"}),
+    ("0x01x", {"OPERATION_ENABLED": "QUICK_STOP_ACTIVE", "READY_TO_SWITCH_ON": "SWITCH_ON_DISABLED",
+               "SWITCHED_ON": "SWITCH_ON_DISABLED"}),
+    ("0xx0x", {"READY_TO_SWITCH_ON": "SWITCH_ON_DISABLED", "OPERATION_ENABLED": "SWITCH_ON_DISABLED",
+               "SWITCHED_ON": "SWITCH_ON_DISABLED", "QUICK_STOP_ACTIVE": "SWITCH_ON_DISABLED"}),
+]  # fmt: skip
+
+
+def expected(state: DriveState, word: int, before: int, option: int) -> DriveState:
+    if word & 0x80:
+        edge = not before & 0x80
+        return DriveState.SWITCH_ON_DISABLED if edge and state is DriveState.FAULT else state
+    bits = "".join(str(word >> place & 1) for place in (7, 3, 2, 1, 0))
+    for pattern, transitions in ROWS:
+        if all(want in ("x", have) for want, have in zip(pattern, bits, strict=True)):
+            if pattern == "01111" and state is DriveState.QUICK_STOP_ACTIVE and option >= 5:
+                return DriveState.OPERATION_ENABLED  # transition 16
+            return DriveState[transitions.get(state.name, state.name)]
+    raise AssertionError(bits)
+
+
+@pytest.mark.parametrize("option", [2, 6])
+@pytest.mark.parametrize("state", DriveState)
+def test_every_controlword_leads_where_the_table_says(state: DriveState, option: int) -> None:
+    for word in range(256):
+        for before in (0x00, 0x80):
+            assert following(state, word, before, option) is expected(state, word, before, option), hex(word)
+
+
+@pytest.mark.parametrize(
+    ("state", "mask", "value"),
+    [("SWITCH_ON_DISABLED", 0x4F, 0x40), ("READY_TO_SWITCH_ON", 0x6F, 0x21), ("SWITCHED_ON", 0x6F, 0x23),
+     ("OPERATION_ENABLED", 0x6F, 0x27), ("QUICK_STOP_ACTIVE", 0x6F, 0x07), ("FAULT_REACTION_ACTIVE", 0x4F, 0x0F),
+     ("FAULT", 0x4F, 0x08), ("NOT_READY", 0x4F, 0x00)],
+)  # fmt: skip
+def test_states_show_in_the_statusword_as_the_standard_decodes_them(state: str, mask: int, value: int) -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    drive = drive_of(host)
+    drive.state = DriveState[state]
+    assert read(host, 0x6041, form="H") & mask == value
+
+
+def test_it_boots_and_waits() -> None:
+    host = bench(drive_settings("cia402"))
+    assert [(f.id, f.data) for f in host.collect(1.0)] == [(0x701, b"\0")]
+    assert not write(host, 0x1017, 10, 2)
+    beats = [frame for frame in host.collect(35.0) if frame.id == 0x701]
+    assert [frame.data for frame in beats] == 3 * [b"\x7f"]
+    assert {b.time - a.time for a, b in pairwise(beats)} == {10 * MILLISECOND}
+
+
+def test_frames_have_the_layout_of_the_tables() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host)
+    (feedback,) = [f for f in tick(host, 0x06) if f.id == 0x181]
+    # x = 0.5 m: motor = -(0.5 - 0.25) * 2 rad, 100 000 counts per turn
+    assert struct.unpack("<ii", feedback.data) == (round(-0.5 / 6.283185307179586 * 100_000), 0)
+    frames = [f for _ in range(20) for f in tick(host, 0x06)]
+    assert len([f for f in frames if f.id == 0x181]) == 20
+
+
+def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host)
+    seen = []
+    for _ in range(3):
+        (status,) = [f for f in tick(host, 0x06) if f.id == 0x281]
+        seen.append(struct.unpack("<HhH", status.data)[0] & 0x6F)
+    assert seen == [0x40, 0x40, 0x21]
+
+
+@pytest.mark.parametrize(("latency", "syncs"), [(1, 2), (2, 3), (3, 4)])
+def test_the_statusword_is_as_late_as_the_quirk_says(latency: int, syncs: int) -> None:
+    host = bench(drive_settings("cia402"), quirks={"statusword_latency": latency})
+    host.collect(1.0)
+    set_up(host)
+    for count in range(10):
+        (status,) = [f for f in tick(host, 0x06) if f.id == 0x281]
+        if struct.unpack("<HhH", status.data)[0] & 0x6F == 0x21:
+            assert count == syncs
+            return
+    raise AssertionError("never")
+
+
+def test_a_torque_acts_in_thousandths_of_the_rated_one_through_gear_and_sign() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host, kind=255)
+    enable(host)
+    before = host.emulator.state[1][0], host.now
+    for _ in range(50):
+        tick(host, 0x0F, 150)
+    # u = sign * torque * gear = -(0.15 * 4.0) * 2 N on 2 kg
+    rate = (host.emulator.state[1][0] - before[0]) / ((host.now - before[1]) / 1e9)
+    assert rate == pytest.approx(-0.6, rel=0.01)
+    (status,) = [f for f in tick(host, 0x0F, 150) if f.id == 0x281] or [None]
+    assert status is None or struct.unpack("<HhH", status.data)[1] == 150
+
+
+def test_max_torque_clamps_and_the_limit_bit_says_so() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host)
+    assert not write(host, 0x6072, 100, 2)
+    enable(host)
+    for _ in range(4):
+        tick(host, 0x0F, 300)
+    assert read(host, 0x6077, form="h") == 100
+    assert read(host, 0x6041, form="H") & 1 << 11
+    assert read(host, 0x6041, form="H") & 1 << 12
+
+
+@pytest.mark.parametrize(
+    ("index", "sub", "value", "size", "code"),
+    [(0x6041, 0, 1, 2, 0x0601_0002), (0x5555, 0, 1, 1, 0x0602_0000), (0x1018, 9, 1, 4, 0x0609_0011),
+     (0x6060, 0, 99, 1, 0x0609_0030), (0x6071, 0, 1, 4, 0x0607_0010), (0x6007, 0, 4, 2, 0x0609_0030)],
+)  # fmt: skip
+def test_sdo_refuses_with_the_code_of_the_standard(index: int, sub: int, value: int, size: int, code: int) -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    assert write(host, index, value, size, sub) == code
+
+
+def test_a_mapping_changes_only_while_the_pdo_is_off_and_takes_what_fits() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    assert write(host, 0x1A00, 0, 1)
+    assert not write(host, 0x1800, 0x8000_0181, 4, 1)
+    assert write(host, 0x1A00, 0x6064_0020, 4, 1)  # entries only while their number is 0
+    assert not write(host, 0x1A00, 0, 1)
+    assert write(host, 0x1A00, 0x6064_0010, 4, 1) == 0x0604_0041  # 32 bits, not 16
+    assert write(host, 0x1A00, 0x6502_0020, 4, 1) == 0x0604_0041  # not for PDOs
+    for place in (1, 2, 3):
+        assert not write(host, 0x1A00, 0x6064_0020, 4, place)
+    assert write(host, 0x1A00, 3, 1) == 0x0604_0042  # twelve bytes
+    assert not write(host, 0x1600 - 0x200, 0x8000_0201, 4, 1)
+    assert not write(host, 0x1600, 0, 1)
+    assert write(host, 0x1600, 0x6041_0010, 4, 1) == 0x0604_0041  # nobody writes a statusword
+
+
+def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    assert not write(host, 0x1800, 10, 2, 5)  # TPDO1 carries the statusword, as it is delivered
+    host.send(Frame(0, bytes([1, NODE])))
+    times = [f.time / MILLISECOND for f in host.collect(35.5) if f.id == 0x181]
+    assert [round(b - a) for a, b in pairwise(times)] == [10, 10, 10]
+    assert [f.data[0] & 0x6F for f in host.ask(Frame(0x201, b"\x06\x00"), 1.0) if f.id == 0x181] == [0x21]
+
+
+def test_commands_that_fail_to_come_are_noticed_where_their_event_timer_is_set() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host, kind=255)
+    assert not write(host, 0x1400, 20, 2, 5)
+    host.collect(50.0)  # watched from the first one on
+    sent = host.now
+    frames = host.ask(Frame(0x201, bytes(4)), 50.0)
+    (emergency,) = [f for f in frames if f.id == 0x81]
+    assert struct.unpack_from("<H", emergency.data) == (0x8250,)
+    assert 20 * MILLISECOND <= emergency.time - sent <= 20.4 * MILLISECOND
+    assert drive_of(host).canopen.nmt == 127
+
+
+def test_one_frame_with_placeholders_commands_several_drives() -> None:
+    first, second = drive_settings("cia402"), drive_settings("cia402", name="b", node=2)
+    host = bench(first, second)
+    host.collect(1.0)
+    canopens = [drive_of(host, name).canopen for name in "ab"]
+    for place, node in enumerate(canopens):
+        node.write((0x1400, 1), 0x8000_0000)
+        node.write((0x1600, 0), 0)
+        for sub in (1, 2):
+            node.write((0x1600, sub), 0x6071_0010 if sub == place + 1 else 0x0003_0010)
+        node.write((0x1600, 0), 2)
+        node.write((0x1400, 1), 0x201)
+    host.send(Frame(0, b"\x01\x00"), Frame(0x201, struct.pack("<hh", 11, -22)))
+    host.collect(2.0)
+    assert [node.values[0x6071, 0] for node in canopens] == [11, -22]
+
+
+def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host, kind=255)
+    frames = host.ask(Frame(0x201, b"\x0f\x00"))
+    assert [struct.unpack_from("<HB", f.data) for f in frames if f.id == 0x81] == [(0x8210, 0x10)]
+    assert drive_of(host).state is DriveState.SWITCH_ON_DISABLED
+
+
+@pytest.mark.parametrize(
+    ("option", "state", "error"),
+    [(0, DriveState.OPERATION_ENABLED, 0), (1, DriveState.FAULT, 0x8130), (2, DriveState.SWITCH_ON_DISABLED, 0),
+     (3, DriveState.SWITCH_ON_DISABLED, 0)],
+)  # fmt: skip
+def test_a_lost_heartbeat_has_the_effect_of_0x6007(option: int, state: DriveState, error: int) -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host)
+    assert not write(host, 0x6007, option, 2)
+    assert not write(host, 0x1016, 127 << 16 | 20, 4, 1)
+    beat = Frame(0x700 + 127, b"\x05")
+    host.collect(100.0)  # no heartbeat has come yet: nothing is watched
+    for controlword in (0x06, 0x07, 0x0F, 0x0F, 0x0F, 0x0F):
+        host.send(beat)
+        tick(host, controlword)
+        tick(host, controlword)
+    assert drive_of(host).state is DriveState.OPERATION_ENABLED
+    last = host.now
+    host.send(beat)
+    frames = host.collect(60.0)
+    (emergency,) = [f for f in frames if f.id == 0x81]
+    assert struct.unpack_from("<HB", emergency.data) == (0x8130, 0x11)
+    # the heartbeat itself takes less than a tenth of a millisecond, the emergency no more than two
+    assert 20 * MILLISECOND <= emergency.time - last <= 20.4 * MILLISECOND
+    assert drive_of(host).state is state
+    assert drive_of(host).canopen.values[0x603F, 0] == error
+    assert read(host, 0x1001, form="B") & 0x10
+    assert drive_of(host).canopen.nmt == 127
+
+
+def test_a_fault_resets_on_the_edge_only_and_some_drives_want_more() -> None:
+    for stubborn in (False, True):
+        host = bench(drive_settings("cia402"), quirks={"fault_reset_needs_comm_reset": stubborn})
+        host.collect(1.0)
+        set_up(host)
+        assert not write(host, 0x1016, 127 << 16 | 20, 4, 1)
+        host.send(Frame(0x77F, b"\x05"))
+        host.collect(60.0)
+        assert drive_of(host).state is DriveState.FAULT
+        assert not write(host, 0x6040, 0x80, 2)
+        assert drive_of(host).state is (DriveState.FAULT if stubborn else DriveState.SWITCH_ON_DISABLED)
+        if stubborn:
+            host.send(Frame(0, bytes([130, NODE])))
+            assert (0x701, b"\0") in [(f.id, f.data) for f in host.collect(20.0)]
+            assert not write(host, 0x6040, 0, 2)
+            assert not write(host, 0x6040, 0x80, 2)
+            assert drive_of(host).state is DriveState.SWITCH_ON_DISABLED
+
+
+@pytest.mark.parametrize(("option", "end"), [(2, "SWITCH_ON_DISABLED"), (6, "QUICK_STOP_ACTIVE")])
+def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> None:
+    host = bench(drive_settings("cia402"))
+    host.collect(1.0)
+    set_up(host)
+    assert not write(host, 0x605A, option, 2)
+    enable(host)
+    for _ in range(100):
+        tick(host, 0x0F, 500)
+    speed = abs(host.emulator.state[1][0])
+    assert speed > 0.3
+    for _ in range(10):
+        tick(host, 0x02)
+    assert abs(host.emulator.state[1][0]) < speed
+    for _ in range(1500):
+        tick(host, 0x02)
+    assert drive_of(host).state is DriveState[end]
+    # it brakes down to 1 % of the speed limit
+    assert abs(host.emulator.state[1][0]) <= 0.2
+
+
+def test_a_fault_reaction_coasts_where_the_quirk_says() -> None:
+    speeds = {}
+    for reaction in ("coast", "ramp"):
+        host = bench(drive_settings("cia402"), quirks={"on_fault": reaction})
+        host.collect(1.0)
+        set_up(host)
+        enable(host)
+        for _ in range(100):
+            tick(host, 0x0F, 500)
+        drive_of(host).trip(0x2310)
+        before = host.emulator.state[1][0]
+        host.collect(500.0)
+        speeds[reaction] = host.emulator.state[1][0] / before
+        assert drive_of(host).state in (DriveState.FAULT, DriveState.FAULT_REACTION_ACTIVE)
+    assert speeds["coast"] == pytest.approx(1.0, abs=1e-9)
+    assert 0.0 < speeds["ramp"] < 0.95
+
+
+def test_a_brake_holds_until_the_drive_is_enabled_and_closes_after_it() -> None:
+    host = bench(drive_settings("cia402", brake=True))
+    host.collect(1.0)
+    set_up(host)
+    for controlword in (0x06, 0x07):
+        for _ in range(3):
+            tick(host, controlword, 500)
+    assert host.emulator.state[1][0] == 0.0
+    for _ in range(50):
+        tick(host, 0x0F, 500)
+    assert abs(host.emulator.state[1][0]) > 0.1
+    tick(host, 0x00)
+    tick(host, 0x00)
+    assert abs(host.emulator.state[1][0]) > 0.1
+    host.collect(40.0)
+    assert host.emulator.state[1][0] == pytest.approx(0.0, abs=1e-12)
+
+
+class Wires(canopen.Network):
+    """python-canopen's network on the emulated bus: whoever waits for an answer lets time pass."""
+
+    def __init__(self, host: Bench) -> None:
+        super().__init__()
+        self._host = host
+
+    def send_message(self, can_id: int, data: bytes, remote: bool = False) -> None:
+        self._host.send(Frame(can_id, bytes(data), remote=remote))
+        self.pump(2.0)
+
+    def pump(self, milliseconds: float) -> None:
+        for frame in self._host.collect(milliseconds):
+            self.notify(frame.id, bytearray(frame.data), frame.time / 1e9)
+
+
+@pytest.fixture
+def master() -> Iterator[tuple[Bench, canopen.RemoteNode, Wires]]:
+    host = bench(drive_settings("cia402"))
+    network = Wires(host)
+    node = canopen.RemoteNode(NODE, dictionary())
+    network.add_node(node)
+    node.sdo.RESPONSE_TIMEOUT = 0.0
+    network.pump(2.0)
+    yield host, node, network
+
+
+def test_the_sdo_client_of_python_canopen_reads_and_writes(
+    master: tuple[Bench, canopen.RemoteNode, Wires],
+) -> None:
+    _, node, _ = master
+    assert node.sdo[0x6076].raw == 4000
+    assert node.sdo[0x6502].raw & 1 << 9
+    for index, value in ((0x6072, 1234), (0x6007, 3), (0x6071, -250), (0x6060, 10)):
+        node.sdo[index].raw = value
+        assert node.sdo[index].raw == value
+    assert node.sdo[0x6061].raw == 10
+    with pytest.raises(canopen.SdoAbortedError) as refused:
+        node.sdo[0x6041].raw = 1
+    assert refused.value.code == 0x0601_0002
+
+
+def test_nmt_and_emergencies_of_python_canopen_agree(master: tuple[Bench, canopen.RemoteNode, Wires]) -> None:
+    host, node, network = master
+    node.sdo[0x1017].raw = 10
+    for state in ("OPERATIONAL", "STOPPED", "PRE-OPERATIONAL"):
+        node.nmt.state = state
+        network.pump(15.0)
+        assert node.nmt.state == state
+    drive_of(host).trip(0x3210)
+    network.pump(2.0)
+    assert [error.code for error in node.emcy.active] == [0x3210]

@@ -1,0 +1,160 @@
+"""The emulated MIT drive against the golden frames and the arithmetic of its bit fields."""
+
+import math
+import struct
+
+import pytest
+from emulation import Bench, bench, drive_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hil.emulator.mit import Mit, pack, unpack
+from hil.emulator.ranges import ranges_of
+from hil.frame import Frame
+
+NODE = 4
+ENABLE, DISABLE = (Frame(NODE, b"\xff" * 7 + bytes([code])) for code in (0xFC, 0xFD))
+RANGES = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500, "kd": 5}
+
+
+def host_of(quirks: dict[str, object] | None = None, **options: object) -> Bench:
+    settings = drive_settings("mit", node=NODE, options={"ranges": RANGES} | options, watchdog=0.02, torque_limit=30.0)
+    host = bench(settings, quirks=quirks)
+    host.collect(1.0)
+    return host
+
+
+def drive_of(host: Bench) -> Mit:
+    node = host.emulator.nodes["a"]
+    assert isinstance(node, Mit)
+    return node
+
+
+def torque_frame(number: int) -> Frame:
+    """Zeros of position and speed, no gains, and twelve bits of torque."""
+    return Frame(NODE, bytes.fromhex("7fff7ff00000") + struct.pack(">H", number))
+
+
+@given(st.floats(-18.0, 18.0))
+def test_a_number_comes_back_within_one_bit(value: float) -> None:
+    assert abs(unpack(pack(value, -18.0, 18.0, 12), -18.0, 18.0, 12) - value) <= 36.0 / 4095
+
+
+def test_golden_numbers() -> None:
+    assert pack(2.0, -18.0, 18.0, 12) == 0x8E3
+    assert pack(0.0, -18.0, 18.0, 12) == 0x7FF
+    assert unpack(0x7FF, -18.0, 18.0, 12) == pytest.approx(-18.0 / 4095)
+    assert pack(1e9, -18.0, 18.0, 12) == 0xFFF
+
+
+def test_it_says_nothing_unless_it_is_asked() -> None:
+    assert host_of().collect(500.0) == []
+
+
+def test_each_command_is_answered_once_with_the_id_of_the_host() -> None:
+    host = host_of(host=0x11)
+    for frame in (ENABLE, torque_frame(0x8E3), torque_frame(0x7FF), DISABLE):
+        answers = host.ask(frame)
+        assert [(a.id, len(a.data), a.data[0]) for a in answers] == [(0x11, 6, NODE)]
+
+
+def test_a_torque_acts_through_sign_and_gear_and_is_reported() -> None:
+    host = host_of()
+    host.ask(ENABLE)
+    host.ask(torque_frame(0x8E3))
+    before, since = host.emulator.state[1][0], host.now
+    (answer,) = host.ask(torque_frame(0x8E3), 10.0)
+    torque = -18.0 + 0x8E3 * 36.0 / 4095
+    rate = (host.emulator.state[1][0] - before) / ((host.now - since) / 1e9)
+    assert rate == pytest.approx(-torque * 2.0 / 2.0, rel=1e-9)
+    # one bit less at most, as a number of bits is rounded down
+    assert int.from_bytes(answer.data[4:6], "big") & 0xFFF in (0x8E2, 0x8E3)
+
+
+def test_before_it_is_enabled_and_after_it_makes_no_torque() -> None:
+    host = host_of()
+    host.ask(torque_frame(0xFFF))
+    assert drive_of(host).motor.torque() == 0.0
+    host.ask(ENABLE)
+    host.ask(torque_frame(0xFFF))
+    assert drive_of(host).motor.torque() == pytest.approx(18.0)
+    host.ask(DISABLE)
+    assert drive_of(host).motor.torque() == 0.0
+
+
+def test_a_command_of_ones_is_taken_for_a_special_frame() -> None:
+    # seven bytes of ones and FD, as a command: that is why drivers must never send it
+    host = host_of()
+    host.ask(ENABLE)
+    host.ask(Frame(NODE, b"\xff" * 7 + b"\xfd"))
+    assert not drive_of(host).motor.enabled
+
+
+@pytest.mark.parametrize(("end", "shown"), [("saturate", -0.4), ("wrap", 0.3)])
+def test_position_ends_as_the_quirk_says(end: str, shown: float) -> None:
+    host = host_of({"position_end": end}, ranges=RANGES | {"position": 0.4})
+    (answer,) = host.ask(torque_frame(0x7FF))  # the motor stands at -0.5 rad
+    assert unpack(int.from_bytes(answer.data[1:3], "big"), -0.4, 0.4, 16) == pytest.approx(shown, abs=2e-5)
+
+
+def test_ranges_come_from_the_options_or_from_the_table_of_motors() -> None:
+    assert ranges_of({"ranges": RANGES | {"position": "4*pi"}})["position"] == pytest.approx(4 * math.pi)
+    assert ranges_of({"motor": "ak80-64"})["torque"] == 144.0
+    assert ranges_of({"motor": "rs-03"})["position"] == pytest.approx(4 * math.pi)
+    assert ranges_of({})["torque"] == 18.0
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "enabled", "faulty"),
+    [("none", (NODE, None), (NODE, None), (NODE, None)), ("cubemars", (NODE, 0), (NODE, 0), (NODE, 2)),
+     ("damiao", (NODE, 25), (NODE | 0x10, 25), (NODE | 0x20, 25))],
+)  # fmt: skip
+def test_the_status_stands_where_the_maker_puts_it(
+    status: str, before: tuple[int, int | None], enabled: tuple[int, int | None], faulty: tuple[int, int | None]
+) -> None:
+    host = host_of(status=status)
+    seen = []
+    for event in ("before", "enabled", "faulty"):
+        if event == "enabled":
+            host.ask(ENABLE)
+        elif event == "faulty":
+            drive_of(host).trip(2)
+        (answer,) = host.ask(torque_frame(0x7FF))
+        seen.append((answer.data[0], answer.data[7] if len(answer.data) == 8 else None))
+    assert seen == [before, enabled, faulty]
+    host.ask(ENABLE)
+    assert not drive_of(host).motor.enabled
+    host.ask(Frame(NODE, b"\xff" * 7 + b"\xfb"))
+    host.ask(ENABLE)
+    assert drive_of(host).motor.enabled
+
+
+def test_only_a_drive_that_has_a_watchdog_stops_by_itself() -> None:
+    for has in (False, True):
+        host = host_of(quirks={"watchdog": has}, status="damiao")
+        host.ask(ENABLE)
+        host.ask(torque_frame(0xFFF))
+        host.collect(30.0)
+        assert drive_of(host).motor.enabled is not has
+        if has:
+            (answer,) = host.ask(torque_frame(0x7FF))
+            assert answer.data[0] == NODE | 0xD0
+
+
+def test_gains_pull_to_the_position_that_is_asked_for() -> None:
+    host = host_of()
+    host.ask(ENABLE)
+    bits = pack(1.0, -12.5, 12.5, 16) << 48 | pack(0.0, -45.0, 45.0, 12) << 36 | 0x7FF
+    bits |= pack(20.0, 0.0, 500.0, 12) << 24 | pack(4.0, 0.0, 5.0, 12) << 12
+    frame = Frame(NODE, bits.to_bytes(8, "big"))
+    for _ in range(600):
+        host.ask(frame, 5.0)
+    # motor = -(x - 0.25) * 2
+    assert -(host.emulator.state[0][0] - 0.25) * 2.0 == pytest.approx(1.0, abs=0.02)
+
+
+def test_set_zero_moves_the_origin() -> None:
+    host = host_of()
+    host.ask(Frame(NODE, b"\xff" * 7 + b"\xfe"))
+    (answer,) = host.ask(torque_frame(0x7FF))
+    assert int.from_bytes(answer.data[1:3], "big") in (0x7FFF, 0x8000)

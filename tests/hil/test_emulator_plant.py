@@ -1,0 +1,191 @@
+"""The machine behind emulated drives: the same motion as in a simulation, brakes that hold, actuators that lag."""
+
+import math
+
+import numpy as np
+import pytest
+from emulation import Axes, drive_settings, system_of
+
+import servoctl as sc
+from hil.emulator.actuator import Actuator, ActuatorOptions
+from hil.emulator.encoder import Encoder, EncoderOptions
+from hil.emulator.plant import SimulatedPlant
+from plants.coordinated_robots import CoordinatedRobots
+from plants.scara import Scara
+from servoctl.closed_loop import PassiveStabilisation
+from servoctl.runs.system import PASSIVE_CORRECTION, make_system
+from servoctl.types import Array, State
+
+MILLISECOND = 1_000_000
+START = State(0.0, np.array([1.0, -1.0, 0.0, 1.0, -1.0]) * np.pi / 3, np.zeros(5))
+
+
+class Explosive(Axes):
+    """Axes whose speed runs away within a step."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return 1e150 * v**3
+
+
+def robots(projection: bool = False) -> SimulatedPlant:
+    system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6, projection)
+    return SimulatedPlant(system, START, MILLISECOND, "vm", 6 * [ActuatorOptions(lag=0.0)])
+
+
+def test_alone_it_moves_as_a_simulation_does_under_the_same_held_torques() -> None:
+    plant = robots()
+    torques = [3.0, -1.0, 0.5, 2.0, 1.0, -3.0]
+    for index, torque in enumerate(torques):
+        plant.command(index, torque, 0)
+    names = list(CoordinatedRobots().actuators)
+    inputs = {name: repr(torque) for name, torque in zip(names, torques, strict=True)}
+    known = sc.simulate(CoordinatedRobots(), {}, None, q=START.q, duration=0.2, step=0.001, inputs=inputs, engine="vm")
+    q, v = plant.state(200 * MILLISECOND)
+    assert np.abs(q - known.q[-1]).max() < 1e-9
+    assert np.abs(v - known.v[-1]).max() < 1e-9
+
+
+def test_who_looks_and_when_changes_nothing() -> None:
+    watched, alone = robots(), robots()
+    for plant in (watched, alone):
+        plant.command(0, 2.0, 0)
+    for moment in range(0, 50 * MILLISECOND, 137_000):
+        watched.state(moment)
+    assert np.array_equal(watched.state(50 * MILLISECOND)[0], alone.state(50 * MILLISECOND)[0])
+
+
+def test_between_two_steps_the_state_is_as_accurate_as_at_them() -> None:
+    # a constant force on a free mass: q is a parabola, which every Runge-Kutta step meets exactly
+    start = State(0.0, np.zeros(2), np.zeros(2))
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [ActuatorOptions(lag=0.0)])
+    plant.command(0, 3.0, 0)
+    for moment in (300_000, 1_234_567, 7_999_999):
+        t = moment / 1e9
+        q, v = plant.state(moment)
+        assert q[0] == pytest.approx(3.0 / 2.0 * t**2 / 2, rel=1e-12)
+        assert v[0] == pytest.approx(3.0 / 2.0 * t, rel=1e-12)
+
+
+def test_the_impulse_of_a_command_in_the_middle_of_a_step_is_exact() -> None:
+    start = State(0.0, np.zeros(2), np.zeros(2))
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [ActuatorOptions(lag=0.0)])
+    plant.command(0, 4.0, 250_000)
+    plant.command(0, -1.0, 900_000)
+    _, v = plant.state(3 * MILLISECOND)
+    assert v[0] == pytest.approx((4.0 * 650e-6 - 1.0 * 2100e-6) / 2.0, rel=1e-12)
+
+
+def test_an_actuator_lags_by_its_time_constant() -> None:
+    actuator = Actuator(ActuatorOptions(lag=0.001))
+    actuator.command(2.0, 0)
+    assert actuator.torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
+    # the mean of 1 - exp(-t) over the first time constant is exp(-1)
+    assert actuator.mean(1_000_000, 0.001) == pytest.approx(2.0 * math.exp(-1), rel=1e-12)
+
+
+def test_an_actuator_quantises_limits_and_tells() -> None:
+    actuator = Actuator(ActuatorOptions(lag=0.0, limit=1.0, quantum=0.25))
+    for asked, made, saturated in ((0.3, 0.25, False), (0.9, 1.0, False), (-7.0, -1.0, True), (math.nan, 0.0, False)):
+        actuator.command(asked, 0)
+        assert (actuator.torque(0), actuator.saturated) == (made, saturated)
+
+
+def test_friction_takes_away_energy_and_no_more() -> None:
+    start = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
+    options = ActuatorOptions(lag=0.0, coulomb=4.0)
+    plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [options])
+    # dry friction of 4 N on 2 kg: from 1 m/s it stands after 0.5 s and 0.25 m
+    assert plant.state(250 * MILLISECOND)[1][0] == pytest.approx(0.5, rel=0.01)
+    q, v = plant.state(1000 * MILLISECOND)
+    assert q[0] == pytest.approx(0.25, rel=0.02)
+    assert abs(v[0]) < 1e-6
+
+
+def test_brakes_on_every_motor_hold_a_falling_machine_exactly() -> None:
+    plant = robots()
+    for index in range(6):
+        plant.brake(index, True, 0)
+    q, v = plant.state(10_000 * MILLISECOND)
+    assert plant.held
+    assert np.array_equal(q, START.q) and not v.any()
+    plant.brake(0, False, 10_000 * MILLISECOND)
+    assert plant.held  # five motors hold three freedoms as well
+
+
+def test_brakes_hold_as_many_freedoms_as_they_can() -> None:
+    start = State(0.0, np.array([0.1, 0.2]), np.zeros(2))
+    plant = SimulatedPlant(system_of(Axes(g=5.0), start), start, MILLISECOND, "vm")
+    plant.brake(1, True, 0)
+    q, _ = plant.state(100 * MILLISECOND)
+    assert q[1] == pytest.approx(0.2, abs=1e-12)
+    assert q[0] == pytest.approx(0.1 - 2.5 * 0.1**2 / 2, rel=1e-9)
+
+
+def test_a_brake_that_closes_at_speed_takes_away_what_a_plastic_impulse_does() -> None:
+    # M v+ = M v - B p with B^T v+ = 0, the passive rows as they were: least kinetic energy taken (Carnot)
+    plant = robots()
+    for index, torque in enumerate([5.0, -2.0, 0.0, 1.0, 0.0, 2.0]):
+        plant.command(index, torque, 0)
+    moment = 100 * MILLISECOND
+    q, v = (array.copy() for array in plant.state(moment))
+    plant.brake(0, True, moment)
+    after = plant.state(moment)[1]
+    robot = CoordinatedRobots()
+    M, b = robot.mass_matrix(q, 0.0), robot.actuation(q, 0.0)[:, 0]
+    # the loop's rows: sum of l cos and l sin
+    A = np.array([-np.sin(q), np.cos(q)])
+    saddle = np.block([[M, b[:, None], A.T], [b[None], np.zeros((1, 3))], [A, np.zeros((2, 3))]])
+    expected = np.linalg.solve(saddle, np.concatenate([M @ v, [0.0], A @ v]))[:5]
+    assert after == pytest.approx(expected, abs=1e-9)
+    assert after @ M @ after < v @ M @ v
+
+
+def test_projection_keeps_the_loop_closed_as_in_a_simulation() -> None:
+    plant = robots(projection=True)
+    plant.command(0, 5.0, 0)
+    q, _ = plant.state(500 * MILLISECOND)
+    assert max(abs(np.cos(q).sum() - 3.0), abs(np.sin(q).sum())) < 1e-12
+
+
+def test_a_state_that_is_not_finite_stops_the_machine_and_says_when() -> None:
+    start = State(0.0, np.zeros(2), np.ones(2))
+    plant = SimulatedPlant(system_of(Explosive(), start), start, MILLISECOND, "vm")
+    q, v = plant.state(20 * MILLISECOND)
+    assert np.isfinite(q).all() and np.isfinite(v).all()
+    assert plant.diverged is not None
+
+
+def test_motors_of_a_plant_whose_actuation_varies_turn_as_its_rates_say() -> None:
+    plant = Scara()
+    start = State(0.0, np.array([0.3, -0.5, 0.2, 0.1]), np.array([0.1, 0.2, -0.3, 0.05]))
+    system = make_system(plant, {}, None, {}, start, None, 1e-6)
+    machine = SimulatedPlant(system, start, MILLISECOND, "vm")
+    first, second = (machine.motion(moment)[0].copy() for moment in (0, 100_000))
+    assert np.subtract(second, first) / 1e-4 == pytest.approx(machine.motion(50_000)[1], abs=1e-3)
+
+
+def test_an_encoder_shows_resolution_latency_sign_gear_and_offset() -> None:
+    start = State(0.0, np.array([0.5, 0.0]), np.array([2.0, 0.0]))
+    plant = SimulatedPlant(system_of(Axes(), start), start, MILLISECOND, "vm")
+    settings = drive_settings("odrive")
+    exact = Encoder(plant, settings, 0, EncoderOptions(), 0)
+    # motor = sign (x - offset) gear
+    assert exact.read(0) == pytest.approx((-1 * (0.5 - 0.25) * 2.0, -1 * 2.0 * 2.0))
+    late = Encoder(plant, settings, 0, EncoderOptions(latency=0.0025), 0)
+    moment = 10 * MILLISECOND
+    assert late.read(moment)[0] == pytest.approx(-2.0 * (0.5 + 2.0 * 0.0075 - 0.25), abs=1e-12)
+    coarse = Encoder(plant, settings, 0, EncoderOptions(resolution=0.1), 0)
+    assert coarse.read(moment)[0] == pytest.approx(-0.5, abs=1e-12)  # of -0.54
+    noisy = [Encoder(plant, settings, 0, EncoderOptions(noise=0.01), seed) for seed in (1, 1, 2)]
+    first, same, other = (encoder.read(moment)[0] for encoder in noisy)
+    assert first == same != other
+
+
+def test_stabilisation_is_that_of_the_system() -> None:
+    system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6)
+    assert isinstance(system.passive, PassiveStabilisation)
+    plant = SimulatedPlant(system, START, MILLISECOND, "numpy", 6 * [ActuatorOptions(lag=0.0)])
+    compiled = robots()
+    for each in (plant, compiled):
+        each.command(0, 2.0, 0)
+    assert plant.state(20 * MILLISECOND)[0] == pytest.approx(compiled.state(20 * MILLISECOND)[0], abs=1e-12)

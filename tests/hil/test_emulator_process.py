@@ -1,0 +1,201 @@
+"""Emulated drives on the wall clock: what they refuse to run on, and python-canopen's own master on them."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import can
+import canopen
+import cantools
+import numpy as np
+import pytest
+from canopen.profiles.p402 import BaseNode402
+from emulation import TURN, Axes, dictionary, drive_settings, system_of
+from interfaces import EACH, keys_of
+
+from hil.bus.identity import answers_as_emulator
+from hil.bus.open import open_bus
+from hil.drives.settings import DriveSettings
+from hil.emulator.cia402 import CiA402
+from hil.emulator.emulator import Likeness
+from hil.emulator.faults import read_faults
+from hil.emulator.process import Server, open_for_emulation
+from hil.emulator.states import DriveState
+from servoctl.errors import ConfigError
+from servoctl.loop.clock import SECOND, WallClock
+from servoctl.types import State
+
+NODE = 1
+
+DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cansimple-0.6.10.dbc"))
+
+
+@contextmanager
+def serving(keys: dict[str, Any], *drives: DriveSettings) -> Iterator[Server]:
+    """Drives on a bus, served by a thread until the test is over."""
+    clock = WallClock()
+    buses = open_for_emulation({"main": keys}, clock, vcan=True)
+    start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    likeness = Likeness(engine="vm")
+    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, likeness)
+    over = threading.Event()
+    thread = threading.Thread(target=server.serve, args=(over.is_set,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        over.set()
+        thread.join()
+        for bus in buses.values():
+            bus.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "vcan", "why"),
+    [
+        ({"interface": "socketcan", "channel": "can0"}, True, "socketcan can0 may have real drives on it"),
+        ({"interface": "socketcan", "channel": "vcan0"}, False, "say --vcan if drives shall be emulated on it"),
+        ({"interface": "udp_multicast", "channel": "239.74.163.2"}, True, "set hop_limit: 0"),
+        ({"interface": "pcan", "channel": "PCAN_USBBUS1"}, True, "may have real drives on it"),
+    ],
+)
+def test_drives_are_emulated_on_no_bus_that_may_be_a_physical_one(
+    keys: dict[str, object], vcan: bool, why: str
+) -> None:
+    both = {"first": keys | {"bitrate": 1_000_000}, "second": keys | {"bitrate": 1_000_000}}
+    with pytest.raises(ConfigError) as refused:
+        open_for_emulation(both, WallClock(), vcan)
+    assert [why in problem for problem in refused.value.problems] == [True, True]
+    assert refused.value.problems[0].startswith("hil.buses.first: ")
+
+
+def test_faults_of_wires_are_refused_where_there_is_no_emulated_wire() -> None:
+    settings = drive_settings("cia402")
+    start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    for entry in ({"kind": "lost"}, {"kind": "stall", "for": 1}, {"kind": "id_clash", "drive": "a"}):
+        faults, problems = read_faults([entry], {"a": "cia402"}, ["main"])
+        assert not problems
+        with pytest.raises(ConfigError, match="only on emulated wires in lock-step"):
+            Server(system_of(Axes(), start), start, 0.002, [settings], (), {}, WallClock(), faults=faults)
+
+
+def test_it_answers_who_it_is() -> None:
+    with keys_of("virtual") as keys, serving(keys, drive_settings("odrive")):
+        clock = WallClock()
+        bus = open_bus("main", keys, clock)
+        assert answers_as_emulator(bus, clock, 5.0)
+        frame = bus.receive(clock.now() + 5 * SECOND)
+        assert frame is not None  # its cyclic messages
+        bus.close()
+
+
+def test_time_stands_still_while_the_process_does() -> None:
+    class Jumping(WallClock):
+        jump = 0
+
+        def now(self) -> int:
+            return super().now() + self.jump
+
+    clock = Jumping()
+    keys = {"interface": "virtual", "channel": "still", "bitrate": 1_000_000}
+    buses = open_for_emulation({"main": keys}, clock)
+    start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
+    drives = [drive_settings("odrive")]
+    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, Likeness(engine="vm"))
+    clock.jump = 3600 * SECOND
+    turns = iter([False, True])
+    server.serve(lambda: next(turns))
+    assert server.emulator.world.now < SECOND
+    buses["main"].close()
+
+
+@pytest.mark.parametrize("interface", EACH)
+def test_the_vendors_message_database_enables_the_drive_and_reads_it(interface: str) -> None:
+    settings = drive_settings("odrive", options={"feedback_period": 0.01, "watchdog": False})
+    with keys_of(interface) as keys, serving(keys, settings), can.Bus(**keys, ignore_config=True) as bus:
+        request = DBC.get_message_by_name("Axis1_Set_Axis_State")
+        data = request.encode({"Axis_Requested_State": 8}, strict=False)
+        bus.send(can.Message(arbitration_id=request.frame_id, data=data, is_extended_id=False))
+        seen: dict[str, Any] = {}
+        end = time.monotonic() + 20.0
+        while seen.get("Axis_State") != 8 or "Pos_Estimate" not in seen:
+            assert time.monotonic() < end, seen
+            message = bus.recv(1.0)
+            if message is not None and message.arbitration_id != request.frame_id and not message.is_extended_id:
+                seen |= DBC.decode_message(message.arbitration_id, bytes(message.data), decode_choices=False)
+        assert seen["Axis_Error"] == 0
+        assert seen["Pos_Estimate"] == pytest.approx(settings.motor(0.5) / TURN, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interface", [EACH[0], EACH[2]])  # on udp_multicast it takes its own frames for the drive's
+def test_the_master_of_python_canopen_enables_the_drive_and_stops_it(interface: str) -> None:
+    with keys_of(interface) as keys, serving(keys, drive_settings("cia402")) as server:
+        network = canopen.Network()
+        network.connect(**keys, ignore_config=True)
+        try:
+            objects = dictionary()
+            for index in (0x1400, 0x1800):
+                objects.add_object(_communication(index))
+                objects.add_object(_mapping(index + 0x200))
+            node = BaseNode402(NODE, objects)
+            network.add_node(node)
+            node.nmt.state = "PRE-OPERATIONAL"
+            _map(node)
+            node.setup_402_state_machine(read_pdos=False)
+            node.sdo[0x6060].raw = 10
+            node.nmt.state = "OPERATIONAL"
+            for state in ("READY TO SWITCH ON", "SWITCHED ON", "OPERATION ENABLED"):
+                node.state = state
+                assert node.state == state
+            drive = server.emulator.nodes["a"]
+            assert isinstance(drive, CiA402)
+            assert drive.state is DriveState.OPERATION_ENABLED
+            server.emulator.world.after(0, lambda: drive.trip(0x2310))  # in the thread that serves
+            _wait(lambda: node.state == "FAULT")
+            node.reset_from_fault()  # and enables it again
+            assert node.state == "OPERATION ENABLED"
+        finally:
+            network.disconnect()
+
+
+def _communication(index: int) -> canopen.objectdictionary.ODRecord:
+    record = canopen.objectdictionary.ODRecord(f"PDO {index:x}", index)
+    for sub, form in ((0, 5), (1, 7), (2, 5), (3, 6), (5, 6)):
+        variable = canopen.objectdictionary.ODVariable(f"{sub}", index, sub)
+        variable.data_type = form
+        record.add_member(variable)
+    return record
+
+
+def _mapping(index: int) -> canopen.objectdictionary.ODRecord:
+    record = canopen.objectdictionary.ODRecord(f"map {index:x}", index)
+    for sub in range(9):
+        variable = canopen.objectdictionary.ODVariable(f"{sub}", index, sub)
+        variable.data_type = 7 if sub else 5
+        record.add_member(variable)
+    return record
+
+
+def _map(node: BaseNode402) -> None:
+    """RPDO1: controlword and target torque; TPDO1: statusword and mode; both by event, the latter every 50 ms too."""
+    node.rpdo.read()
+    node.tpdo.read()
+    for pdo, mapped in ((node.rpdo[1], (0x6040, 0x6071)), (node.tpdo[1], (0x6041, 0x6061))):
+        pdo.clear()
+        for index in mapped:
+            pdo.add_variable(index)
+        pdo.trans_type, pdo.enabled = 255, True
+        pdo.event_timer = 50 if pdo is node.tpdo[1] else 0
+        pdo.save()
+
+
+def _wait(done: object, limit: float = 10.0) -> None:
+    assert callable(done)
+    end = time.monotonic() + limit
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,27 @@
+"""The emulator is written apart from what it tests: it shares no codec and no driver with the loop."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import hil.emulator
+
+FILES = sorted(Path(hil.emulator.__file__).parent.glob("*.py"))
+MAY_KNOW = ("hil.frame", "hil.bus", "hil.drives.settings", "hil.emulator")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
+def test_it_knows_frames_buses_and_settings_and_nothing_else_of_hil(file: Path) -> None:
+    imported = {
+        node.module
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hil")
+    }
+    assert {name for name in imported if not name.startswith(MAY_KNOW)} == set()
+
+
+def test_the_witness_shares_nothing_with_the_drives_that_it_watches() -> None:
+    text = (Path(hil.emulator.__file__).parent / "observer.py").read_text()
+    for module in ("odrive", "cia402", "canopen", "mit", "objects", "states", "pdo"):
+        assert f"hil.emulator.{module} " not in text

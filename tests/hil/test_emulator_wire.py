@@ -1,0 +1,360 @@
+"""The emulated wire against the CAN specification and against published arithmetic."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hil.bus import BusError, Link
+from hil.bus.load import least_bits, worst_bits
+from hil.emulator.bus import EmulatedBus
+from hil.emulator.station import Station
+from hil.emulator.stuffing import crc15, frame_bits
+from hil.emulator.wire import Disturbance, Wire
+from hil.emulator.world import VirtualClock, World
+from hil.frame import Frame
+
+MILLISECOND = 1_000_000
+
+frames = st.one_of(
+    st.tuples(st.integers(0, 0x7FF), st.binary(max_size=8)).map(lambda x: Frame(*x)),
+    st.tuples(st.integers(0, 0x1FFFFFFF), st.binary(max_size=8)).map(lambda x: Frame(*x, extended=True)),
+)
+
+
+def bit_list(frame: Frame) -> list[int]:
+    """Bits of a frame from start of frame to the end of the data, field by field as the specification has them."""
+    length = f"{len(frame.data):04b}"
+    if frame.extended:
+        text = f"0{frame.id >> 18:011b}11{frame.id & 0x3FFFF:018b}000{length}"
+    else:
+        text = f"0{frame.id:011b}000{length}"
+    return [int(bit) for bit in text + "".join(f"{byte:08b}" for byte in frame.data)]
+
+
+def remainder(bits: list[int]) -> int:
+    """CRC by polynomial long division."""
+    value = int("".join(map(str, bits)), 2) << 15
+    generator = 0b1100010110011001
+    while value.bit_length() > 15:
+        value ^= generator << value.bit_length() - 16
+    return value
+
+
+def stuffed_length(bits: list[int]) -> int:
+    """Length of a bit sequence after stuffing, by writing it out."""
+    out: list[int] = []
+    for bit in bits:
+        out.append(bit)
+        if len(out) >= 5 and len(set(out[-5:])) == 1:
+            out.append(1 - bit)
+    return len(out)
+
+
+@given(frames)
+def test_bits_equal_those_of_the_frame_written_out(frame: Frame) -> None:
+    bits = bit_list(frame)
+    crc = remainder(bits)
+    assert crc15(frame) == crc
+    assert frame_bits(frame) == stuffed_length(bits + [int(b) for b in f"{crc:015b}"]) + 13
+
+
+@given(frames)
+def test_bits_lie_within_the_bounds_of_the_load(frame: Frame) -> None:
+    size = len(frame.data)
+    assert least_bits(size, frame.extended) <= frame_bits(frame) <= worst_bits(size, frame.extended)
+
+
+def test_a_frame_of_zeros_has_a_stuff_bit_every_five() -> None:
+    # 19 header bits and 64 data bits: five zeros, then alternately a stuff bit and four zeros; DLC 1000 breaks one run
+    frame = Frame(0, bytes(8))
+    assert crc15(frame) == remainder(bit_list(frame))
+    assert frame_bits(frame) - least_bits(8) >= (15 + 64) // 5
+
+
+class Bench:
+    """A wire with some stations that keep what they hear."""
+
+    def __init__(self, names: str = "ab", bitrate: int = 1_000_000, **options: str) -> None:
+        self.world = World()
+        self.wire = Wire(self.world, "main", bitrate, **options)
+        self.heard: dict[str, list[tuple[int, Frame]]] = {name: [] for name in names}
+        self.stations = {name: self.wire.attach(name, self._ear(name)) for name in names}
+        self.order: list[int] = []
+        self.wire.taps.append(lambda frame, sender: self.order.append(frame.id))
+
+    def _ear(self, name: str) -> Callable[[Frame], None]:
+        return lambda frame: self.heard[name].append((self.world.now, frame))
+
+    def __getitem__(self, name: str) -> Station:
+        return self.stations[name]
+
+
+def test_a_frame_arrives_after_its_bits_without_the_interframe_space() -> None:
+    bench = Bench()
+    frame = Frame(0x123, b"\x55" * 8)
+    bench["a"].send(frame)
+    bench.world.advance(MILLISECOND)
+    assert [moment for moment, _ in bench.heard["b"]] == [1000 * (frame_bits(frame) - 3)]
+    assert bench.heard["b"][0][1].time == bench.heard["b"][0][0]
+    assert not bench.heard["a"]
+
+
+def test_frames_follow_each_other_by_the_interframe_space() -> None:
+    bench = Bench(bitrate=500_000)
+    first, second = Frame(0x10, b"\x55"), Frame(0x11, b"\xaa\x55")
+    bench["a"].send(first)
+    bench["a"].send(second)
+    bench.world.advance(MILLISECOND)
+    assert bench.heard["b"][1][0] == 2000 * (frame_bits(first) + frame_bits(second) - 3)
+
+
+def test_arbitration_goes_by_the_identifier_fields() -> None:
+    # by the specification: 11 bits before 29 of the same base, data before remote, then the smallest id
+    wanted = [
+        Frame(0x080),
+        Frame(0x100),
+        Frame(0x100, remote=True, length=4),
+        Frame(0x100 << 18, extended=True),
+        Frame(0x100 << 18 | 1, extended=True),
+        Frame(0x101),
+        Frame(0x7FF),
+    ]
+    names = "abcdefg"
+    shuffled = list(wanted)
+    random.Random(3).shuffle(shuffled)
+    bench = Bench(names)
+    seen: list[Frame] = []
+    bench.wire.taps.append(lambda frame, sender: seen.append(frame._replace(time=0)))
+    for name, frame in zip(names, shuffled, strict=True):
+        bench[name].send(frame)
+    bench.world.advance(2 * MILLISECOND)
+    assert seen == wanted
+
+
+def test_one_station_sends_in_the_order_in_which_it_was_told() -> None:
+    bench = Bench()
+    for number in (5, 3, 4):
+        bench["a"].send(Frame(number))
+    bench["b"].send(Frame(4, b"b"))
+    bench.world.advance(MILLISECOND)
+    assert bench.order == [4, 5, 3, 4]
+
+
+def test_load_equals_the_sum_of_the_frames() -> None:
+    bench = Bench(bitrate=250_000, stuffing="worst")
+    for _ in range(7):
+        bench["a"].send(Frame(0x20, bytes(6)))
+    bench.world.advance(10 * MILLISECOND)
+    assert bench.wire.load() == pytest.approx(7 * worst_bits(6) / 250_000 / 0.010, abs=1e-12)
+
+
+class Corrupt(Disturbance):
+    """Voids the next frames."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def corrupts(self, frame: Frame, sender: Station) -> bool:
+        self.count -= 1
+        return self.count >= 0
+
+
+def test_a_corrupted_frame_counts_8_at_the_sender_and_1_elsewhere_and_is_sent_again() -> None:
+    bench = Bench("abc")
+    bench.wire.disturbances.append(Corrupt(2))
+    frame = Frame(0x42, b"x")
+    bench["a"].send(frame)
+    bench.world.advance(MILLISECOND)
+    assert len(bench.heard["b"]) == 1
+    assert (bench["a"].tec, bench["b"].rec, bench["c"].rec) == (2 * 8 - 1, 2 - 1, 2 - 1)
+    # each void frame ends in a flag and a delimiter in place of the end of frame
+    assert bench.heard["b"][0][0] == 1000 * (3 * frame_bits(frame) + 2 * 7 - 3)
+
+
+def test_counters_lead_to_warning_passive_and_bus_off() -> None:
+    bench = Bench()
+    links = []
+    for void in range(1, 33):
+        bench.wire.disturbances = [Corrupt(1)]
+        bench["a"].tec = 8 * (void - 1)
+        bench["a"].send(Frame(1))
+        bench.world.advance(bench.world.now + 60_000)  # within the second try
+        links.append(bench["a"].link)
+        bench["a"].queue.clear()
+        bench.world.advance(bench.world.now + MILLISECOND // 2)
+    assert links.index(Link.WARNING) == 96 // 8 - 1
+    assert links.index(Link.PASSIVE) == 128 // 8 - 1
+    assert links.index(Link.OFF) == 256 // 8 - 1
+
+
+def test_a_sender_that_nobody_hears_becomes_passive_and_never_goes_off() -> None:
+    bench = Bench()
+    bench.wire.connect(bench["a"], False)
+    bench["a"].send(Frame(1))
+    bench.world.advance(1000 * MILLISECOND)
+    assert (bench["a"].tec, bench["a"].link) == (128, Link.PASSIVE)
+    bench.wire.connect(bench["a"], True)
+    bench.world.advance(bench.world.now + MILLISECOND)
+    assert len(bench.heard["b"]) == 1
+    assert (bench["a"].tec, bench["a"].link) == (127, Link.WARNING)
+
+
+def test_receivers_recover_from_error_passive_to_at_most_127() -> None:
+    bench = Bench()
+    bench["b"].count(rec=200)
+    assert bench["b"].link is Link.PASSIVE
+    bench["a"].send(Frame(1))
+    bench.world.advance(MILLISECOND)
+    assert 119 <= bench["b"].rec <= 127
+    assert bench["b"].link is Link.WARNING
+
+
+def test_two_nodes_of_one_id_and_other_content_disturb_each_other_until_they_are_off() -> None:
+    bench = Bench("abc")
+    bench["a"].restart = bench["b"].restart = None
+    bench["a"].send(Frame(7, b"\x01"))
+    bench["b"].send(Frame(7, b"\x02"))
+    bench.world.advance(10 * MILLISECOND)
+    assert bench["a"].link is bench["b"].link is Link.OFF
+    assert not bench.heard["c"]
+
+
+def test_bus_off_ends_after_128_times_11_recessive_bits() -> None:
+    bench = Bench()
+    bench.world.advance(MILLISECOND)
+    bench.wire.force_off(bench["a"])
+    assert not bench["a"].send(Frame(1))
+    bench.world.advance(MILLISECOND + 128 * 11 * 1000 - 1)
+    assert bench["a"].link is Link.OFF
+    bench.world.advance(MILLISECOND + 128 * 11 * 1000)
+    assert (bench["a"].link, bench["a"].tec) == (Link.ACTIVE, 0)
+
+
+def test_traffic_delays_the_end_of_bus_off() -> None:
+    bench = Bench("abc")
+    bench.wire.force_off(bench["a"])
+    for _ in range(20):
+        bench["b"].send(Frame(2, bytes(8)))
+    bench.world.advance(128 * 11 * 1000)
+    assert bench["a"].link is Link.OFF
+    bench.world.advance(10 * MILLISECOND)
+    assert bench["a"].link is Link.ACTIVE
+
+
+def test_restart_waits_as_long_as_it_is_told_or_for_ever() -> None:
+    bench = Bench()
+    bench["a"].restart, bench["b"].restart = 100 * MILLISECOND, None
+    for name in "ab":
+        bench.wire.force_off(bench[name])
+    bench.world.advance(101 * MILLISECOND)
+    assert bench["a"].link is Link.OFF
+    bench.world.advance(102 * MILLISECOND)
+    assert bench["a"].link is Link.ACTIVE
+    bench.world.advance(10_000 * MILLISECOND)
+    assert bench["b"].link is Link.OFF
+    bench.wire.restart(bench["b"])
+    bench.world.advance(bench.world.now + 2 * MILLISECOND)
+    assert bench["b"].link is Link.ACTIVE
+
+
+def test_the_bus_receives_until_a_frame_or_the_deadline() -> None:
+    bench = Bench("a")
+    bus, clock = EmulatedBus(bench.wire), VirtualClock(bench.world)
+    assert bus.receive(5000) is None
+    assert clock.now() == 5000
+    bench["a"].send(Frame(1, b"q"))
+    frame = bus.receive(MILLISECOND)
+    assert frame is not None and (frame.data, frame.time) == (b"q", clock.now())
+    assert clock.now() < MILLISECOND
+    assert bus.receive(clock.now() - 1) is None
+    bus.send(Frame(2))
+    clock.sleep_until(2 * MILLISECOND)
+    assert [f.id for _, f in bench.heard["a"]] == [2]
+    assert (bus.health.sent, bus.health.received, bus.health.link) == (1, 1, Link.ACTIVE)
+
+
+def test_a_cut_cable_fills_the_queue_and_the_bus_says_so() -> None:
+    bench = Bench("a")
+    bus = EmulatedBus(bench.wire)
+    bench.wire.connect(bus.station, False)
+    for _ in range(10):
+        bus.send(Frame(1))
+    with pytest.raises(BusError, match=r"bus main: 001# not sent: 10 frames wait, no buffer space left \(check cables"):
+        bus.send(Frame(1))
+    assert bus.receive(100 * MILLISECOND) is None
+    assert bus.health.refused == 1
+    assert bus.health.link is Link.DOWN
+    assert bus.health.errors >= 2
+
+
+def test_bus_off_is_reported_and_latched() -> None:
+    bench = Bench("a")
+    bus = EmulatedBus(bench.wire, restart=0)
+    bench.wire.force_off(bus.station)
+    with pytest.raises(BusError, match="bus-off"):
+        bus.send(Frame(1))
+    assert bus.receive(10 * MILLISECOND) is None
+    assert bus.health.link is Link.OFF
+    bus.send(Frame(1))
+    bus.receive(11 * MILLISECOND)
+    assert [f.id for _, f in bench.heard["a"]] == [1]
+
+
+def test_events_of_one_instant_run_in_the_order_of_their_scheduling() -> None:
+    world, ran = World(), []
+    for number in range(5):
+        world.at(10, lambda number=number: ran.append(number))  # type: ignore[misc]
+    world.at(5, lambda: world.at(10, lambda: ran.append(99)))
+    world.advance(10)
+    assert ran == [0, 1, 2, 3, 4, 99]
+
+
+def played(quick: bool, seed: int) -> list[object]:
+    """What six stations hear of random traffic, and what they count; `quick` lets the wire take its shorter ways."""
+    rng = random.Random(seed)
+    world = World()
+    wire = Wire(world, "main", 500_000)
+    heard: list[object] = []
+    stations = [
+        wire.attach(f"s{i}", partial(lambda i, frame: heard.append((world.now, i, frame)), i), ids)
+        for i, ids in enumerate((None, range(0x40), range(0x20, 0x60), (0x11,), None, ()))
+    ]
+    if not quick:
+        wire._is_plain = lambda: False  # type: ignore[method-assign]
+        wire.disturbances.append(Disturbance())  # one that does nothing
+    for _ in range(200):
+        station, identity = rng.choice(stations), rng.randrange(0x80)
+        frame = Frame(identity, rng.randbytes(rng.randrange(9)), extended=rng.random() < 0.2)
+        world.at(rng.randrange(20 * MILLISECOND), partial(station.send, frame))
+    for _ in range(3):  # a cable comes off for a while: neither way is plain then
+        station, moment = rng.choice(stations), rng.randrange(15 * MILLISECOND)
+        world.at(moment, partial(wire.connect, station, False))
+        world.at(moment + 3 * MILLISECOND, partial(wire.connect, station, True))
+    world.advance(100 * MILLISECOND)
+    counts = [(s.tec, s.rec, s.link, len(s.queue)) for s in stations]
+    return [*heard, counts, wire.frames, wire.busy, wire.errors]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6))
+def test_the_short_way_of_undisturbed_frames_gives_what_the_general_way_gives(seed: int) -> None:
+    assert played(quick=True, seed=seed) == played(quick=False, seed=seed)
+
+
+def test_who_sent_the_same_frame_as_another_at_once_loses_nothing_that_it_sends_meanwhile() -> None:
+    world = World()
+    wire = Wire(world, "main", 500_000)
+    heard: list[int] = []
+    wire.attach("listener", lambda frame: heard.append(frame.id))
+    one, other = (wire.attach(name, lambda frame: None, ()) for name in ("one", "other"))
+    for station in (one, other):
+        station.send(Frame(0x10, b"same"))
+    world.advance(MILLISECOND // 20)
+    for identity in (0x20, 0x21):
+        other.send(Frame(identity))
+    world.advance(10 * MILLISECOND)
+    assert heard == [0x10, 0x20, 0x21]

@@ -1,0 +1,113 @@
+"""A bus that is down, time stamps from ahead, contradicting encoders, shared reply ids, a rig used again."""
+
+import numpy as np
+import pytest
+
+from hil.bus import BusError, Link
+from hil.bus.base import Bus, Health
+from hil.dispatch import Dispatch
+from hil.drives import DriveSettings, Feedback, Sample
+from hil.drives.protocols import build
+from hil.faults.plant import Carts
+from hil.faults.scenario import machine
+from hil.frame import Frame
+from hil.prepare import _shared_replies
+from hil.sensing import Channel, Prediction, Sensing
+from servoctl.loop.clock import VirtualClock, nanoseconds
+from servoctl.mechanics.model import Model
+from servoctl.types import State
+
+LIMITS = {"torque_limit": 2.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
+
+
+class Given(Bus):
+    """A bus with what a test puts on it; None: it is down."""
+
+    name = "main"
+
+    def __init__(self, frames: list[Frame] | None) -> None:
+        self.frames = frames
+
+    def send(self, frame: Frame) -> None:
+        if self.frames is None:
+            raise BusError("bus main: no such device")
+
+    def receive(self, until: int) -> Frame | None:
+        if self.frames is None:
+            raise BusError("bus main: no such device")
+        return self.frames.pop(0) if self.frames else None
+
+    @property
+    def health(self) -> Health:
+        return Health()
+
+    def restarted(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def odrive(protocol: str = "odrive", node: int = 3, **options: object):
+    name = f"u{node}"
+    return build(DriveSettings(name, "main", protocol, node, rated_torque=2.0, options=options, **LIMITS), 0.0025)
+
+
+def dispatch(frames: list[Frame] | None, node=None) -> tuple[Dispatch, VirtualClock]:
+    clock = VirtualClock()
+    return Dispatch({"main": Given(frames)}, [node or odrive()], clock, lambda *record: None), clock
+
+
+def test_a_bus_that_cannot_be_read_is_down_and_time_passes() -> None:
+    way, clock = dispatch(None)
+    assert way.healths()["main"].link is Link.ACTIVE
+    way.wait(5_000_000, lambda: "main")
+    assert clock.now() == 5_000_000
+    health = way.healths()["main"]
+    assert (health.link, health.reason) == (Link.DOWN, "bus main: no such device")
+
+
+def test_a_bus_that_takes_no_frame_is_down_whatever_it_says() -> None:
+    way, _ = dispatch(None)
+    way.send("main", Frame(1))
+    assert way.healths()["main"].link is Link.DOWN
+
+
+@pytest.mark.parametrize(("stamped", "taken"), [(900, 900), (5_000_000_000, 1000)])
+def test_no_sample_is_younger_than_now(stamped: int, taken: int) -> None:
+    drive = odrive()
+    way, clock = dispatch([Frame(0x69, bytes(8), time=stamped)], drive)
+    clock.sleep_until(1000)
+    way.drain()
+    assert drive.sample is not None and drive.sample.time == taken
+
+
+def test_encoders_that_contradict_each_other_never_reach_the_coordinates() -> None:
+    start, fine, period = State(0.0, np.array([0.3, 0.8]), np.zeros(2)), 1e-6, 0.0025
+    model = Model(Carts(), {}, start)
+    channels = [Channel(name, fine, speed_limit=2.0, interval=period, feedback=Feedback.CYCLIC) for name in "ab"]
+    channels.append(Channel("x1", fine, encoder=True, interval=period))
+    eyes = Sensing(model, channels, start, period, motion=Prediction(model, engine="vm"), engine="vm")
+    for k in range(1, 12):
+        now, jump = nanoseconds(k * period), 0.4 if k >= 10 else 0.0
+        samples = [Sample(x, 0.0, np.nan, now) for x in (0.3, 0.8, 0.3 + jump)]
+        sight = eyes.read(0.0, now, samples, np.zeros(2))
+        np.testing.assert_allclose(sight.estimate.q, [0.3, 0.8], atol=1e-5)
+        assert [finding.stops for finding in sight.findings] == {10: [False], 11: [True]}.get(k, [])
+
+
+def test_drives_that_reply_by_one_id_are_named() -> None:
+    same = [odrive("mit", node, motor="ak80-9") for node in (1, 2)]
+    (note,) = _shared_replies(same)
+    assert note.startswith("u1, u2: reply by one id, 0x000")
+    assert not _shared_replies([odrive("mit", node, motor="ak80-9", host=16 + node) for node in (1, 2)])
+    assert not _shared_replies([odrive(node=1), odrive(node=2)])
+
+
+def test_a_renewed_rig_knows_nothing_of_the_run_before() -> None:
+    prepared = machine("odrive", "standstill")
+    for drive in prepared.drives:
+        drive.accept(Frame(drive.settings.node << 5 | 0x09, bytes(8), time=7))
+    again = prepared.renewed([{"kind": "cut"}], 5)
+    assert [drive.sample for drive in again.drives] == [None, None]
+    assert (again.settings.values.faults, again.seed) == (({"kind": "cut"},), 5)
+    assert again.run is prepared.run and again.sensing is prepared.sensing
+    assert not prepared.settings.values.faults

@@ -1,0 +1,120 @@
+"""Frames by chance in a running loop: none raises, one that is not valid moves no torque, and each is counted."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fuzz import frames
+
+from hil.drives.protocols import build
+from hil.emulation import emulated, place_on
+from hil.emulator.emulator import Emulator
+from hil.faults.run import SETTLING
+from hil.faults.scenario import PROTOCOLS, machine
+from hil.frame import Frame
+from hil.prepare import Prepared
+from hil.run import Ended, HilRun
+from hil.safety import Kind
+from hil.safety.plan import Stage
+from servoctl.loop import nanoseconds
+
+EVERY = 400_000
+"""From one frame by chance to the next [ns]."""
+
+NOBODY = [0x3A5, 0x5C1, 0x7E5]
+
+
+def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Ended, HilRun, Emulator, Prepared]:
+    prepared = machine(protocol, "at speed").renewed(())
+    emulator = emulated(prepared, "vm")
+    place = replace(place_on(prepared, emulator), engaged=lambda: disturb(emulator))
+    run = HilRun(prepared, place, Stage.FULL, None, None, {})
+    return run.run(lambda event: None), run, emulator, prepared
+
+
+def repeat(emulator: Emulator, action: Callable[[], None]) -> None:
+    def again() -> None:
+        action()
+        emulator.world.after(EVERY, again)
+
+    emulator.world.after(EVERY, again)
+
+
+def refused(protocol: str, count: int) -> list[Frame]:
+    """Frames with ids of these nodes that a fresh one of each refuses: of the ids that only one takes."""
+    settings = machine(protocol, "at speed").settings
+    nodes = [build(each, settings.values.period) for each in (*settings.drives, *settings.sensors)]
+    seeds = [
+        Frame(identity, bytes(size))
+        for node in nodes
+        for identity in sorted(node.identities)
+        if sum(identity in other.identities for other in nodes) == 1
+        for size in (0, 3, 8)
+    ]
+    found = []
+    for frame in frames(seeds, count):
+        (node,) = (node for node in nodes if frame.id in node.identities)
+        before = node.rejected
+        if not frame.error:  # the bus keeps those for itself
+            node.accept(frame)
+        if node.rejected > before:
+            found.append(frame)
+    return found
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str) -> None:
+    chance, bad = random.Random(7), refused(protocol, 4000)
+    sent = {"bad": 0, "nobody": 0}
+
+    def disturb(emulator: Emulator) -> None:
+        host = emulator.buses["main"].station
+
+        def inject() -> None:
+            if chance.random() < 0.7:
+                frame, kind = chance.choice(bad), "bad"
+            else:
+                frame, kind = Frame(chance.choice(NOBODY), chance.randbytes(chance.randrange(9))), "nobody"
+            host.receive(frame._replace(time=emulator.world.now))  # beside the wire: no other frame comes later for it
+            sent[kind] += 1
+
+        repeat(emulator, inject)
+
+    alone, quiet, _, _ = played(protocol, lambda emulator: None)
+    among, run, _, prepared = played(protocol, disturb)
+    assert (alone.exit_code, among.exit_code) == (0, 0)
+    assert sent["bad"] > 500 and sent["nobody"] > 200
+    for name, column in alone.trajectory.columns.items():
+        np.testing.assert_array_equal(column, among.trajectory.columns[name], err_msg=name)
+    counted = sum(node.rejected for node in (*prepared.drives, *prepared.sensors))
+    # the last frame may lie in the inbox still
+    assert sent["bad"] - 2 <= counted <= sent["bad"]
+    assert sent["nobody"] - 2 <= run._dispatch.unknown - quiet._dispatch.unknown <= sent["nobody"]
+    assert Kind.REJECTED in {event.kind for event in among.events}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+def test_a_station_that_talks_nonsense_raises_nothing_and_no_torque_goes_astray(protocol: str, seed: int) -> None:
+    chance = random.Random(f"{protocol}/{seed}")
+    settings = machine(protocol, "at speed").settings
+    nodes = [build(each, settings.values.period) for each in (*settings.drives, *settings.sensors)]
+    known = sorted({identity for node in nodes for identity in node.identities})
+
+    def disturb(emulator: Emulator) -> None:
+        station = emulator.wires["main"].attach("intruder", lambda frame: None, frozenset(), capacity=2)
+
+        def talk() -> None:
+            identity = chance.choice(known) if chance.random() < 0.5 else chance.randrange(0x800)
+            station.send(Frame(identity, chance.randbytes(chance.randrange(9))))
+
+        repeat(emulator, talk)
+
+    ended, _, emulator, _ = played(protocol, disturb)
+    emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
+    assert Kind.EXCEPTION not in {event.kind for event in ended.events}
+    assert emulator.observer.report() == []
+    assert not [name for name in "ab" if emulator.drive(name).motor.enabled]
+    assert np.isfinite(ended.trajectory.columns["u.a"]).all() and np.isfinite(ended.trajectory.columns["u.b"]).all()

@@ -1,0 +1,104 @@
+"""Every fault, on every protocol, at standstill and at speed: what must follow does, in time, and nothing else.
+
+The expectations are rules of safety (hil/faults/expected.py); who judges is the emulated drives' own state and the
+observer on the wire, not what the loop believes.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hil.faults.expected import AT_ONCE, TASK, expected
+from hil.faults.run import play
+from hil.faults.scenario import PROTOCOLS, ROWS, make, rows, scenarios
+from hil.faults.table import tabulate
+from hil.safety import Kind, Reaction
+from hil.safety.events import Origin
+from servoctl.cli import main
+
+COUNT, CHUNK = 660, 22
+FAST = [
+    ("samples lost", "odrive", "at speed"),
+    ("one or two samples lost", "cia402", "at speed"),
+    ("host's cable off for a moment", "odrive", "at speed"),
+    ("host's bus-off", "cia402", "at speed"),
+    ("drive fault", "cia402", "at speed"),
+    ("drive fault", "mit", "standstill"),
+    ("drive reboots", "odrive", "standstill"),
+    ("another master", "mit", "at speed"),
+    ("encoder jumps", "odrive", "at speed"),
+    ("encoder's sign flips", "cia402", "at speed"),
+    ("encoder stuck", "mit", "at speed"),
+    ("drive in a wrong mode", "cia402", "standstill"),
+    ("loop stalls", "odrive", "at speed"),
+    ("law says NaN", "mit", "at speed"),
+    ("law jumps", "odrive", "standstill"),
+    ("law raises", "cia402", "at speed"),
+    ("SIGTERM", "odrive", "at speed"),
+    ("bus closed", "mit", "at speed"),
+]
+
+
+@pytest.mark.parametrize(("row", "protocol", "motion"), FAST)
+def test_a_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
+    verdict = play(make(row, protocol, motion, 1))
+    assert verdict.problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, COUNT, CHUNK))
+def test_every_fault_has_its_reaction(first: int) -> None:
+    for scenario in list(scenarios(COUNT, seed=20261120))[first : first + CHUNK]:
+        assert (scenario.name, play(scenario).problems) == (scenario.name, ())
+
+
+def test_every_kind_of_fault_is_in_the_table() -> None:
+    from hil.emulator.faults import KINDS
+
+    made = {fault["kind"] for row, protocol, motion in rows() for fault in make(row, protocol, motion, 0).faults}
+    assert made == set(KINDS)
+
+
+def test_every_row_has_an_expectation_on_every_protocol() -> None:
+    kinds = {kind.name.lower() for kind in Kind}
+    for row, protocol, motion in rows():
+        wanted = expected(make(row, protocol, motion, 0))
+        assert wanted.verdicts and wanted.verdicts <= kinds | {"goes on"}
+    assert {protocol for _, protocols in ROWS.values() for protocol in protocols} == set(PROTOCOLS)
+
+
+def test_the_expectations_know_the_events_as_the_loop_does() -> None:
+    stops = [kind for kind in Kind if kind.reaction >= Reaction.STOP]
+    assert {kind.name.lower() for kind in stops if kind.reaction is Reaction.DISABLE} == AT_ONCE
+    assert {kind.name.lower() for kind in stops if kind.origin is Origin.TASK} == TASK
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    scenario = make("frames lost now and then", "cia402", "at speed", 5)
+    assert scenario == make("frames lost now and then", "cia402", "at speed", 5)
+    scenario = make("encoder jumps", "odrive", "at speed", 5)
+    first, second = play(scenario), play(scenario)
+    assert (first.ended_by, first.reaction, first.off) == (second.ended_by, second.reaction, second.off)
+
+
+def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hil.faults.run.expected", lambda scenario: replace(expected(scenario), within=1e-6))
+    verdict = play(make("law says NaN", "odrive", "at speed", 1))
+    assert [problem for problem in verdict.problems if "at most" in problem]
+    (line,) = tabulate([verdict])
+    assert (line.runs, line.passed, line.ended_by) == (1, 0, {"non_finite"})
+
+
+def test_a_loop_that_knows_no_stop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hil.safety.stages.Stages._react", lambda self, now: None)
+    problems = play(make("drive fault", "odrive", "at speed", 1)).problems
+    assert [problem for problem in problems if "all drives off" in problem]
+
+
+def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["bench", "faults", "--count", "3", "--seed", "4", "--json"])
+    found = json.loads(capsys.readouterr().out)["faults"]
+    assert (found["played"], found["passed"], found["failures"]) == (3, 3, [])
+    assert {line["row"] for line in found["rows"]} == {"one or two samples lost"}

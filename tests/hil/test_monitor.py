@@ -1,0 +1,221 @@
+"""Each event of weight is noticed within its time, once, and the reaction to it never falls."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from hil.bus import Health, Link
+from hil.drives import Condition, Drive, DriveSettings, Feedback, Sample
+from hil.frame import Frame
+from hil.safety import Bounds, Kind, Monitor, Reaction
+from servoctl.loop import Tick
+
+MS = 1_000_000
+PERIOD = 0.0025
+
+
+class Silent(Drive):
+    """A drive that does what a test says."""
+
+    feedback = Feedback.CYCLIC
+    identities = frozenset[int]()
+    heartbeat = 0.1
+
+    def accept(self, frame: Frame) -> None: ...
+
+    @staticmethod
+    def traffic(settings: Any, period: float) -> list[Any]:
+        return []
+
+    def poll(self) -> Sequence[Frame]:
+        return ()
+
+    def command(self, torque: float) -> Frame:
+        return Frame(1)
+
+    def quantum(self) -> tuple[float, float, float]:
+        return 1e-4, 1e-4, 1e-4
+
+    def alive_frames(self) -> Sequence[Frame]:
+        return ()
+
+    def _nothing(self, *_: Any) -> Any:
+        yield from ()
+
+    identify = configure = test_watchdog = enable = reset = _nothing
+
+    def disable_frames(self) -> Sequence[Frame]:
+        return ()
+
+    quick_stop_frames = disable_frames
+
+
+def settings(name: str = "u1") -> DriveSettings:
+    return DriveSettings(
+        name, "main", "odrive", 1, torque_limit=12, torque_rate_limit=400, speed_limit=6, position_limits=(-2, 2)
+    )
+
+
+@pytest.fixture
+def drive() -> Silent:
+    found = Silent(settings())
+    found.condition, found.sample = Condition.ENABLED, Sample(0, 0, 0, 0)
+    return found
+
+
+def monitor(drive: Silent, **bounds: Any) -> Monitor:
+    return Monitor([drive], [], Bounds(PERIOD, 0.005, 0.02, **bounds))
+
+
+def kinds(watched: Monitor) -> list[Kind]:
+    return [event.kind for event in watched.events]
+
+
+@pytest.mark.parametrize(
+    "age, found, worst",
+    [
+        (3.7, [], Reaction.NOTE),
+        (3.8, [Kind.MISSED], Reaction.NOTE),
+        (7.4, [Kind.MISSED], Reaction.NOTE),
+        (7.5, [Kind.MISSED, Kind.STALE], Reaction.STOP),
+        (24.9, [Kind.MISSED, Kind.STALE], Reaction.STOP),
+        (25.0, [Kind.MISSED, Kind.LOST], Reaction.DISABLE),
+    ],
+)
+def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[Kind], worst: Reaction) -> None:
+    watched = monitor(drive)
+    watched.feedback(round(age * MS), 0)
+    assert kinds(watched) == found
+    assert watched.worst is worst
+
+
+def test_thresholds_given_in_seconds_hold_where_they_are_longer(drive: Silent) -> None:
+    watched = Monitor([drive], [], Bounds(0.001, 0.005, 0.02))
+    watched.feedback(round(4.9 * MS), 0)
+    assert Kind.STALE not in kinds(watched)
+    watched.feedback(5 * MS, 0)
+    assert Kind.STALE in kinds(watched)
+
+
+def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
+    watched = monitor(drive)
+    drive.fault = "over-current (0x2310)"
+    for now in range(5):
+        watched.drives(now, working=True)
+    assert [str(event) for event in watched.events] == ["u1: the drive reports a fault (over-current (0x2310))"]
+    assert watched.counts == {Kind.DRIVE_FAULT: 5}
+
+
+def test_a_fault_that_went_by_itself_stays(drive: Silent) -> None:
+    watched = monitor(drive)
+    drive.fault = "x"
+    watched.drives(0, working=True)
+    drive.fault = ""
+    watched.drives(1, working=True)
+    assert watched.worst is Reaction.STOP
+
+
+@pytest.mark.parametrize("condition", [c for c in Condition if c is not Condition.ENABLED])
+def test_a_drive_that_is_not_enabled_any_more(drive: Silent, condition: Condition) -> None:
+    watched = monitor(drive)
+    drive.condition = condition
+    watched.drives(0, working=False)
+    assert kinds(watched) == []
+    watched.drives(0, working=True)
+    assert kinds(watched) == [Kind.DRIVE_STATE]
+
+
+def test_a_silent_heartbeat(drive: Silent) -> None:
+    watched = monitor(drive)
+    drive.alive = 1
+    watched.drives(250 * MS, working=True)
+    assert kinds(watched) == []
+    watched.drives(250 * MS + 2, working=True)
+    assert kinds(watched) == [Kind.HEARTBEAT]
+    assert watched.worst is Reaction.DISABLE
+
+
+def test_position_speed_and_runaway(drive: Silent) -> None:
+    watched = monitor(drive)
+    watched.motion(0, [2.0], [6.1])
+    assert kinds(watched) == []
+    watched.motion(1, [2.01], [6.1])
+    assert kinds(watched) == [Kind.POSITION, Kind.SPEED]
+    watched.motion(2, [0.0], [-7.3])
+    assert kinds(watched)[2:] == [Kind.RUNAWAY]
+
+
+def test_one_fast_sample_is_no_overspeed(drive: Silent) -> None:
+    watched = monitor(drive)
+    for speed in (6.1, 5.9, 6.1, 5.9):
+        watched.motion(0, [0.0], [speed])
+    assert kinds(watched) == []
+
+
+def test_numbers_that_are_missing_are_no_news(drive: Silent) -> None:
+    watched = monitor(drive)
+    watched.motion(0, [float("nan")], [float("nan")])
+    assert kinds(watched) == []
+
+
+@pytest.mark.parametrize("stop, kind", [(False, Kind.CLAMPED), (True, Kind.CLAMPED_STOP)])
+def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, kind: Kind) -> None:
+    watched = monitor(drive, clamped_stop=stop)
+    for i in range(200):
+        watched.torques(i, [i % 2 == 0])
+    assert kinds(watched) == []
+    watched.torques(200, [True])
+    watched.torques(201, [True])
+    assert kinds(watched) == [kind]
+
+
+@pytest.mark.parametrize(
+    "link, kind",
+    [(Link.WARNING, Kind.BUS_WARNING), (Link.PASSIVE, Kind.BUS), (Link.OFF, Kind.BUS), (Link.DOWN, Kind.BUS)],
+)
+def test_buses(drive: Silent, link: Link, kind: Kind) -> None:
+    watched = monitor(drive)
+    watched.buses(0, {"main": Health(link, "no acknowledgement")})
+    assert kinds(watched) == [kind]
+
+
+def ticks(skips: list[int]) -> list[Tick]:
+    found, deadline = [], 0
+    for number, skipped in enumerate(skips):
+        deadline += (1 + skipped) * 2_500_000
+        found.append(Tick(number, deadline, deadline, 2_500_000, skipped))
+    return found
+
+
+def test_six_late_ticks_in_a_row_stop(drive: Silent) -> None:
+    watched = monitor(drive)
+    for tick in ticks([1] * 5 + [0] + [1] * 5):
+        watched.lateness(tick)
+    assert Kind.OVERRUNS not in kinds(watched)
+    for tick in ticks([1] * 6):
+        watched.lateness(tick)
+    assert Kind.OVERRUNS in kinds(watched)
+
+
+def test_a_twentieth_of_a_second_lost_stops(drive: Silent) -> None:
+    watched = monitor(drive)
+    for tick in ticks(([1] + [0] * 23) * 40):
+        watched.lateness(tick)
+    assert Kind.OVERRUNS not in kinds(watched)
+    watched = monitor(drive)
+    for tick in ticks(([1] + [0] * 15) * 40):
+        watched.lateness(tick)
+    assert Kind.OVERRUNS in kinds(watched)
+
+
+def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> None:
+    watched = monitor(drive)
+    assert watched.exit_code == 0
+    watched.report(0, Kind.SATURATED, "u1")
+    assert watched.exit_code == 0
+    watched.report(1, Kind.TASK)
+    watched.report(2, Kind.LOST, "u1")
+    assert watched.exit_code == 4
+    watched.report(3, Kind.NOT_CONFIRMED, "u1")
+    assert watched.exit_code == 3

@@ -1,0 +1,179 @@
+"""What a bus that counts as real asks for: arming, shadow, one stage after the other.
+
+The bus is python-can's virtual one, which here counts as real; a thread serves the drives.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interfaces import keys_of
+from wall_clock import write_config
+
+import hil.start
+from hil.bus import BusError
+from hil.emulation import likeness, simulated
+from hil.emulator.process import Server, open_for_emulation
+from hil.prepare import load
+from hil.run import Ended
+from hil.safety.plan import Stage
+from hil.start import Request, start
+from servoctl.cli import main
+from servoctl.errors import ConfigError
+from servoctl.loop import WallClock
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Of a bus that counts as real: nobody is asked whether an emulator is there."""
+    monkeypatch.setattr(hil.start, "is_loopback", lambda keys: False)
+    with keys_of("virtual") as keys:
+        yield keys
+
+
+@contextmanager
+def served(config: Path) -> Iterator[Server]:
+    prepared, clock = load(config, engine="vm"), WallClock()
+    settings = prepared.settings
+    buses = open_for_emulation(settings.buses, clock)
+    like = likeness(prepared, "vm")
+    system, period = simulated(prepared), settings.values.period
+    server = Server(system, prepared.start, period, settings.drives, settings.sensors, buses, clock, like)
+    over = threading.Event()
+    thread = threading.Thread(target=server.serve, args=(over.is_set,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        over.set()
+        thread.join()
+        for bus in buses.values():
+            bus.close()
+
+
+def heard(server: Server) -> int:
+    """Frames of the host that the drives' controller has taken in."""
+    return server.outlets["main"].bus.health.received
+
+
+def run(config: Path, folder: Path, **asked: Any) -> tuple[Ended, list[str]]:
+    begun = start(Request(config, engine="vm", **asked))
+    ended = begun.run(folder, lambda event: None)
+    return ended, [event.detail for event in ended.events if event.kind.name == "STAGE"]
+
+
+@pytest.mark.slow
+def test_the_default_is_shadow_which_sends_nothing(keys: dict[str, Any], tmp_path: Path) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+    with served(config) as server:
+        begun = start(Request(config, engine="vm"))
+        assert begun.stage is Stage.SHADOW
+        assert "shadow: nothing is sent on main; --stage zero --armed comes next" in begun.notes
+        ended = begun.run(tmp_path / "run", lambda event: None)
+        assert heard(server) == 0
+    assert (ended.exit_code, ended.unconfirmed) == (0, ()), ended.events
+    assert ended.trajectory.metadata["bus"]["main"]["sent"] == 0
+    assert ended.trajectory.metadata["bus"]["main"]["received"] > 0
+    assert np.isfinite(ended.trajectory["q.x1"][-10:]).all()
+    assert ended.trajectory.metadata["drives"]["F"]["confirmed_off"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["zero", "ramp", "full"])
+def test_torque_takes_armed_on_the_command_line_and_not_a_frame_goes_out_without(
+    stage: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+    with served(config) as server:
+        with pytest.raises(ConfigError, match=rf"--stage {stage}: main counts as real: .*add --armed"):
+            start(Request(config, stage=stage, engine="vm"))
+        assert main(["hil", str(config), "--stage", stage, "--engine", "vm", "--out", str(tmp_path / "run")]) == 2
+        assert heard(server) == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_in_a_config_arms(keys: dict[str, Any], tmp_path: Path) -> None:
+    for more in ({"armed": True}, {"stage": "full"}):
+        config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5, **more)
+        with pytest.raises(ConfigError, match=r"hil\.(armed|stage): unknown key"):
+            start(Request(config, engine="vm"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "stages"),
+    [
+        ("zero", ["zero"]),
+        ("ramp", ["zero", "ramp"]),
+        ("full", ["zero", "ramp", "full"]),
+    ],
+)
+def test_armed_no_stage_is_left_out_and_none_is_passed(
+    stage: str, stages: list[str], keys: dict[str, Any], tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+    with served(config) as server:
+        ended, passed = run(config, tmp_path / "run", stage=stage, armed=True)
+        assert heard(server) == ended.trajectory.metadata["bus"]["main"]["sent"]
+    assert (ended.exit_code, ended.unconfirmed) == (0, ()), ended.events
+    assert passed == ["enabling", *stages, "stopping", "disabling", "over"]
+    assert ended.trajectory.metadata["emulated"] is False
+    if stage == "zero":
+        assert not ended.trajectory["u.F"].any()
+
+
+def test_faults_are_not_scripted_for_real_drives(keys: dict[str, Any], tmp_path: Path) -> None:
+    config = write_config(
+        tmp_path / "cart.yaml", "odrive", keys, 0.5, faults=[{"kind": "reboot", "drive": "F", "at": 1}]
+    )
+    with pytest.raises(ConfigError, match="scripted faults are for emulated drives, and main is real"):
+        start(Request(config, engine="vm"))
+
+
+def test_a_bus_that_cannot_be_opened_ends_with_3_and_what_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", {"interface": "socketcan", "channel": "can99"}, 0.5)
+    with pytest.raises(BusError):
+        start(Request(config, engine="vm"))
+    assert main(["hil", str(config), "--engine", "vm", "--out", str(tmp_path / "run")]) == 3
+    said = capsys.readouterr().err
+    assert "bus main: " in said
+    assert "sudo " in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loopback_bus_without_an_emulator_is_real_and_says_how_to_get_one(tmp_path: Path) -> None:
+    with keys_of("virtual") as keys:
+        config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+        begun = start(Request(config, engine="vm"))
+        assert begun.stage is Stage.SHADOW
+        assert any("servoctl emulate cart" in note for note in begun.notes)
+        with pytest.raises(ConfigError, match="add --armed"):
+            start(Request(config, stage="full", engine="vm"))
+        begun.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "said"),
+    [
+        ({"interface": "socketcan", "channel": "can0"}, ["--vcan"], "may have real drives on it"),
+        ({"interface": "socketcan", "channel": "vcan0"}, [], "say --vcan"),
+        ({"interface": "udp_multicast", "channel": "239.74.163.2"}, [], "set hop_limit: 0"),
+        ({"interface": "virtual", "channel": "main"}, [], "reaches no other process"),
+        ({"interface": "emulated"}, [], "take udp_multicast with hop_limit: 0"),
+    ],
+)
+def test_emulate_refuses_buses_that_may_be_physical_or_that_nobody_reaches(
+    keys: dict[str, Any], options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+    assert main(["emulate", str(config), "--engine", "vm", *options]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "hil.buses.main: " in captured.err
+    assert captured.out == ""

@@ -1,0 +1,175 @@
+"""What the system grants, that all of it is undone, and what is said where it refuses."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hil import realtime
+from hil.realtime import RealtimeError, bare_lateness, die_with_parent, prepare
+from servoctl.loop.clock import SECOND, Clock
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux only")
+
+
+def state() -> dict[str, Any]:
+    """What `prepare` may change of this thread and process."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return {
+        "policy": os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK,
+        "priority": os.sched_getparam(0).sched_priority,
+        "affinity": os.sched_getaffinity(0),
+        "collector": gc.isenabled(),
+        "frozen": gc.get_freeze_count(),
+        "slack": realtime._call("prctl", 30, 0, 0, 0, 0),
+        "locked": int(next(line.split()[1] for line in status if line.startswith("VmLck:"))),
+    }
+
+
+def test_what_is_said_to_be_granted_is_so_and_all_of_it_is_undone() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    before = state()
+    with prepare(priority=5, cpu=cpu) as granted:
+        during = state()
+        said = {each.name: each.granted for each in granted.grants}
+    assert list(said) == ["collector", "timers", "memory", "cpu", "priority"]
+    assert said["collector"] and not during["collector"] and during["frozen"] > 0
+    assert said["timers"] == (during["slack"] <= 1)
+    assert said["memory"] == (during["locked"] > 0)
+    assert said["cpu"] == (during["affinity"] == {cpu})
+    assert said["priority"] == (during["policy"] == os.SCHED_FIFO and during["priority"] == 5)
+    assert state() == before
+
+
+def test_it_is_undone_after_an_error_too() -> None:
+    before = state()
+    with pytest.raises(ZeroDivisionError), prepare(priority=5):
+        raise ZeroDivisionError
+    assert state() == before
+
+
+def test_what_is_not_asked_for_is_left_alone() -> None:
+    before = state()
+    with prepare(priority=0, cpu=None, lock=False) as granted:
+        during = state()
+    assert [each.name for each in granted.grants] == ["collector", "timers"]
+    for key in ("policy", "priority", "affinity", "locked"):
+        assert during[key] == before[key]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A system on which nothing is permitted."""
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(realtime, "_lock_limit", lambda: 65536)
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    yield
+
+
+@pytest.mark.usefixtures("refused")
+def test_where_it_is_refused_it_says_what_to_do_and_only_who_insists_is_stopped() -> None:
+    with prepare() as granted:
+        memory, priority = granted.missing
+        assert memory.sentence.startswith("memory may be paged out: only 64 kB may be locked (as root, or with ")
+        assert priority.sentence.startswith("SCHED_FIFO is not permitted (as root, or with '@realtime - rtprio 99'")
+        with pytest.raises(RealtimeError, match=r"real time: memory: .*\nreal time: priority: SCHED_FIFO is not"):
+            granted.insist()
+
+
+def test_who_has_everything_may_insist() -> None:
+    with prepare(priority=0, lock=False) as granted:
+        granted.insist()
+        assert granted.missing == ()
+
+
+def test_a_cpu_that_is_not_ours_is_refused_with_those_that_are() -> None:
+    with prepare(priority=0, cpu=100_000, lock=False) as granted:
+        assert [each.name for each in granted.missing] == ["cpu"]
+        there_are = ", ".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
+        assert granted.missing[0].sentence == f"CPU 100000 is not ours to use (this process may use {there_are})"
+
+
+def test_a_priority_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with prepare(priority=200, lock=False) as granted:
+        sentence = granted.missing[0].sentence
+    assert sentence.startswith("SCHED_FIFO 200: ") and sentence.endswith("(expected 1 to 99)")
+
+
+class Sluggish(Clock):
+    """Wakes late by what it is told, in turn; the last one stays."""
+
+    def __init__(self, late: list[int]) -> None:
+        self._late, self._now = late, 0
+
+    def now(self) -> int:
+        return self._now
+
+    def sleep_until(self, moment: int) -> None:
+        late = self._late.pop(0) if len(self._late) > 1 else self._late[0]
+        self._now = max(self._now, moment) + late
+
+
+def test_a_bare_loop_skips_what_has_gone_by_and_never_catches_up() -> None:
+    period = SECOND // 1000
+    timing = bare_lateness(0.001, 0.02, Sluggish([10, 2 * period + 5, period + 7, 30]))
+    assert timing.skipped == 3
+    assert (timing.late, timing.longest_late) == (2, 2)
+    assert timing.lateness.n == 20 - 3
+    assert (timing.lateness.least, timing.lateness.most) == (10, 2 * period + 5)
+    assert timing.period.n == timing.lateness.n - 1
+
+
+def test_a_bare_loop_on_this_machine_is_never_early() -> None:
+    timing = bare_lateness(0.002, 0.05)
+    assert 0 <= timing.lateness.least <= timing.lateness.most
+    assert timing.lateness.n + timing.skipped <= 25
+
+
+CHILD = """
+import os, signal, sys
+from hil.realtime import die_with_parent
+assert die_with_parent(int(sys.argv[1]), signal.SIGKILL)
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+PARENT = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())])
+child.wait()
+"""
+
+
+def test_a_child_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    try:  # the pipe ends when all who could write to it are gone: the child was one
+        assert parent.communicate(timeout=30) == (b"", None)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
+    run = subprocess.run([sys.executable, "-c", CHILD, "1" if os.getpid() != 1 else "2"], capture_output=True)
+    assert run.returncode == -signal.SIGKILL
+    assert run.stdout == b""
+
+
+def test_another_system_says_that_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not die_with_parent(os.getppid())
+    with prepare(cpu=0) as granted:
+        assert [each.name for each in granted.missing] == ["memory", "cpu", "priority"]
+        assert all(each.sentence.endswith("Linux only") for each in granted.missing)

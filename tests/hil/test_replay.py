@@ -1,0 +1,240 @@
+"""`servoctl replay`: a run's law once more on the states that were logged."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hil.replay
+import servoctl
+from hil.bus.load import Traffic
+from hil.drives import base
+from hil.drives.settings import SensorSettings
+from hil.frame import Frame
+from hil.recorder import Recorder
+from hil.replay import OTHER_ENGINE, decoded, replay
+from servoctl.cli import main
+from servoctl.config import dump
+from servoctl.errors import ColumnError, ConfigError, RunFolderError
+from servoctl.trajectory import Trajectory
+
+SAMPLED = ["run.duration=0.1", "run.period=0.005", "run.integrator.step=0.001", "run.output_step=0.005"]
+
+
+def simulated(
+    folder: Path, config: str = "two_mass_spring", engine: str = "vm", settings: Sequence[str] = SAMPLED
+) -> Path:
+    servoctl.load(config, settings, engine=engine).simulate(out=folder)
+    return folder
+
+
+def changed(folder: Path, columns: dict[str, np.ndarray] | None = None, **metadata) -> Path:
+    """The run once more, with other columns or other metadata."""
+    run = Trajectory.load(folder)
+    config = (folder / "config.yaml").read_text()
+    return Trajectory(run.columns | (columns or {}), run.units, run.metadata | metadata).save(folder, config)
+
+
+@pytest.mark.parametrize("engine", ["vm", "c", "numpy"])
+@pytest.mark.parametrize("settings", [SAMPLED, ["run.duration=0.1"]], ids=["sampled", "continuous"])
+def test_a_simulated_run_comes_out_the_same_to_the_bit(tmp_path: Path, engine: str, settings: list[str]) -> None:
+    folder = simulated(tmp_path / "run", engine=engine, settings=settings)
+    found = replay(folder)
+    assert found.engine == found.logged_engine == Trajectory.load(folder).metadata["engine"]
+    assert (found.differing, found.first, found.tolerance) == (0, None, 0.0)
+    assert (found.rows, found.skipped) == (len(Trajectory.load(folder)), 0)
+    assert (found.largest, found.units) == ({"F": 0.0}, {"F": "N"})
+
+
+@pytest.mark.slow
+def test_a_task_too_large_to_unroll_comes_out_the_same(tmp_path: Path) -> None:
+    folder = simulated(tmp_path / "run", "swarm_50", "auto", ["run.duration=0.01"])
+    found = replay(folder)
+    assert (found.engine, found.logged_engine, found.differing) == ("numpy", "numpy", 0)
+
+
+def test_one_unit_in_the_last_place_is_found(tmp_path: Path) -> None:
+    folder = simulated(tmp_path / "run")
+    u = Trajectory.load(folder)["u.F"].copy()
+    true, u[7] = u[7], np.nextafter(u[7], np.inf)
+    u[9] = np.nan
+    found = replay(changed(folder, {"u.F": u}))
+    assert found.differing == 2
+    assert found.first == hil.replay.Difference(7, 0.035, "F", u[7], true)
+    assert np.isnan(found.largest["F"])
+    u[9] = 0.0
+    found = replay(changed(folder, {"u.F": u}))
+    assert found.largest["F"] == abs(Trajectory.load(simulated(tmp_path / "other"))["u.F"][9])
+    assert replay(folder, tolerance=2.0).differing == 0
+
+
+def test_on_another_engine_a_tolerance_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = changed(simulated(tmp_path / "run"), engine="c")
+    monkeypatch.setattr(hil.replay, "take_engine", lambda *_: None)  # as where no compiler is found
+    u = Trajectory.load(folder)["u.F"]
+    almost = u + 0.5 * OTHER_ENGINE * np.abs(u).max()
+    found = replay(changed(folder, {"u.F": almost}))
+    assert (found.engine, found.logged_engine) == ("vm", "c")
+    assert (found.differing, found.tolerance) == (0, OTHER_ENGINE)
+    assert 0.0 < found.largest["F"] < OTHER_ENGINE * np.abs(u).max()
+    assert replay(changed(folder, {"u.F": u + 2 * OTHER_ENGINE * np.abs(u).max()})).differing == len(u)
+
+
+@pytest.mark.parametrize("engine", ["vm", "c"])
+def test_a_run_on_drives_is_replayed_at_its_task_time_by_what_the_law_gave(tmp_path: Path, engine: str) -> None:
+    run = servoctl.load("two_mass_spring", SAMPLED, engine=engine)
+    simulation = run.simulate()
+    names = ["t", "task_time", *(f"{kind}.{c}" for kind in "qv" for c in simulation.coordinates), "u.F", "law.F"]
+    with Recorder(
+        tmp_path / "run", dict.fromkeys(names, ""), {"engine": engine}, dump(run.loaded.config), True
+    ) as made:
+        for k in range(5):  # bring-up: task time stands still, the law is not asked
+            made.row(np.array([k * 0.005, 0.0, *np.ones(4), 3.0, np.nan]))
+        for k in range(len(simulation) - 1):
+            law = simulation.u[k, 0]
+            clamped = np.clip(law, -0.1, 0.1)
+            made.row(np.array([1.0 + k, simulation.t[k], *simulation.q[k], *simulation.v[k], clamped, law]))
+        made.close({"status": "done"})
+    found = replay(tmp_path / "run")
+    assert (found.rows, found.skipped, found.differing) == (20, 5, 0)
+    assert found.engine == found.logged_engine == engine
+
+
+CART = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+    def mass_matrix(self, q, t):
+        return np.array([[2.0]])
+    def force(self, q, v, t):
+        return np.zeros(1)
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+
+CONFIG = """
+plant: {class: "cart.py:Cart"}
+initial: {q: 0, v: 0}
+task: [{name: follow, holonomic: "x - t**3"}]
+law: {kind: constraint_following, correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.1, period: 0.01, integrator: {method: rk4, step: 0.01}}
+"""
+
+
+@pytest.fixture
+def cart(tmp_path: Path) -> Path:
+    """A run folder whose config names a class in a file, in `tmp_path`."""
+    (tmp_path / "cart.py").write_text(CART)
+    (tmp_path / "cart.yaml").write_text(CONFIG)
+    return simulated(tmp_path / "run", str(tmp_path / "cart.yaml"), settings=())
+
+
+def test_classes_in_files_are_found_where_one_says(cart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert replay(cart, tmp_path).differing == 0
+    monkeypatch.chdir(tmp_path)
+    assert replay(cart).differing == 0
+    with pytest.raises(ConfigError, match=r"cart\.py"):
+        replay(cart, cart)
+
+
+def test_u_of_another_state_differs_by_what_the_law_makes_of_it(cart: Path, tmp_path: Path) -> None:
+    v = Trajectory.load(cart)["v.x"] + 1.0
+    found = replay(changed(cart, {"v.x": v}), tmp_path)
+    assert found.differing == found.rows == 11
+    assert found.largest["F"] == pytest.approx(2.0 * 2 * 10.0 * 1.0, rel=1e-12)  # m 2 alpha dphi
+
+
+def test_the_command_line_says_equal_with_0_and_different_with_4(
+    cart: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["replay", str(cart), "--classes", str(tmp_path)]
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "11 rows compared; engine vm; all rows are the same, to the bit",
+        "",
+        "input  unit  largest difference",
+        "F      N                      0",
+    ]
+    changed(cart, {"u.F": Trajectory.load(cart)["u.F"] + np.eye(11)[3]})
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == 4
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "11 rows compared; engine vm; 1 rows differ, to the bit"
+    assert said[3] == "F      N                      1"
+    assert said[-1].startswith("first in row 3, t = 0.03 s: F was ")
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--json"])
+    assert end.value.code == 4
+    assert '"differing": 1' in capsys.readouterr().out
+
+
+def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
+    Trajectory({"t": np.zeros(1)}).save(tmp_path / "bare")
+    with pytest.raises(RunFolderError, match=r"bare/config.yaml: is missing or empty"):
+        replay(tmp_path / "bare")
+    Trajectory({"t": np.zeros(0)}).save(tmp_path / "none")
+    with pytest.raises(RunFolderError, match="holds no rows"):
+        replay(tmp_path / "none")
+    with pytest.raises(ConfigError, match="law: there is none"):
+        replay(simulated(tmp_path / "open", "projectile", settings=["run.duration=0.01"]))
+    run = Trajectory.load(cart)
+    law = {"law.F": np.full(11, np.nan)}
+    with pytest.raises(RunFolderError, match="gave no u in any row"):
+        replay(changed(cart, law), tmp_path)
+    less = {name: x for name, x in run.columns.items() if name != "v.x"}
+    dataclasses.replace(run, columns=less).save(cart, CONFIG)
+    with pytest.raises(ColumnError, match=r"v\.x: no such name"):
+        replay(cart, tmp_path)
+
+
+class Encoder(base.Node):
+    """Sends its position as one byte."""
+
+    feedback = base.Feedback.CYCLIC
+
+    @property
+    def identities(self) -> frozenset[int]:
+        return frozenset([self.settings.node])
+
+    def accept(self, frame: Frame) -> None:
+        if len(frame.data) == 1:
+            self.sample = base.Sample(float(frame.data[0]), np.nan, np.nan, frame.time)
+        else:
+            self.rejected += 1
+
+    @staticmethod
+    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+        return [Traffic(1, 1 / period)]
+
+    def poll(self) -> Sequence[Frame]:
+        return ()
+
+    def quantum(self) -> tuple[float, float, float]:
+        return 1.0, np.nan, np.nan
+
+    def identify(self, exchange: base.Exchange) -> base.Steps:
+        yield from ()
+
+
+def test_can_blf_decodes_to_the_samples_of_the_run(tmp_path: Path) -> None:
+    first, second = (Encoder(SensorSettings("x", "main", "none", 1)) for _ in range(2))
+    with Recorder(tmp_path / "run", {"t": "s"}, {}, lossless=True) as made:
+        made.frame(0, False, Frame(1, b"\x05", time=10), 10)
+        made.frame(1, False, Frame(1, b"\x06", time=20), 20)
+        made.frame(0, True, Frame(1, b"\x07"), 30)
+        made.frame(0, False, Frame(2, b"\x08", time=40), 40)
+        made.frame(0, False, Frame(1, b"\x09\x09", time=50), 50)
+        made.frame(0, False, Frame(1, b"\x0a", time=60), 60)
+    samples = [(node, sample.position, sample.time) for node, sample in decoded(tmp_path / "run", [[first], [second]])]
+    assert samples == [(first, 5.0, 10), (second, 6.0, 20), (first, 10.0, 60)]
+    assert (first.rejected, second.rejected) == (1, 0)

@@ -1,0 +1,157 @@
+"""Speeds from positions, samples that are judged one by one: against what their definitions promise."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hil.drives import Sample
+from hil.sensing import Channel, Finding
+from hil.sensing.plausibility import Memory, judge
+from hil.sensing.rates import RateFilter, Track, carried
+from servoctl.loop.clock import nanoseconds
+
+MS = 1_000_000
+T = 0.0025
+FILTER = RateFilter(2 * T)
+
+
+def follow(positions: list[float], period: float = T, filter: RateFilter = FILTER) -> Track:
+    track = None
+    for k, position in enumerate(positions):
+        track = filter.update(track, position, nanoseconds(k * period))
+    assert track is not None
+    return track
+
+
+def test_a_constant_speed_is_found_without_error() -> None:
+    assert follow([3.0 + 0.7 * k * T for k in range(60)]).rate == pytest.approx(0.7, abs=1e-9)
+
+
+def test_under_constant_acceleration_the_speed_lags_as_said() -> None:
+    track = follow([5.0 * (k * T) ** 2 / 2 for k in range(100)])
+    assert 5.0 * 99 * T - track.rate == pytest.approx(5.0 * FILTER.lag(T), rel=1e-6)
+    assert FILTER.lag(T) == pytest.approx(T * (1 / np.tanh(0.5) - 0.5))
+    assert RateFilter(0.1).lag(1e-3) == pytest.approx(0.1 - 1e-3 / 2, rel=1e-3), "the time constant, less half a period"
+
+
+def test_no_position_error_within_the_resolution_exceeds_the_bound_of_the_rate() -> None:
+    resolution, bound = 1e-4, FILTER.rate_bound(1e-4, T)
+    random = np.random.default_rng(0)
+    # the worst case has the signs of the impulse response, backwards; the first sample sets the position
+    impulse = [follow([0.0] * (80 - k) + [1.0] + [0.0] * k).rate for k in range(80)]
+    assert follow([0.0, *(resolution * np.sign(impulse[::-1]))]).rate == pytest.approx(bound, rel=1e-6)
+    for _ in range(20):
+        assert abs(follow(list(resolution * random.uniform(-1.0, 1.0, 60))).rate) < bound
+
+
+def test_uneven_samples_are_taken_at_their_times() -> None:
+    track, random, time = None, np.random.default_rng(1), 0
+    for _ in range(100):
+        time += int(random.integers(MS, 5 * MS))
+        track = FILTER.update(track, 0.4 * time * 1e-9, time)
+    assert track is not None and track.rate == pytest.approx(0.4, abs=1e-8)
+
+
+def test_the_same_sample_changes_nothing() -> None:
+    track = follow([0.0, 0.1, 0.2])
+    assert FILTER.update(track, 99.0, track.time) is track
+
+
+def test_a_sample_is_carried_at_its_speed() -> None:
+    assert carried(1.0, -4.0, 7 * MS, 9 * MS) == pytest.approx(1.0 - 4.0 * 0.002)
+
+
+CHANNEL = Channel("u1", 1e-4, speed_limit=6.0, turn=2 * math.pi, interval=T)
+ALLOWED = 1.5 * 6.0 * T + 3e-4
+
+
+def sample(position: float, tick: int, velocity: float = 0.0) -> Sample:
+    return Sample(position, velocity, math.nan, nanoseconds(tick * T))
+
+
+def run(positions: list[float], expected: float = math.nan, rate: float = 0.0) -> list[Finding | None]:
+    memory, said = Memory(), []
+    for k, position in enumerate(positions):
+        memory, finding = judge(CHANNEL, "rad", memory, sample(position, k), rate, expected)
+        said.append(finding)
+    return said
+
+
+def test_one_jump_is_left_out_and_two_stop() -> None:
+    memory, _ = judge(CHANNEL, "rad", Memory(), sample(1.0, 0), 0.0, math.nan)
+    memory, finding = judge(CHANNEL, "rad", memory, sample(1.1, 1), 0.0, math.nan)
+    assert finding == Finding("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
+    assert memory.accepted is not None and memory.accepted.position == 1.0
+    after, finding = judge(CHANNEL, "rad", memory, sample(1.001, 2), 0.0, math.nan)
+    assert finding is None and after.rejected == 0
+    after, finding = judge(CHANNEL, "rad", memory, sample(1.1, 2), 0.0, math.nan)
+    assert finding is not None and finding.stops
+    assert after.accepted is not None and after.accepted.position == 1.0
+
+
+@pytest.mark.parametrize("factor", [0.999, -0.999, 1.001, -1.001])
+def test_the_limit_is_what_the_speed_allows_and_three_steps(factor: float) -> None:
+    assert (run([0.0, factor * ALLOWED])[1] is None) == (abs(factor) < 1)
+
+
+def test_a_gap_does_not_widen_what_may_jump() -> None:
+    memory, _ = judge(CHANNEL, "rad", Memory(), sample(0.0, 0), 0.0, math.nan)
+    for tick, position, good in [(5, 1.2 * ALLOWED, False), (5, 2.0 * 4 * T, True)]:
+        # at 2 rad/s the joint has gone on over four periods
+        found = judge(CHANNEL, "rad", memory, sample(position, tick), 0.0 if not good else 2.0, math.nan)[1]
+        assert (found is None) == good
+
+
+def test_a_wrap_is_called_one() -> None:
+    found = run([3.1, 3.1 - 2 * math.pi])[1]
+    assert found is not None and found.reason.startswith("encoder wrapped by -1 turn: -6.283 rad in 2.5 ms")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_left_out(bad: float) -> None:
+    found = run([0.0, bad, 0.0, bad, bad])
+    assert [f is not None and f.stops for f in found] == [False, False, False, False, True]
+    assert found[1] is not None and found[1].reason == f"position is not a finite number ({bad})"
+    assert judge(CHANNEL, "rad", Memory(), sample(0.0, 0, math.inf), 0.0, 0.0)[1] is not None
+
+
+def test_the_same_frame_is_not_counted_twice() -> None:
+    memory, _ = judge(CHANNEL, "rad", Memory(), sample(1.0, 0), 0.0, math.nan)
+    memory, first = judge(CHANNEL, "rad", memory, sample(9.0, 1), 0.0, math.nan)
+    again, second = judge(CHANNEL, "rad", memory, sample(9.0, 1), 0.0, math.nan)
+    assert first is not None and second is None and again is memory
+
+
+def ticks_until(found: list[Finding | None]) -> int | None:
+    return next((k for k, finding in enumerate(found) if finding is not None), None)
+
+
+@pytest.mark.parametrize("expected", [6.0, 0.5, 0.05])
+def test_an_encoder_that_stands_while_the_joint_moves_is_found_within_a_tenth_of_a_second(expected: float) -> None:
+    tick = ticks_until(run([0.3] * 60, expected))
+    assert tick is not None and 0.02 <= tick * T <= 0.1
+    found = run([0.3] * 60, expected)[tick]
+    assert found is not None and found.stops and "encoder stands at 0.3 rad for" in found.reason
+
+
+def test_a_joint_at_rest_is_not_stuck() -> None:
+    assert ticks_until(run([0.3] * 4000, 0.005)) is None, "the model creeps, static friction holds"
+    steps = [1e-4 * (k // 20) for k in range(4000)]
+    assert ticks_until(run(steps, 1e-4 / (20 * T))) is None, "a slow joint moves by a step now and then"
+    assert ticks_until(run([0.3] * 4000)) is None, "nothing is expected"
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
+def test_whatever_comes_what_is_accepted_moves_no_faster_than_the_joint_can(positions: list[float]) -> None:
+    memory, last = Memory(), None
+    for k, position in enumerate(positions):
+        memory, finding = judge(CHANNEL, "rad", memory, sample(position, k), 0.0, 0.0)
+        now = memory.accepted
+        assert finding is not None or (now is not None and now.position == position)
+        assert now is None or math.isfinite(now.position)
+        if now is not None and last is not None:
+            assert abs(now.position - last) <= ALLOWED
+        last = None if now is None else now.position

@@ -1,0 +1,201 @@
+"""Sensing tick by tick: samples of different age, rejected and missing ones, stuck encoders, the start pose."""
+
+import math
+
+import numpy as np
+import pytest
+from machines import rate, robots
+
+from hil.drives import Feedback, Sample
+from hil.sensing import Channel, Prediction, Sensing, Sight
+from plants.coordinated_robots import CoordinatedRobots
+from plants.two_mass_spring import TwoMassSpring
+from servoctl.loop.clock import nanoseconds
+from servoctl.mechanics.model import Model
+from servoctl.types import Array, State
+
+FINE = 2 * np.pi / 2**16
+T = 0.0025
+TICK = nanoseconds(T)
+SPEED = 15.0
+"""Of the motion: joints reach 5.5 rad/s and 109 rad/s^2."""
+PLANT = CoordinatedRobots()
+B = PLANT.actuation(np.zeros(5), 0.0)
+
+
+def pose(t: float) -> Array:
+    return robots(t, SPEED)
+
+
+def sensing(feedback: Feedback = Feedback.CYCLIC, filtered: bool = False, **options: float) -> Sensing:
+    start = State(0.0, pose(0.0), rate(pose, 0.0))
+    channels = [Channel(name, FINE, speed_limit=8.0, interval=T, feedback=feedback) for name in PLANT.actuators]
+    made = Sensing(Model(PLANT, {}, start), channels, start, T, filtered=filtered, engine="vm", **options)
+    assert made.coordinates.engine == "vm"
+    return made
+
+
+def measured(i: int, time: int, received: int | None = None, speed: bool = True, quantum: float = FINE) -> Sample:
+    """What drive i measures at a moment [ns]."""
+    t = time * 1e-9
+    position, velocity = float(B[:, i] @ pose(t)), float(B[:, i] @ rate(pose, t))
+    position = quantum * round(position / quantum) if quantum else position
+    return Sample(position, velocity if speed else math.nan, math.nan, time if received is None else received)
+
+
+def coasted(age: float) -> float:
+    """Largest error of a coordinate after samples were carried so far [s]: a t^2 / 2, times |(W H N)^+|_inf = 1.42."""
+    return 1.42 * 110.0 * age**2 / 2
+
+
+def errors(sight: Sight, now: int) -> tuple[float, float]:
+    t = now * 1e-9
+    return float(np.abs(sight.estimate.q - pose(t)).max()), float(np.abs(sight.estimate.v - rate(pose, t)).max())
+
+
+def test_samples_of_different_age_are_brought_to_one_instant() -> None:
+    eyes, worst, naive = sensing(), 0.0, 0.0
+    for k in range(1, 200):
+        now, ages = k * TICK, [150_000 * i for i in range(6)]
+        samples = [measured(i, now - age, quantum=0.0) for i, age in enumerate(ages)]
+        sight = eyes.read(0.0, now, samples)
+        assert sight.valid and not sight.findings
+        np.testing.assert_allclose(sight.ages, np.array(ages) * 1e-9, atol=1e-12)
+        worst = max(worst, errors(sight, now)[0])
+        apart = [abs(samples[i].position - B[:, i] @ pose(now * 1e-9)) for i in range(6)]
+        naive = max(naive, *apart)
+    assert worst < coasted(0.00075) < naive / 50
+
+
+def test_after_sync_the_moment_of_the_sync_counts_not_when_the_frame_came() -> None:
+    eyes, plain = sensing(Feedback.SYNC), sensing(Feedback.CYCLIC)
+    worst, late = 0.0, 0.0
+    for k in range(1, 100):
+        sync, now = k * TICK, k * TICK + 1_000_000
+        samples = [measured(i, sync, received=sync + 150_000 * (i + 1), quantum=0.0) for i in range(6)]
+        sight = eyes.read(0.0, now, samples, sync=sync)
+        np.testing.assert_allclose(sight.ages, np.full(6, 1e-3), atol=1e-12)
+        worst = max(worst, errors(sight, now)[0])
+        late = max(late, errors(plain.read(0.0, now, samples), now)[0])
+    assert worst < coasted(0.001) < late / 10
+
+
+def test_with_quantised_encoders_nothing_is_reported_at_full_speed() -> None:
+    eyes = sensing()
+    for k in range(1, 400):
+        now = k * TICK
+        sight = eyes.read(0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
+        assert sight.valid and not sight.findings
+        limits = eyes.coordinates.accuracy(0.0, sight.estimate.q)
+        assert (np.abs(sight.estimate.q - pose(now * 1e-9)) <= limits + coasted(0.0005)).all()
+
+
+def test_without_skew_the_residual_of_a_fast_motion_still_stays_within_its_bound() -> None:
+    eyes = sensing(skew=0.0)
+    for k in range(1, 400):
+        now = k * TICK
+        sight = eyes.read(0.0, now, [measured(i, now - 100_000 * i) for i in range(6)])
+        assert not sight.findings
+
+
+def test_a_jump_never_reaches_the_coordinates() -> None:
+    eyes, jumped = sensing(), range(50, 52)
+    for k in range(1, 60):
+        now = k * TICK
+        samples = [measured(i, now) for i in range(6)]
+        if k in jumped:
+            samples[2] = samples[2]._replace(position=samples[2].position + 0.5)
+        sight = eyes.read(0.0, now, samples)
+        assert sight.valid and errors(sight, now)[0] < coasted(2 * T) + 2 * FINE, (
+            "the last good sample goes on at its speed"
+        )
+        stops = [(finding.channel, finding.stops) for finding in sight.findings]
+        assert stops == ([("u3", k == jumped[-1])] if k in jumped else [])
+        assert sight.ages[2] == pytest.approx((k - 49) * T if k in jumped else 0.0, abs=1e-12)
+
+
+def test_a_slow_drift_is_found_by_those_who_measure_the_same() -> None:
+    eyes = sensing(skew=1e-4)
+    for k in range(1, 400):
+        now, drift = k * TICK, 0.05 * k * T
+        samples = [measured(i, now) for i in range(6)]
+        samples[4] = samples[4]._replace(position=samples[4].position + drift)
+        sight = eyes.read(0.0, now, samples)
+        if sight.findings:
+            break
+    assert sight.findings[0].channel == "u5"
+    assert 2 * FINE < drift < 0.01
+
+
+def test_a_silent_drive_ages_and_the_machine_is_seen_without_it() -> None:
+    eyes, samples = sensing(), [measured(i, TICK) for i in range(6)]
+    for k in range(1, 5):
+        now = k * TICK
+        samples = [samples[0], *[measured(i, now) for i in range(1, 6)]]
+        sight = eyes.read(0.0, now, samples)
+        assert sight.ages[0] == pytest.approx((k - 1) * T, abs=1e-12)
+        assert sight.valid and errors(sight, now)[0] < coasted((k - 1) * T) + 2 * FINE
+
+
+def test_what_was_never_heard_is_not_valid() -> None:
+    sight = sensing().read(0.0, TICK, [None, *[measured(i, TICK) for i in range(1, 6)]])
+    assert not sight.valid
+    assert math.isinf(sight.ages[0]) and np.isfinite(sight.ages[1:]).all()
+    assert np.isfinite(sight.estimate.q).all()
+
+
+@pytest.mark.parametrize("speed", [True, False])
+def test_speeds_come_from_positions_where_a_drive_says_none_or_where_that_is_asked_for(speed: bool) -> None:
+    eyes, worst = sensing(filtered=speed), 0.0
+    for k in range(1, 300):
+        now = k * TICK
+        samples = [measured(i, now, speed=speed, quantum=0.0) for i in range(6)]
+        v = eyes.read(0.0, now, samples).estimate.v
+        if k > 30:
+            lag = 1.664 * T
+            # to first order the filter's speed is that of a little earlier
+            worst = max(worst, float(np.abs(v - rate(pose, now * 1e-9 - lag)).max()))
+            assert np.abs(v - rate(pose, now * 1e-9)).max() > 0.0
+    assert worst < 0.1, "of 4 rad/s"
+
+
+def test_the_start_pose_is_held_against_what_is_measured() -> None:
+    eyes, q = sensing(), pose(0.0)
+    samples = [measured(i, 0, quantum=0.0) for i in range(6)]
+    assert eyes.check_start(q, samples, 0.01) == []
+    other = samples[1]._replace(position=samples[1].position + 0.25)
+    given = float(B[:, 1] @ q)
+    assert eyes.check_start(q, [samples[0], other, *samples[2:]], 0.01) == [
+        f"drive u2: the start pose puts it at {given:.5g} rad, it is at {given + 0.25:.5g} rad: +0.25 rad apart, "
+        "start_tolerance is 0.01 rad"
+    ]
+
+
+def spring(force: float, stuck: int | None) -> list[Sight]:
+    """The two masses from rest under a force, 0.2 s; from a tick on the driven mass's encoder stands."""
+    plant, start = TwoMassSpring(), State(0.0, np.array([0.0, 0.5]), np.zeros(2))
+    model = Model(plant, {}, start)
+    motion = Prediction(model, engine="vm")
+    channels = [Channel("F", 1e-5, speed_limit=5.0, interval=T), Channel("x2", 1e-5, True, speed_limit=5.0, interval=T)]
+    eyes = Sensing(model, channels, start, T, motion=motion, engine="vm")
+    q, v, u, sights, last = start.q, start.v, np.array([force]), [], 0.0
+    for k in range(80):
+        now = k * TICK
+        if stuck is None or k < stuck:
+            last = 1e-5 * round(q[0] / 1e-5)
+        speed = float(v[0]) if stuck is None or k < stuck else 0.0
+        samples = [Sample(last, speed, math.nan, now), Sample(1e-5 * round(q[1] / 1e-5), math.nan, math.nan, now)]
+        sights.append(eyes.read(k * T, now, samples, u))
+        q, v = motion(k * T, T, q, v, u)
+    return sights
+
+
+@pytest.mark.parametrize("stuck", [2, 40])
+def test_a_stuck_encoder_is_found_within_a_tenth_of_a_second(stuck: int) -> None:
+    assert not any(sight.findings for sight in spring(3.0, None))
+    found = [k for k, sight in enumerate(spring(3.0, stuck)) for finding in sight.findings if finding.channel == "F"]
+    assert 0.02 <= (found[0] - stuck + 1) * T <= 0.1
+
+
+def test_a_machine_at_rest_that_nothing_pushes_is_not_stuck() -> None:
+    assert not any(sight.findings for sight in spring(0.0, None))

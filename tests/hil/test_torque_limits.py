@@ -1,0 +1,69 @@
+"""No torque leaves the limits, whatever is asked for."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hil.drives import DriveSettings
+from hil.safety import Limits
+
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def drive(limit: float = 12.0, rate: float = 400.0) -> DriveSettings:
+    return DriveSettings(
+        "u1",
+        "main",
+        "odrive",
+        1,
+        torque_limit=limit,
+        torque_rate_limit=rate,
+        speed_limit=6.0,
+        position_limits=(-2.0, 2.0),
+    )
+
+
+@given(
+    st.lists(st.tuples(ANY, st.floats(-4, 4)), min_size=1, max_size=30),
+    st.floats(0.1, 100),
+    st.floats(1, 1e4),
+    st.floats(1e-4, 1e-2),
+)
+def test_torque_and_its_rate_stay_within_limits(
+    asked: list[tuple[float, float]], limit: float, rate: float, period: float
+) -> None:
+    limits = Limits([drive(limit, rate)], period)
+    last = 0.0
+    for torque, position in asked:
+        (sent,) = limits.apply([torque], [position])
+        assert math.isfinite(sent)
+        assert abs(sent) <= limit
+        assert abs(sent - last) <= rate * period * (1 + 1e-12)
+        assert limits.clamped == [sent != torque]
+        last = sent
+
+
+def test_what_is_within_the_limits_passes_unchanged() -> None:
+    limits = Limits([drive()], 0.0025)
+    assert limits.apply([0.9], [0.0]) == [0.9]
+    assert limits.apply([1.8], [0.0]) == [1.8]
+    assert limits.clamped == [False]
+
+
+def test_a_torque_beyond_a_position_limit_only_pulls_back() -> None:
+    limits = Limits([drive(rate=1e6)], 0.0025)
+    assert limits.apply([5.0], [2.1]) == [0.0]
+    assert limits.blocked == [True]
+    assert limits.apply([-5.0], [2.1]) == [-5.0]
+    assert limits.apply([-5.0], [-2.1]) == [0.0]
+    assert limits.apply([5.0], [-2.1]) == [5.0]
+    assert limits.blocked == [False]
+
+
+def test_after_the_drives_went_off_torque_grows_from_zero() -> None:
+    limits = Limits([drive()], 0.0025)
+    for _ in range(20):
+        limits.apply([12.0], [0.0])
+    limits.forget()
+    assert limits.apply([12.0], [0.0]) == [1.0]

@@ -1,0 +1,194 @@
+"""The loop on the wall clock, against drives in another process: whole runs, and every way in which one may end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interfaces import EACH, absent, keys_of
+from wall_clock import WATCHDOG, emulated, looping, next_silence, silences, summary_of, wait_until, write_config
+
+from hil.recorder import read_events, read_frames
+from servoctl.trajectory import Trajectory
+
+pytestmark = pytest.mark.slow
+
+WITHIN = 0.2
+"""How much later than its watchdog a drive may stop on a busy machine [s]."""
+
+ACTS = {"cia402": "brakes", "odrive": "torque off", "mit": "torque off"}
+"""What a drive does when its watchdog has run out."""
+
+
+def in_vcan(keys: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Further words for the emulator and for the loop: a SocketCAN interface counts as real."""
+    real = keys["interface"] == "socketcan"
+    return (["--vcan"], ["--armed", "--stage", "full"]) if real else ([], [])
+
+
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit"])
+@pytest.mark.parametrize("interface", EACH[1:])
+def test_a_run_through_all_stages(interface: str, protocol: str, tmp_path: Path) -> None:
+    with keys_of(interface) as keys:
+        config = write_config(tmp_path / "cart.yaml", protocol, keys, 2.0)
+        to_emulator, to_loop = in_vcan(keys)
+        with emulated(tmp_path, config, *to_emulator) as emulator, looping(tmp_path, config, *to_loop) as loop:
+            assert loop.end() == 0, loop.said + emulator.said
+            emulator.process.send_signal(signal.SIGINT)
+            assert emulator.end() == 0
+            assert silences(emulator, "torque off")[-1] < 0.5 * WATCHDOG
+    summary = summary_of(tmp_path)
+    assert (summary["status"], summary["emulated"], summary["lockstep"]) == ("done", interface != "socketcan", False)
+    assert summary["drives"]["F"]["confirmed_off"] is True
+    assert summary["timing"]["bare"]["ticks"] > 10
+    cpu = summary["timing"]["cpu_per_tick_s"]
+    assert cpu > 0 or (interface == "socketcan" and cpu == 0)  # a kernel that counts in ticks of 10 ms may see none
+    assert "a loop that does nothing" in loop.said
+    modes = [event["text"] for event in read_events(tmp_path / "run") if event["event"] == "stage"]
+    assert modes == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
+    run = Trajectory.load(tmp_path / "run")
+    task = run["stage"] == 5
+    assert abs(run["violation.distance"][task]).max() < 0.05  # of a motion of 0.14
+    sent = sum(sent for _, sent, _, _ in read_frames(tmp_path / "run"))
+    questions = int(interface != "socketcan")  # whether an emulator is there
+    assert sent == summary["bus"]["main"]["sent"] - questions
+
+
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit"])
+def test_the_loop_killed_the_drive_stops_by_its_own_watchdog_and_the_folder_opens(
+    protocol: str, tmp_path: Path
+) -> None:
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", protocol, keys, 60.0)
+        with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:
+            loop.wait_for("s  full")
+            before = silences(emulator, ACTS[protocol])
+            loop.process.kill()
+            waited = next_silence(emulator, ACTS[protocol], before)
+            assert loop.end() == -signal.SIGKILL
+    assert 0.5 * WATCHDOG < waited < WATCHDOG + WITHIN
+    wait_until(lambda: summary_of(tmp_path)["status"] != "running", lambda: "the recorder did not close")
+    assert summary_of(tmp_path)["status"] == "killed"
+    assert len(Trajectory.load(tmp_path / "run")) > 10
+    assert read_events(tmp_path / "run")[-1]["text"] == "full"
+
+
+def test_the_loop_frozen_the_drive_stops_by_its_own_watchdog_and_the_loop_gives_up(tmp_path: Path) -> None:
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "odrive", keys, 60.0)
+        with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:
+            loop.wait_for("s  full")
+            before, enabled = silences(emulator, "torque off"), silences(emulator, "torque on")
+            loop.process.send_signal(signal.SIGSTOP)
+            waited = next_silence(emulator, "torque off", before)
+            loop.process.send_signal(signal.SIGCONT)
+            assert loop.end() == 3, loop.said
+            assert silences(emulator, "torque on") == enabled
+    assert 0.5 * WATCHDOG < waited < WATCHDOG + WITHIN
+    assert summary_of(tmp_path)["status"] == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_a_controlled_stop(number: signal.Signals, tmp_path: Path) -> None:
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
+        with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:
+            loop.wait_for("s  full")
+            before = silences(emulator, "torque off")
+            loop.process.send_signal(number)
+            assert loop.end() == 130, loop.said
+            assert next_silence(emulator, "torque off", before) < 0.5 * WATCHDOG
+    check_controlled_stop(tmp_path, number.name)
+
+
+def check_controlled_stop(folder: Path, why: str) -> None:
+    events = [(event["event"], event["text"]) for event in read_events(folder / "run")]
+    kinds = [text for kind, text in events if kind == "stage"]
+    assert ("interrupted", f"the operator stops the run ({why})") in events
+    assert kinds[-3:] == ["stopping", "disabling", "over"]
+    assert summary_of(folder)["status"] == "interrupted"
+    assert summary_of(folder)["drives"]["F"]["confirmed_off"] is True
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="the kernel tells a child of its parent's end on Linux"
+)
+def test_the_death_of_the_parent_is_a_controlled_stop(tmp_path: Path) -> None:
+    parent = (
+        "import subprocess, sys; child = subprocess.Popen(sys.argv[1:]); print(child.pid, flush=True); child.wait()"
+    )
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
+        with (
+            emulated(tmp_path, config) as emulator,
+            looping(tmp_path, config, through=(sys.executable, "-c", parent)) as loop,
+        ):
+            loop.wait_for("s  full")
+            before = silences(emulator, "torque off")
+            loop.process.kill()
+            assert next_silence(emulator, "torque off", before) < 0.5 * WATCHDOG
+            own = int(loop.out.read_text().split()[0])
+            wait_until(lambda: not os.path.exists(f"/proc/{own}"), lambda: loop.said)
+    check_controlled_stop(tmp_path, "SIGTERM")
+
+
+def test_a_signal_during_the_bring_up_ends_it(tmp_path: Path) -> None:
+    """While the drive's watchdog is put to the test: for that the loop has enabled it, and says nothing for long."""
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "mit", keys, 60.0, watchdog=5.0)
+        with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:
+            emulator.wait_for("torque on")
+            loop.process.send_signal(signal.SIGTERM)
+            assert loop.end() == 130, loop.said
+            assert next_silence(emulator, "torque off", []) < 5.0
+    events = [event["text"] for event in read_events(tmp_path / "run")]
+    assert "the operator stops the run (SIGTERM)" in events
+    assert "enabling" not in events
+    assert summary_of(tmp_path)["drives"]["F"]["confirmed_off"] is True
+
+
+@pytest.mark.vcan
+@pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit"])
+def test_candump_has_every_frame_that_the_run_folder_has(protocol: str, tmp_path: Path) -> None:
+    """Id by id: two who look on may see frames of different senders in different orders."""
+    candump = shutil.which("candump")
+    if candump is None:
+        absent("there is no candump (apt-get install can-utils)")
+    log = tmp_path / "candump.log"
+    with keys_of("socketcan") as keys, log.open("w") as output:
+        config = write_config(tmp_path / "cart.yaml", protocol, keys, 1.0)
+        other = subprocess.Popen([candump, "-L", "-r", "8000000", str(keys["channel"])], stdout=output)
+        try:
+            with (
+                emulated(tmp_path, config, "--vcan") as emulator,
+                looping(tmp_path, config, "--armed", "--stage", "full") as loop,
+            ):
+                assert loop.end() == 0, loop.said + emulator.said
+                time.sleep(1.0)  # what candump has not written yet
+        finally:
+            other.terminate()
+            other.wait()
+    theirs: dict[str, list[str]] = {}
+    for line in log.read_text().splitlines():
+        identity, _, data = line.split()[2].partition("#")
+        theirs.setdefault(identity, []).append(data)
+    ours: dict[str, list[str]] = {}
+    host: set[str] = set()
+    for _, sent, frame, _ in read_frames(tmp_path / "run"):
+        identity = f"{frame.id:03X}"
+        ours.setdefault(identity, []).append(f"R{frame.length}" if frame.remote else frame.data.hex().upper())
+        host |= {identity} if sent else set()
+    assert set(ours) <= set(theirs)
+    assert len(host) >= 2
+    for identity, frames in ours.items():
+        logged = theirs[identity]
+        if identity in host:
+            assert frames == logged, identity
+        else:  # the drives are there before the loop, and after it
+            starts = range(len(logged) - len(frames) + 1)
+            assert any(logged[start : start + len(frames)] == frames for start in starts), identity
