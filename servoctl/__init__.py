@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from servoctl.laws.corrections import SecondOrderCorrection as SecondOrderCorrection
     from servoctl.laws.input_output import InputOutput as InputOutput
     from servoctl.laws.secondary import Secondary as Secondary
+    from servoctl.linear.convert import linearize as linearize
+    from servoctl.linear.convert import to_control as to_control
     from servoctl.mechanics.constraint import Holonomic as Holonomic
     from servoctl.mechanics.constraint import Nonholonomic as Nonholonomic
     from servoctl.mechanics.constraint import SecondOrder as SecondOrder
@@ -60,9 +62,11 @@ _HOME = {
     "Trajectory": "servoctl.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "linearize": "servoctl.linear.convert",
     "load": "servoctl.runs",
     "pinv": "servoctl.engine.linalg",
     "simulate": "servoctl.runs",
+    "to_control": "servoctl.linear.convert",
     "where": "servoctl.engine.symbol",
 }
 

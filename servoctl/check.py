@@ -6,19 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.analysis import internal_dynamics
 from servoctl.closed_loop import NumpyLoop
 from servoctl.errors import ServoctlError
-from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
+from servoctl.runs.gains import Spacing, passive_gains, passive_spacing, task_gains, task_spacing
+from servoctl.runs.recommend import Recommendation, recommend
 from servoctl.trajectory import plain
 from servoctl.types import Status
+
+HIL_DELAY = 1
+"""Cycles between a measurement on drives and the torque that answers it."""
 
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
@@ -199,32 +201,40 @@ def _reach(run: Run, report: CheckReport) -> None:
 
 
 def _gains(run: Run, report: CheckReport) -> None:
-    law, settings = run.system.law, run.settings
-    if not isinstance(law, BoundConstraintFollowing):
+    settings = run.settings
+    task = list(task_gains(run.system, task_spacing(settings)))
+    passive = list(passive_gains(run.system, passive_spacing(settings)))
+    if not task and not passive:
         return
-    held = settings.period is not None
-    spacing = settings.period or (settings.integrator.step if settings.integrator.method == "rk4" else None)
-    lines, values = [], {}
-    for i, row in enumerate(law.rows):
-        damping, stiffness, higher = law.gains(i)
-        limit = longest_spacing(damping, stiffness, row.has_rate, held, higher)
-        shown = ", ".join(f"{pole:.4g}" for pole in poles(damping, stiffness, row.has_rate, higher))
-        if not (damping or stiffness):
-            shown = "none: violations are not corrected"
-        against = f"; bears a {'period' if held else 'step'} of {limit:.3g} s" if spacing and np.isfinite(limit) else ""
-        lines.append(f"{row.name}: poles of the violation [1/s]: {shown}{against}")
-        values[row.name] = {"damping": damping, "stiffness": stiffness, "higher": list(higher), "longest": limit}
-    lines = _shortened(lines)
-    if spacing:
-        lines.append(f"{'period' if held else 'step'}: {spacing:g} s")
+    lines = _shortened([gain.line for gain in passive]) + _shortened([gain.line for gain in task])
+    lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
     report.sections.append(("corrections", lines))
-    report.values["gains"] = values
+    report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    report.values["passive_gains"] = {gain.row.name: gain.to_dict() for gain in passive}
+    _recommended(report, "recommended corrections", "recommended", recommend(run))
+    if run.loaded is None or run.loaded.config.hil is None or not task:
+        return
+    spacing = Spacing("hil.period", run.loaded.config.hil.period, held=True, delay=HIL_DELAY)
+    task = list(task_gains(run.system, spacing))
+    report.sections.append((f"corrections on drives: {spacing}", _shortened([gain.line for gain in task])))
+    report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
+    where = run.loaded.where("hil", "period")
+    report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
+    report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+
+
+def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
+    lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
+    if found:
+        report.sections.append((title, _shortened(lines)))
+    report.values[key] = [one.to_dict() for one in found]
 
 
 def _internal(run: Run, report: CheckReport) -> None:
     if run.system.law is None or run.problems:
         return
-    found = internal_dynamics(run.loop, run.start)
+    found = run.internal
     if found is None:
         return
     lines = [f"{_count(found.dimension, 'state')} beside the violations: {found.verdict}"]

@@ -8,6 +8,7 @@ ServoctlError
 +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
 +-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
 +-- RunFolderError     (OSError)       a run folder cannot be written or read
++-- RigError           (RuntimeError)  a bus is down, or a drive refuses or does not answer
 +-- ColumnError        (KeyError)      a trajectory has no such column, task or row
 +-- MissingPackageError (ImportError)  an optional package is not installed
 """
@@ -76,6 +77,10 @@ class CompileError(ServoctlError, RuntimeError):
 
 class RunFolderError(ServoctlError, OSError):
     """A run folder cannot be written or read."""
+
+
+class RigError(ServoctlError, RuntimeError):
+    """A bus is down, or a drive refuses, does not answer in time, or is not what the config says it is."""
 
 
 class ColumnError(ServoctlError, KeyError):

@@ -6,6 +6,7 @@ does not exist (the violation of a row that has none) is NaN in a column and Non
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +30,10 @@ SCHEMA = 1
 SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
 """What a run says of itself in every summary; null where it did not."""
 
-SAID_SOMETIMES = ("energy_drift", "error", "timing", "bus", "drives", "faults")
+SAID_SOMETIMES = (
+    "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives", "faults",
+    "counts", "realtime", "observer", "emulator", "recorder",
+)  # fmt: skip
 """What a run says of itself only where it applies."""
 
 
@@ -44,7 +48,8 @@ class Trajectory:
             `pivot_min`, `status` (`Status.code`). What a run has not, is left out.
         units: Column -> unit, such as `rad/s`.
         metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
-            list), and `tasks` (task -> names of its rows).
+            list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
+            metrics of tasks are of the rows between.
         drawing: Polyline -> points [m], shape (frames, points, 2 or 3), and `t` -> times of the frames [s]; empty
             when the plant draws nothing.
     """
@@ -190,19 +195,30 @@ class Trajectory:
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
             out["final"] = {"t": self.t[-1]} | final
         if "status" in self.columns:
-            codes, counts = np.unique(self["status"], return_counts=True)
-            out["status_counts"] = {status_name(code): count for code, count in zip(codes, counts, strict=True)}
+            counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
+            out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
         out["events"] = self.metadata.get("events", [])
         return dict(plain(out))
 
     def _violation_metrics(self, name: str) -> dict[str, Any]:
-        size = self.violation(name)
+        during = self._during(name)
+        size = self.violation(name)[during]
         return {
             "max_violation": _greatest(size),
-            "rms_violation": rms(self.t, size),
+            "rms_violation": rms(self.t[during], size),
             "final_violation": size[-1] if len(size) else None,
             "drift": self.drift(name),
         }
+
+    def _during(self, name: str) -> slice:
+        """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""
+        span = self.metadata.get("task_span")
+        if span is None or name in self.passive_rows:
+            return slice(None)
+        if not span:
+            return slice(0)
+        first, last = np.searchsorted(self.t, span[0], "left"), np.searchsorted(self.t, span[1], "right")
+        return slice(int(first), int(last))
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The columns as a data frame, with the units in `attrs["units"]`.

@@ -645,11 +645,24 @@ def test_a_mass_matrix_that_loses_its_sign_is_named(servoctl: Servoctl) -> None:
     assert "smallest eigenvalue of mass_matrix -" in answer.stopped()[0]
 
 
-def test_gains_that_run_away_are_suspected(servoctl: Servoctl) -> None:
-    config = changed(LONG, ("alpha: 10,", "alpha: 10000,"), ("x - (1", "x - 0.1 - (1"))
+def test_a_plant_that_runs_away_is_suspected(servoctl: Servoctl) -> None:
+    config = changed(LONG, ('"cart.py:Cart"', '"cart.py:Cart", parameters: {k: -1e6}'))
     answer = servoctl("--out", "out", config=config)
     assert "it ran away: reduce the step, the period or the gains" in answer.stopped()[0]
-    assert "unstable: a step of 0.01 s" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("run", "field", "bears"),
+    [
+        ("step: 0.01", "run.integrator.step", "a step of 0.01 s, these gains bear 0.00928 s"),
+        ("step: 0.001}, period: 0.01", "run.period", "a period of 0.01 s, these gains bear 0.00333 s"),
+    ],
+)
+def test_gains_that_a_run_cannot_bear_are_refused(servoctl: Servoctl, run: str, field: str, bears: str) -> None:
+    config = changed(CONFIG, ("alpha: 10, beta: 10", "alpha: 300, beta: 300"))
+    config = changed(config, ("duration: 0.02", f"duration: 0.02, integrator: {{{run}{'}' * ('period' not in run)}"))
+    remedy = "(shorten it, or lower the gains)"
+    servoctl("--out", "out", config=config).refused(f"cart.yaml:6: {field}: task.follow: unstable: {bears} {remedy}")
 
 
 def test_a_command_that_is_not_finite_is_named(servoctl: Servoctl) -> None:

@@ -8,6 +8,7 @@ from servoctl.errors import RunFolderError
 from servoctl.report import DPI, figure, gives, report
 from servoctl.report.panels import FLOOR, status_runs
 from servoctl.report.path import frames, view
+from servoctl.report.stages import stage_spans
 from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
 from servoctl.trajectory import Trajectory
 from servoctl.types import Status
@@ -271,6 +272,67 @@ def test_names_that_matplotlib_would_hide_or_set_as_formulas_are_shown():
     t = np.arange(3.0)
     drawn = figure(Trajectory({"t": t, "q._hidden": t, "v._hidden": t, "u.a": t}), "coordinates")
     assert texts(drawn) == ["_hidden", "_hidden"]
+
+
+def on_drives(rows=300):
+    t = np.linspace(0.0, 3.0, rows)
+    late = np.where(np.arange(rows) == 100, 2e-3, 1e-5)
+    more = {"lateness": late, "age.axle1": np.full(rows, 1e-3), "age.axle2": np.linspace(0.0, 2e-3, rows)}
+    run = two_arms(rows, t=t, **more)
+    run.metadata["events"] = [
+        {"t": 0.5, "event": "stage", "reaction": "note", "text": "ramp"},
+        {"t": 2.0, "event": "drive_fault", "reaction": "stop", "text": "axle1: $over$ current"},
+        {"t": 2.5, "event": "lost", "reaction": "disable", "text": "axle2: silent"},
+    ]
+    return run
+
+
+def test_timing_counts_every_tick_and_marks_every_event(tmp_path):
+    run = on_drives()
+    assert "timing.png" in [file.name for file in report(run, tmp_path)]
+    drawn = figure(run, "timing")
+    counted, late, ages_counted, ages = drawn.axes
+    assert [sum(patch.get_data().values.sum() for patch in axes.patches) for axes in (counted, ages_counted)] == [
+        300,
+        600,
+    ]
+    data = lines(drawn)
+    assert data["lateness [ms]", "lateness"][1].tobytes() == (1e3 * run["lateness"]).tobytes()
+    assert data["age [ms]", "axle2"][1].tobytes() == (1e3 * run["age.axle2"]).tobytes()
+    for axes in (late, ages):
+        marks = [[segment[0, 0] for segment in marks.get_segments()] for marks in axes.collections]
+        assert marks == [[0.5], [2.0, 2.5]]
+    assert late.get_title(loc="left") == "first stop at 2 s: axle1: $over$ current"
+    assert "None" not in texts(drawn)
+
+
+def test_stages_are_bands_and_violations_are_those_of_the_task():
+    run = on_drives()
+    run.columns["stage"] = np.where(run.t < 1.0, 0, np.where(run.t < 2.0, 1, 2))
+    run.metadata["stages"] = ["ramp", "full", "stopping"]
+    run.metadata["torque_limits"] = dict.fromkeys(run.actuators, 40.0)
+    begin, stop = run.t[run.t >= 1.0][0], run.t[run.t >= 2.0][0]
+    assert stage_spans(run) == [(0.0, begin, "ramp"), (begin, stop, "full"), (stop, 3.0, "stopping")]
+    drawn = figure(run, "violations")
+    for line in drawn.axes[0].get_lines():
+        if line.get_gid() in run.group("violation"):
+            seen = np.isfinite(line.get_ydata())
+            assert (seen == ((run.t >= begin) & (run.t < stop))).all()
+    assert {patch.get_gid() for patch in drawn.axes[0].patches} == {"stage ramp", "stage full", "stage stopping"}
+    assert [line.get_xdata()[0] for line in drawn.axes[0].get_lines() if line.get_gid() == "first stop"] == [2.0]
+    limits = [
+        line for axes in figure(run, "inputs").axes for line in axes.get_lines() if "limit" in str(line.get_gid())
+    ]
+    assert sorted({line.get_ydata()[0] for line in limits}) == [-40.0, 40.0]
+
+
+def test_timing_is_drawn_only_of_what_kept_time(tmp_path):
+    assert not gives(two_arms(), "timing")
+    run = only(on_drives(), "age", "q", "v")
+    assert len(figure(run, "timing").axes) == 2
+    silent = on_drives()
+    silent.columns["lateness"][:] = np.nan
+    assert len(figure(silent, "timing").axes) == 2
 
 
 def test_status_is_drawn_only_when_something_happened(tmp_path):

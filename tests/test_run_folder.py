@@ -134,6 +134,17 @@ def test_rows_reach_the_disk_once_they_are_due(tmp_path):
     folder.close()
 
 
+def test_rows_reach_the_disk_at_once_where_one_asks(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, FakeClock())  # nothing is ever due
+    folder.append(rows(0, 2))
+    folder.flush()
+    assert bits(Trajectory.load(folder.path)["q.x"]) == bits(rows(0, 2)["q.x"])
+    folder.append(rows(2, 5))
+    folder.flush()
+    assert bits(Trajectory.load(folder.path)["q.x"]) == bits(rows(0, 5)["q.x"])
+    folder.close()
+
+
 def test_rows_reach_the_disk_within_a_second_though_none_follow(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
     folder.append(rows(0, 2))
@@ -390,3 +401,37 @@ def test_what_is_no_run_folder_says_what_one_has(tmp_path):
         Trajectory.load(tmp_path)
     with pytest.raises(RunFolderError, match="is a file \\(give the run folder\\)"):
         Trajectory.load(tmp_path / "config.yaml")
+
+
+def full(*arguments, **options):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "place", ["servoctl.run_folder.writer._write_table", "servoctl.run_folder.writer.RunFolder._write"]
+)
+def test_a_disk_that_is_full_leaves_a_failed_run_and_nothing_in_part(tmp_path, monkeypatch, place):
+    with pytest.raises(RunFolderError) as said, RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
+        folder.append(rows(0, 3))
+        monkeypatch.setattr(place, full)
+        folder.close({"status": "done"})
+    assert (
+        str(said.value)
+        == f"{tmp_path / 'run'}: cannot be written: No space left on device (free the place, or choose another)"
+    )
+    run = Trajectory.load(tmp_path / "run")
+    assert (run.metadata["status"], run.metadata["error"]) == ("failed", str(said.value))
+    assert not [path.name for path in (tmp_path / "run").iterdir() if path.suffix in (".part", ".parquet")]
+    assert len(run) == (3 if place.endswith("table") else 0)
+
+
+def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path, monkeypatch):
+    first = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
+    with pytest.raises(RunFolderError), first as folder:
+        folder.append(rows(0, 3))
+        second = RunFolder.create(tmp_path / "run", "", {**METADATA, "config": "second"}, UNITS)
+        monkeypatch.setattr("servoctl.run_folder.writer._write_table", full)
+        folder.close()
+    assert Trajectory.load(second.path).metadata["config"] == "second"
+    moved = Trajectory.load(second.moved_to)
+    assert (moved.metadata["status"], len(moved)) == ("failed", 3)

@@ -1,6 +1,7 @@
 """Sweeps: every run is the run that `--set` gives, whatever is shared, sampled or divided among processes."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,34 @@ class Ball(sc.Plant):
             raise RuntimeError("thirteen")
         return 9.8 * self.m * q[0] + self.m * v[0] ** 2 / 2
 """
+MASSES = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Masses(sc.Plant):
+    share: float = 0.0  # of the force that acts on the second mass too
+    coordinates = {"x": "m", "y": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.eye(2)
+
+    def force(self, q, v, t):
+        return 5.0 * np.array([q[1] - q[0], q[0] - q[1]])
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [self.share]])
+"""
+MASSES_CONFIG = """
+plant: {class: "masses.py:Masses"}
+initial: {q: 0, v: {y: 0.1}}
+task: [{name: second, holonomic: "y - 0.1*sin(t)"}]
+law: {kind: input_output, correction: {poles: -4}}
+run: {duration: 0.2, integrator: {method: rk4, step: 0.005}}
+"""
 BALL_CONFIG = """
 plant: {class: "ball.py:Ball"}
 initial: {q: 1}
@@ -87,6 +116,8 @@ VARIED = [
     ("coordinated_robots_limited", [], "law.limits.u1", (4.0, 40.0)),
     ("flexible_joint_motor_raised", [], "law.correction.poles", (-4.0, -6.0)),
     ("flexible_joint_motor_raised", [], "initial.v", (0.0, 0.01)),
+    ("three_masses", [], "law.correction.poles", (-6.0, -3.0)),
+    ("three_masses", [], "plant.parameters.k1", (5.0, 7.0)),
     ("slider_crank", [], "initial.v", (0.0,)),
     ("projectile", [], "run.duration", (0.1, 0.2)),
 ]
@@ -112,12 +143,6 @@ def test_every_run_is_the_single_run_to_the_bit(
 @pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
 def test_the_numpy_engine_does_likewise(path: str) -> None:
     test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], path, (0.95, 1.02), "numpy")
-
-
-@pytest.mark.slow
-def test_generated_c_does_likewise() -> None:
-    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], ALPHA, (2.0, 5.0), "c")
-    test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], "run.period", (0.005, 0.01), "c")
 
 
 def test_the_command_gives_what_servoctl_run_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +217,13 @@ def test_only_what_changes_more_than_parameters_is_traced_again(
     run = sc.load("two_mass_spring", OFF, engine="vm")
     run.batch({path: values[:1]})
     run.simulate()
+    compiled = traces(monkeypatch)
+    assert run.batch({path: values})["status"] == ["done"] * len(values)
+    assert len(compiled) == traced, compiled
+
+
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the functions that are compiled from now on."""
     compiled: list[str] = []
     original = Kernel.compile.__func__
 
@@ -201,8 +233,41 @@ def test_only_what_changes_more_than_parameters_is_traced_again(
         return kernel
 
     monkeypatch.setattr(Kernel, "compile", classmethod(counted))
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "path", "values", "traced"),
+    [
+        ("three_masses", [], "law.correction.poles", [-6.0, -5.0, -3.0], 0),
+        ("three_masses", [], "plant.parameters.m1", [1.0, 1.5, 2.0], 0),
+        ("three_masses", [], "initial.q.x1", [0.0, 0.1, 0.2], 0),
+        ("flexible_joint_motor_raised", ["run.integrator={method: rk4, step: 0.005}"], "initial.v", [0.0, 0.1], 0),
+        # a row that must be derived once more, for other tolerances: its degrees, its rows, plant, rates
+        ("three_masses", [], "plant.passive.rank_tolerance", [1e-6, 1e-7], 5 + 3),
+    ],
+)
+def test_a_raised_task_is_traced_once(
+    config: str, settings: list[str], path: str, values: list[float], traced: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = sc.load(config, ["run.duration=0.1", *settings], engine="vm")
+    run.simulate()
+    compiled = traces(monkeypatch)
     assert run.batch({path: values})["status"] == ["done"] * len(values)
     assert len(compiled) == traced, compiled
+
+
+def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_path: Path) -> None:
+    (tmp_path / "masses.py").write_text(MASSES)
+    (tmp_path / "masses.yaml").write_text(MASSES_CONFIG)
+    run = sc.load(tmp_path / "masses.yaml")
+    shares = [0.0, 0.5, 0.0, 1.0]
+    batch = run.batch({"plant.parameters.share": shares})
+    for i, share in enumerate(shares):
+        single = sc.load(tmp_path / "masses.yaml", [f"plant.parameters.share={share}"])
+        assert single.system.model.task_rows[0].degree == (2 if share else 4)
+        expected = metrics_of(single.simulate().summary())
+        assert {name: batch[name][i] for name in expected} == expected
 
 
 def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
@@ -261,6 +326,9 @@ def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsy
 
 def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
     run = sc.load("two_mass_spring", OFF)
+    for bad in ("a", None, [1.0]):
+        with pytest.raises(ConfigError, match=re.escape(f"Run.batch: {ALPHA}: expected a number, got {bad!r}")):
+            run.batch({ALPHA: [1.0, bad]})  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=f"expected lists of one length, got {ALPHA} 1, {X2} 2"):
         run.batch({ALPHA: [1.0], X2: [1.0, 1.1]})
     bare = sc.Run("bare", run.loop, run.start, run.settings)
@@ -270,7 +338,8 @@ def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
 
 def test_the_heat_map_carries_the_grid(tmp_path: Path) -> None:
     found = study([f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"])
-    figure = draw(found, "rms_violation", tmp_path / "sweep.png")
+    with open(tmp_path / "sweep.png", "wb") as file:
+        figure = draw(found, "rms_violation", file)
     (mesh,) = figure.axes[0].collections
     expected = found.numbers("rms_violation").reshape(3, 2).T
     assert np.array_equal(np.asarray(mesh.get_array()), expected)
@@ -337,6 +406,27 @@ def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
     assert "thirteen" in found["error"][1]
     with pytest.raises(ConfigError, match="ball: there is nothing to compare runs by"):
         plan(run, None)
+
+
+def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = []
+    for name, sine in (("traced", "np.sin"), ("opaque", "math.sin")):
+        code = MASSES.replace("5.0 * np", f"({sine}(q[0]) + 5.0) * np")
+        (tmp_path / f"{name}.py").write_text("import math" + code)
+        config = MASSES_CONFIG.replace("masses.py", f"{name}.py").replace("y - 0.1*sin(t)", "x - 0.1*sin(t)")
+        config = config.replace("input_output", "constraint_following").replace(
+            "poles: -4", "baumgarte: {alpha: 5, beta: 5}"
+        )
+        (tmp_path / f"{name}.yaml").write_text(config.replace("v: {y: 0.1}", "v: {x: 0.1}"))
+        vary = ["--vary", "plant.parameters.share=0:1:3", "--out", str(tmp_path / name)]
+        words(0, "sweep", str(tmp_path / f"{name}.yaml"), *vary)
+        tables.append(pq.read_table(tmp_path / name / "sweep.parquet").to_pylist())
+        said = capsys.readouterr().err
+        assert said.startswith("warning: the plant runs in NumPy") == (name == "opaque")
+    for traced, opaque in zip(*tables, strict=True):
+        assert opaque["input_rms.F"] == pytest.approx(traced["input_rms.F"], rel=1e-12)  # the order of sums may differ
 
 
 def test_the_command_is_reached_by_its_own_name(tmp_path: Path) -> None:

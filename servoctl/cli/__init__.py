@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Sequence
 
 from servoctl.cli.console import note
+from servoctl.cli.interrupt import interruptible
 from servoctl.cli.outcome import Outcome, outcome_of
 
 
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words  # understood anywhere on the line, behind the command too
     try:
-        get_command(app)([word for word in words if word != "--debug"], prog_name="servoctl")
+        with interruptible():
+            get_command(app)([word for word in words if word != "--debug"], prog_name="servoctl")
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -4,13 +4,18 @@ from typing import Annotated
 
 import typer
 
+from servoctl.cli.analyse import analyse
 from servoctl.cli.bench import bench
 from servoctl.cli.check import check
+from servoctl.cli.compare import compare
 from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
+from servoctl.cli.emulate import emulate
 from servoctl.cli.export import export
+from servoctl.cli.hil import hil
 from servoctl.cli.listing import list_all
 from servoctl.cli.new import new
+from servoctl.cli.replay import replay
 from servoctl.cli.report import report
 from servoctl.cli.run import run
 from servoctl.cli.schema import schema
@@ -26,7 +31,12 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("check")(check)
 app.command("sweep")(sweep)
+app.command("analyse")(analyse)
+app.command("replay")(replay)
+app.command("hil")(hil)
+app.command("emulate")(emulate)
 app.command("report")(report)
+app.command("compare")(compare)
 app.command("export")(export)
 app.command("bench")(bench)
 app.command("new")(new)

@@ -1,5 +1,7 @@
 """`servoctl bench`: benchmarks, run here and now."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,34 +11,49 @@ from servoctl.cli.options import AsJson
 from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
-    from servoctl.bench import BenchReport, Effort, Table
+    from servoctl.bench.report import BenchReport, Effort, Finding, Table
+
+FAULTS = "faults"
+"""The table of faults, on request only."""
 
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which benchmarks; none: all of them.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Which benchmarks; none: all of them but faults."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A reduced set, in seconds.")] = False,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes that work at the same time.")] = 1,
     cap: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Wall time after which one run is cut short.")
     ] = 20.0,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of faults: how many scenarios; default: each row once.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of faults: seed of the scenarios.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run benchmarks: published figures and peers beside our own."""
-    from servoctl.bench import BENCHMARKS, Effort, description
+    from servoctl.bench.registry import BENCHMARKS, description
+    from servoctl.bench.report import Effort
 
     wanted = list(dict.fromkeys(names or BENCHMARKS))
-    _refuse_unknown(wanted, list(BENCHMARKS))
+    _refuse_unknown(wanted, [*BENCHMARKS, FAULTS])
     effort, values = Effort(quick, jobs, cap), {}
+    findings: list[Finding] = []
     for name in wanted:
-        note(f"{name}: {description(name)}")
-        report = _run(name, effort)
+        note(f"{name}: {'what follows on emulated drives, and when' if name == FAULTS else description(name)}")
+        report = _run(name, effort, count, seed)
         values[name] = report.values
+        findings += report.findings
         if not as_json:
             _say_report(report)
     if as_json:
-        say_json(values)
+        say_json({**values, "summary": [{**asdict(each), "ratio": each.ratio} for each in findings]})
+    elif findings:
+        _say_summary(findings)
+    if values.get(FAULTS, {}).get("failures"):
+        raise typer.Exit(Outcome.RIG_FAILED)
 
 
 def _refuse_unknown(wanted: list[str], known: list[str]) -> None:
@@ -52,11 +69,15 @@ def _refuse_unknown(wanted: list[str], known: list[str]) -> None:
         raise ConfigError(problems)
 
 
-def _run(name: str, effort: "Effort") -> "BenchReport":
-    from servoctl.bench import BENCHMARKS
+def _run(name: str, effort: "Effort", count: int | None, seed: int) -> "BenchReport":
+    from servoctl.bench.registry import BENCHMARKS
 
     try:
         with ProgressBar(name) as progress:
+            if name == FAULTS:
+                from servoctl.cli.fault_table import faults
+
+                return faults(effort, progress, count, seed)
             return BENCHMARKS[name](effort, progress)
     except KeyboardInterrupt:
         note(f"{name}: interrupted")
@@ -74,6 +95,20 @@ def _say_report(report: "BenchReport") -> None:
     say()
     for sentence in report.notes:
         say(sentence)
+
+
+def _say_summary(findings: "Sequence[Finding]") -> None:
+    """Prints how we stand beside others, line by line."""
+    from servoctl.bench.report import Table
+    from servoctl.bench.timing import shown
+
+    rows = [
+        [f.work, shown(f.ours), f.peer, shown(f.theirs), f"{f.ratio:.3g}", "" if f.aim is None else f"{f.aim:.3g}"]
+        for f in findings
+    ]
+    header = ("work", "servoctl", "beside", "takes", "ratio", "aim")
+    say("Summary: medians of this run; ratio: how many times as long the other takes")
+    _say_table(Table("", header, rows), [max(map(len, column)) for column in zip(header, *rows, strict=True)])
 
 
 def _say_table(table: "Table", widths: list[int]) -> None:

@@ -10,6 +10,7 @@ from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
     from servoctl.check import CheckReport
+    from servoctl.runs import Run
 
 
 def check(
@@ -36,12 +37,31 @@ def check(
     from servoctl.check import check as examine
     from servoctl.runs import load
 
-    report = examine(load(config, strict=False))
+    run = load(config, strict=False)
+    report = examine(run)
+    if values.hil is not None:
+        _look_at_rig(run, report)
     if as_json:
         say_json(report.to_dict())
     else:
         _say_report(report)
     raise typer.Exit(Outcome.WRONG_INPUT if report.errors else Outcome.DONE)
+
+
+def _look_at_rig(run: "Run", report: "CheckReport") -> None:
+    """Adds what the drives of a config are like, or what is wrong with them."""
+    from hil.describe import describe
+    from hil.prepare import prepare
+    from servoctl.errors import ConfigError
+
+    assert run.loaded is not None
+    try:
+        lines = describe(prepare(run.loaded, engine="vm"))
+    except ConfigError as error:
+        report.errors += [problem for problem in error.problems if problem not in report.errors]
+        return
+    report.sections.append(("drives", lines))
+    report.values["drives"] = lines
 
 
 def _say_report(report: "CheckReport") -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from servoctl.cli.interrupt import heed
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -48,7 +50,7 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
 
 
 class ProgressBar:
-    """A bar on stderr for what lasts longer than a second, where a person looks at it."""
+    """A bar on stderr for what lasts longer than a second, where a person looks at it; every call heeds Ctrl-C."""
 
     patience = 1.0  # [s] before the bar shows
     spacing = 0.1  # [s] between two updates
@@ -60,6 +62,7 @@ class ProgressBar:
 
     def __call__(self, fraction: float) -> None:
         """Shows how much is done, from 0 to 1."""
+        heed()
         now = time.monotonic()
         if now < self._shown_until + self.spacing or not sys.stderr.isatty():
             return
@@ -74,6 +77,7 @@ class ProgressBar:
         self._bar.update(self._bar.task_ids[0], completed=fraction)
 
     def __enter__(self) -> "ProgressBar":
+        heed()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

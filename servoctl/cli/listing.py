@@ -25,6 +25,7 @@ def list_all(as_json: AsJson = False) -> None:
 def contents() -> dict[str, dict[str, str]]:
     """Kind -> name as a config writes it -> what it is, in one line."""
     import plants
+    from hil.drives.protocols import PROTOCOLS
     from servoctl import laws
     from servoctl.config import first_line, shipped_configs
     from servoctl.laws.law import Law
@@ -33,9 +34,14 @@ def contents() -> dict[str, dict[str, str]]:
     return {
         "plants": _described(plants, Plant),
         "laws": {_kind(path): sentence for path, sentence in _described(laws, Law).items()},
-        "drives": {},
+        "drives": {name: _sentence(protocol.drive) for name, protocol in PROTOCOLS.items()},
         "configs": {name: first_line(path) for name, path in sorted(shipped_configs().items())},
     }
+
+
+def _sentence(path: str) -> str:
+    """The first line of the module of `module:Class`."""
+    return (getdoc(import_module(path.partition(":")[0])) or "").partition("\n")[0]
 
 
 def _kind(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from servoctl.errors import RunFolderError, ServoctlError
+from servoctl.errors import RigError, RunFolderError, ServoctlError
 
 
 class Outcome(IntEnum):
@@ -18,7 +18,7 @@ class Outcome(IntEnum):
 
 def outcome_of(error: Exception) -> Outcome:
     """The outcome of a command that raised this error."""
-    if isinstance(error, RunFolderError):
+    if isinstance(error, RunFolderError | RigError):
         return Outcome.RIG_FAILED
     return Outcome.WRONG_INPUT if isinstance(error, ServoctlError) else Outcome.CRASHED
 

@@ -60,14 +60,14 @@ def fresh_folder(name: str) -> Path:
 
 
 def _say_summary(units: dict[str, str], summary: dict[str, Any]) -> None:
-    say(_headline(summary))
+    say(headline(summary))
     violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
     keys = ("max_violation", "rms_violation", "final_violation")
-    rows = [[name, *(_number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
+    rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
     _say_some(["violation", "max", "rms", "final"], rows)
     keys = ("min", "max", "rms")
     rows = [
-        [name, units.get(f"u.{name}", ""), *(_number(metrics[key]) for key in keys)]
+        [name, units.get(f"u.{name}", ""), *(number(metrics[key]) for key in keys)]
         for name, metrics in summary["inputs"].items()
     ]
     _say_some(["input", "unit", *keys], rows)
@@ -86,12 +86,12 @@ def _say_some(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has them all)")
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def headline(summary: dict[str, Any]) -> str:
     duration, wall_time, factor = (summary[key] for key in ("duration", "wall_time", "realtime_factor"))
-    speed = f", {_number(factor)} times real time" if factor is not None else ""
+    speed = f", {number(factor)} times real time" if factor is not None else ""
     error = f" ({summary['error']})" if summary.get("error") else ""
     return (
-        f"{summary['config']}: {summary['status']}{error}; {_number(duration)} s simulated in {_number(wall_time)} s"
+        f"{summary['config']}: {summary['status']}{error}; {number(duration)} s simulated in {number(wall_time)} s"
         f" by engine {summary['engine']}{speed}"
     )
 
@@ -102,9 +102,9 @@ def _evidence(summary: dict[str, Any]) -> list[str]:
     if summary.get("rank_min") is not None:
         low, high = summary["rank_min"], summary["rank_max"]
         rank = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-        lines.append(f"rank {rank}, residual at most {_number(summary['residual_max'])}")
+        lines.append(f"rank {rank}, residual at most {number(summary['residual_max'])}")
     if summary.get("energy_drift") is not None:
-        lines.append(f"energy drift {_number(summary['energy_drift'])} J")
+        lines.append(f"energy drift {number(summary['energy_drift'])} J")
     counts = summary.get("status_counts", {})
     total = sum(counts.values())
     return lines + [f"{n} of {total} rows: {_sentence(name)}" for name, n in counts.items() if name != "OK"]
@@ -116,5 +116,5 @@ def _sentence(status: str) -> str:
     return Status[status].value if status in Status.__members__ else f"status {status}"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"

@@ -32,7 +32,7 @@ def sweep(
     ] = "grid",
     samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, where no grid is made.")] = 100,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
-    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Processes that work at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")] = 1,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
     ] = None,
@@ -48,21 +48,19 @@ def sweep(
 ) -> None:
     """Run a config many times over ranges of its numbers."""
     from servoctl.runs import load
-    from servoctl.runs.engine import engine_note
-    from servoctl.sweep import plan, points_of, read_varies, refuse_run_folder
+    from servoctl.sweep import make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
     loaded = load(config, overrides or (), engine=engine)
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
     folder = out or fresh_folder(f"{loaded.name}-sweep")
-    refuse_run_folder(folder)
     points = points_of(varies, sample, samples, seed)
+    make_folder(folder)
     with ProgressBar(loaded.name) as progress:
         study = run_sweep(loaded, varies, points, sample, seed, jobs, progress)
-    warning = engine_note(loaded.loop)
-    if warning is not None:
-        note(f"warning: {warning}")
+    for sentence in filter(None, [loaded.engine_warning, study.broken]):
+        note(f"warning: {sentence}")
     study.save(folder, shown)
     summary = study.summary()
     if as_json:
@@ -72,12 +70,13 @@ def sweep(
         say(f"\nwritten to {quote(str(folder))}: sweep.parquet, sweep.png, summary.json")
     if summary["status"] == "interrupted":
         raise typer.Exit(Outcome.INTERRUPTED)
-    raise typer.Exit(Outcome.BAD_STATUS if summary["failed"] == summary["runs"] else Outcome.DONE)
+    bad = study.broken is not None or summary["failed"] == summary["runs"]
+    raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
 
 
 def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
-    part = "" if summary["status"] == "done" else f" of {summary['planned']}, interrupted"
+    part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")

@@ -10,6 +10,7 @@ Grammar, loosest first; `**` binds from right to left and tighter than the sign 
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -236,6 +237,7 @@ class _Parser:
         self.apply(word, count, token.start)
 
 
+@lru_cache(maxsize=512)  # a sweep reads the same config for every run
 def parse(text: str) -> Expression:
     """Read an equation, written as its left-hand side minus its right-hand side.
 

@@ -14,14 +14,16 @@ import numpy as np
 from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
+from servoctl.report.stages import first_stop
 from servoctl.report.style import QUIET, chosen, colours, drawing_style, name_lines
+from servoctl.report.timing import draw_timing, timing_groups
 from servoctl.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-__all__ = ["FIGURES", "figure", "gives", "plot", "report"]
+__all__ = ["FIGURES", "figure", "gives", "plot", "report", "save"]
 
 DPI = 160
 SMALL_MULTIPLES = 12
@@ -42,14 +44,14 @@ def report(trajectory: Trajectory, out: str | PathLike[str]) -> list[Path]:
         RunFolderError: A file cannot be written.
     """
     names = [name for name in FIGURES if gives(trajectory, name)]
-    return [_save(figure(trajectory, name), Path(out) / f"{name}.png") for name in names]
+    return [save(figure(trajectory, name), Path(out) / f"{name}.png") for name in names]
 
 
 def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
     """`Trajectory.plot`."""
     overview = figure(trajectory, "overview")
     if path is not None:
-        _save(overview, Path(path))
+        save(overview, Path(path))
     return overview
 
 
@@ -76,7 +78,12 @@ def figure(trajectory: Trajectory, name: str) -> "Figure":
     return drawn
 
 
-def _save(drawn: "Figure", path: Path) -> Path:
+def save(drawn: "Figure", path: Path) -> Path:
+    """Writes a figure; its folder is made where it is missing.
+
+    Raises:
+        RunFolderError: It cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
@@ -93,7 +100,8 @@ def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
     facts = [f"{trajectory.t[-1] - trajectory.t[0]:.4g} s"] if len(trajectory.t) else []
     facts += [f"{len(trajectory):,} rows".replace(",", " ")]
     facts += [f"engine {said['engine']}"] if said.get("engine") else []
-    facts += [str(said["status"])] if said.get("status") else []
+    stop = first_stop(trajectory)
+    facts += [str(said["status"]) + (f" by {stop.get('text', '')}" if stop else "")] if said.get("status") else []
     name = str(said.get("config") or "run")
     drawn.suptitle(name, x=0.012, ha="left", fontsize=13, fontweight="bold", parse_math=False)
     corner = drawn.transFigure + ScaledTranslation(-0.12, -0.14, drawn.dpi_scale_trans)  # on the title's line
@@ -106,6 +114,8 @@ def gives(trajectory: Trajectory, name: str) -> bool:
         return len(trajectory) > 0 and bool(trajectory.actuators)
     if name == "violations":
         return bool(violation_rows(trajectory))
+    if name == "timing":
+        return bool(timing_groups(trajectory))
     if name == "status":
         columns = trajectory.columns
         bad = "status" in columns and bool(np.any(columns["status"] != 0))
@@ -133,6 +143,11 @@ def _violations(drawn: "Figure", trajectory: Trajectory) -> None:
 def _status(drawn: "Figure", trajectory: Trajectory) -> None:
     drawn.set_size_inches(10, 5.8)
     draw_status(drawn, trajectory)
+
+
+def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
+    drawn.set_size_inches(11, 5.8)
+    draw_timing(drawn, trajectory)
 
 
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
@@ -187,5 +202,6 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "inputs": _inputs,
     "violations": _violations,
     "status": _status,
+    "timing": _timing,
 }
 """Name -> how it is drawn."""

@@ -1,9 +1,11 @@
 """What is drawn over time: coordinates, inputs, violations, and the evidence of the law."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from servoctl.report.stages import of_task, shade_stages
 from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, Status
@@ -51,6 +53,9 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
     for place, (unit, lines) in enumerate(groups.items()):
         axes = figure.add_subplot(stack[place])
         draw_lines(axes, trajectory.t, lines, shades)
+        shade_stages(axes, trajectory)
+        if prefix == "u":
+            _draw_limits(axes, trajectory, lines, shades)
         axes.set_ylabel(axis_label(prefix, unit))
         axes.margins(y=0.08)
         time_axis(axes, trajectory.t)
@@ -61,9 +66,20 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
             axes.tick_params(labelbottom=False)
 
 
+def _draw_limits(axes: "Axes", trajectory: Trajectory, names: Iterable[str], shades: dict[str, str]) -> None:
+    """The torque limits of drives, dashed: one pair of lines where they are all the same, else in each one's colour."""
+    limits = trajectory.metadata.get("torque_limits", {})
+    known = {name: float(limits[name]) for name in names if name in limits}
+    same = len(set(known.values())) == 1
+    for name, limit in list(known.items())[: 1 if same else None]:
+        for side in (-limit, limit):
+            colour = QUIET if same else shades[name]
+            axes.axhline(side, color=colour, linewidth=0.8, linestyle="--", gid=f"limit {name} {side:g}")
+
+
 def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
-    """Column -> violation, of the task rows, then of the passive rows, that have a violation."""
-    rows = {f"violation.{name}": x for name, x in trajectory.group("violation").items()}
+    """Column -> violation, of the task rows while the task ran, then of the passive rows, that have a violation."""
+    rows = {f"violation.{name}": of_task(trajectory, x) for name, x in trajectory.group("violation").items()}
     rows |= {f"passive.{name}": x for name, x in trajectory.group("passive").items()}
     return {column: x for column, x in rows.items() if np.any(np.isfinite(x))}
 
@@ -81,6 +97,7 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
         label = name if common else axis_label(name, units[column])
         size = np.maximum(np.abs(drawable(x)), FLOOR)
         draw_lines(axes, trajectory.t, {label: size}, {label: shades[column]}, "-" if kind == "violation" else "--")
+    shade_stages(axes, trajectory)
     for line in axes.get_lines():
         line.set_linewidth(1.1 if len(rows) <= 8 else 0.7)
     low, high = axes.get_ylim()

@@ -155,7 +155,8 @@ def name_lines(axes: "Axes") -> None:
     """
     if axes.get_gid() != TO_BE_NAMED:
         return
-    lines = {str(line.get_gid()): line for line in axes.get_lines()}
+    marks = ("limit ", "first stop")
+    lines = {str(line.get_gid()): line for line in axes.get_lines() if not str(line.get_gid()).startswith(marks)}
     names = chosen(lines)
     ends = []
     for name in names:

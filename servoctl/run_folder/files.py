@@ -1,6 +1,9 @@
-"""Names of the files in a run folder, and what stands at the ends of an Arrow stream."""
+"""Names of the files in a run folder, writing them whole, and what stands at the ends of an Arrow stream."""
 
-from typing import Any
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -15,6 +18,19 @@ CONTINUATION = b"\xff\xff\xff\xff"
 
 _PLAIN = {"double": np.dtype(np.float64), "int64": np.dtype(np.int64)}
 """Arrow types whose buffers are NumPy's. Arrow's own conversions import pandas where there is one: half a second."""
+
+
+def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Writes a file so that it is there in full or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def to_arrow(values: Array) -> Any:

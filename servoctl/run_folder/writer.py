@@ -17,7 +17,18 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from servoctl.errors import RunFolderError
-from servoctl.run_folder.files import CONFIG, DRAWING, END_OF_STREAM, FILES, STREAM, SUMMARY, TABLE, arrays_of, to_arrow
+from servoctl.run_folder.files import (
+    CONFIG,
+    DRAWING,
+    END_OF_STREAM,
+    FILES,
+    STREAM,
+    SUMMARY,
+    TABLE,
+    arrays_of,
+    replace,
+    to_arrow,
+)
 from servoctl.trajectory import Trajectory, plain
 from servoctl.types import Array, Status
 
@@ -85,7 +96,7 @@ class RunFolder:
             folder = cls(path, metadata, units, clock)
             folder.moved_to = moved_to
             _write_summary(path, Trajectory({}, folder._units, folder._metadata))
-            _replace(path / CONFIG, lambda file: file.write(config_text.encode()))
+            replace(path / CONFIG, lambda file: file.write(config_text.encode()))
         return folder
 
     def append(self, columns: dict[str, Array]) -> None:
@@ -114,6 +125,17 @@ class RunFolder:
                 self._timer.daemon = True
                 self._timer.start()
 
+    def flush(self) -> None:
+        """Brings every row to disk now.
+
+        Raises:
+            RunFolderError: Rows could not be written.
+        """
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._flush()
+
     def close(
         self, trajectory_metadata: dict[str, Any] | None = None, drawing: dict[str, Array] | None = None
     ) -> Trajectory:
@@ -141,7 +163,7 @@ class RunFolder:
                 columns = _write_table(self.path, _schema_metadata(metadata, self._units))
             trajectory = Trajectory(columns, self._units, metadata, drawing or {})
             if drawing:
-                _replace(self.path / DRAWING, lambda file: _write_arrays(file, drawing))
+                replace(self.path / DRAWING, lambda file: _write_arrays(file, drawing))
             _write_summary(self.path, trajectory)
             (self.path / STREAM).unlink(missing_ok=True)
             self._closed = True
@@ -158,13 +180,17 @@ class RunFolder:
         if error is None:
             self.close()
             return
-        end = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        why = str(error) if isinstance(error, RunFolderError) else f"{type(error).__name__}: {error}"
+        end = {"status": "failed", "error": why}
         if isinstance(error, KeyboardInterrupt | SystemExit):
             end = {"status": "interrupted"}
         try:
             self.close(end)
         except RunFolderError as second:  # must not hide the first
             error.add_note(f"the run folder could not be closed: {second}")
+            with contextlib.suppress(OSError):  # a summary is small: it may fit where rows do not
+                self._follow()
+                _write_summary(self.path, Trajectory({}, self._units, self._metadata | end))
 
     def _checked(self, columns: dict[str, Array]) -> dict[str, Array]:
         """Copies of the columns, since the caller may use its arrays again."""
@@ -266,22 +292,9 @@ def _move_aside(path: Path) -> Path | None:
     return path.rename(aside)
 
 
-def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file so that it is there in full or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with open(part, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _write_summary(path: Path, trajectory: Trajectory) -> None:
     text = json.dumps(trajectory.summary(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    _replace(path / SUMMARY, lambda file: file.write(text.encode()))
+    replace(path / SUMMARY, lambda file: file.write(text.encode()))
 
 
 def _write_arrays(file: BinaryIO, arrays: dict[str, Array]) -> None:
@@ -299,7 +312,7 @@ def _write_table(folder: Path, metadata: dict[bytes, bytes]) -> dict[str, Array]
 
     with pa.memory_map(str(folder / STREAM)) as file, pa.ipc.open_stream(file) as stream:
         table = stream.read_all().replace_schema_metadata(metadata)
-        _replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
+        replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
         return arrays_of(table)
 
 

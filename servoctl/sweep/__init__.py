@@ -1,17 +1,17 @@
 """Many runs of one config over ranges of its numbers: what to run, the table that comes of it, and its files."""
 
 from servoctl.sweep.points import SAMPLES, Vary, points_of, read_varies
-from servoctl.sweep.study import Study, default_metric, metric_names, plan, refuse_run_folder, sweep
+from servoctl.sweep.study import Study, default_metric, make_folder, metric_names, plan, sweep
 
 __all__ = [
     "SAMPLES",
     "Study",
     "Vary",
     "default_metric",
+    "make_folder",
     "metric_names",
     "plan",
     "points_of",
     "read_varies",
-    "refuse_run_folder",
     "sweep",
 ]

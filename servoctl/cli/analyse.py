@@ -1,0 +1,69 @@
+"""`servoctl analyse`: how the closed loop behaves around a state."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servoctl.cli.console import note, say, say_json, say_table
+from servoctl.cli.options import AsJson, Config, Overrides
+
+if TYPE_CHECKING:
+    from servoctl.linear import Analysis
+    from servoctl.linear.analyse import Margins
+    from servoctl.linear.modes import Mode
+
+
+def analyse(
+    config: Config,
+    at: Annotated[
+        float | None, typer.Option(metavar="T", help="Time [s] up to which the run is simulated; default: the start.")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Linearise the closed loop: modes of the constraint error, internal dynamics, margins."""
+    from servoctl.linear import analyse as examine
+    from servoctl.runs import load
+
+    run = load(config, overrides or (), engine="vm" if at is None else "auto")
+    found = examine(run, at)
+    for warning in [*run.warnings, *found.warnings]:
+        note(f"warning: {warning}")
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        _say(found)
+
+
+def _say(found: "Analysis") -> None:
+    frozen = "; in motion: margins and internal modes are of this instant" if found.moving else ", at rest"
+    say(f"at t = {found.state.t:g} s{frozen}")
+    for title, group in (
+        ("passive constraints' error", "passive"),
+        ("task error", "task"),
+        ("internal dynamics", "internal"),
+    ):
+        rows = [_row(mode) for mode in found.modes if mode.group == group]
+        if rows:
+            say(f"\n{title}")
+            say_table(["of", "pole [1/s]", "frequency [rad/s]", "damping", "decay [s]"], rows, numbers=4)
+    for margins in found.margins:
+        say(f"\nmargins at the plant's input, {margins.timing}")
+        say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
+
+
+def _row(mode: "Mode") -> list[str]:
+    """One line of the table of modes."""
+    decay = "none" if mode.decay is None else f"{mode.decay:.4g}" if mode.decay > 0 else f"grows, {-mode.decay:.4g}"
+    damping = "-" if mode.damping is None else f"{mode.damping:.4g}"
+    real, imag = (round(part, 9) + 0.0 for part in (mode.pole.real, mode.pole.imag))
+    pole = f"{real:.6g}" + (f"{imag:+.6g}j" if imag else "")
+    return [mode.mostly or mode.of, pole, f"{mode.frequency:.4g}", damping, decay]
+
+
+def _margin_rows(margins: "Margins") -> list[list[str]]:
+    """One line for each actuator."""
+    return [
+        [one.actuator, *(f"{x:.4g}" for x in (one.gain, one.gain_down, one.phase, one.delay, one.modulus))]
+        for one in margins.actuators
+    ]

@@ -1,0 +1,71 @@
+"""`servoctl replay`: what the law of a run gives now, against what the run logged."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from servoctl.cli.console import ProgressBar, say, say_json, say_table
+from servoctl.cli.options import AsJson
+from servoctl.cli.outcome import Outcome
+
+if TYPE_CHECKING:
+    from hil.replay import Replay
+
+
+def replay(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="A folder that a run wrote.")
+    ],
+    classes: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Where class paths like cart.py:Cart in the run's config start.",
+            show_default="the working folder",
+        ),
+    ] = Path(),
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Relative to the largest |u| of each actuator.",
+            show_default="0, to the bit, on the run's own engine; 1e-9 on another",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute u from the logged states, and compare; ends with 4 where it differs."""
+    from hil.replay import replay as again
+
+    with ProgressBar(run.name) as progress:
+        found = again(run, classes, tolerance, progress)
+    if as_json:
+        say_json(found.to_dict())
+    else:
+        _say_findings(found)
+    raise typer.Exit(Outcome.BAD_STATUS if found.differing or found.other_samples else Outcome.DONE)
+
+
+def _say_findings(found: "Replay") -> None:
+    skipped = f" ({found.skipped} more did not ask the law)" if found.skipped else ""
+    engine = f"engine {found.engine}"
+    if found.engine != found.logged_engine:
+        engine += f", the run had {found.logged_engine}"
+    measure = f"within {found.tolerance:g} of the largest |u|" if found.tolerance else "to the bit"
+    verdict = f"{found.differing} rows differ" if found.differing else "all rows are the same"
+    say(f"{found.rows} rows compared{skipped}; {engine}; {verdict}, {measure}")
+    if found.samples:
+        same = "all the same" if not found.other_samples else f"{found.other_samples} differ"
+        say(f"{found.samples} positions decoded again from can.blf: {same}")
+    say()
+    rows = [[name, found.units[name], f"{size:.3g}"] for name, size in found.largest.items()]
+    say_table(["input", "unit", "largest difference"], rows, numbers=1)
+    if found.first is not None:
+        first, unit = found.first, found.units[found.first.actuator]
+        say(
+            f"\nfirst in row {first.row}, t = {first.t:.6g} s: {first.actuator} was {first.logged!r} {unit}, "
+            f"is {first.recomputed!r} {unit}"
+        )

@@ -1,0 +1,150 @@
+"""Several runs side by side: their metrics in one table, and their lines over each other.
+
+Design: a run is known by its folder's name. What only some of the runs have is shown for those; two runs that share no
+task, input or coordinate are refused, for there is nothing to compare.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.errors import RunFolderError
+from servoctl.report import DPI, SMALL_MULTIPLES, save
+from servoctl.report.panels import FLOOR
+from servoctl.report.style import axis_label, colours, draw_lines, drawing_style, name_lines
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METRICS = ("rms_violation", "max_violation", "final_violation", "drift")
+"""Of each task and passive row."""
+
+PICTURES = {"violation": "Violations", "u": "Inputs", "q": "Coordinates"}
+"""What is drawn over each other: the group of columns, or of tasks, and the picture's title."""
+
+
+def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
+    """Name -> run; the shortest ends of the paths that tell them apart.
+
+    Raises:
+        RunFolderError: A folder cannot be read, is given twice, or the runs have nothing in common.
+    """
+    paths = [Path(folder).resolve() for folder in folders]
+    for i, path in enumerate(paths):
+        if path in paths[:i]:
+            raise RunFolderError(f"{folders[i]}: given twice (give each run once)")
+    if len(paths) < 2:
+        raise RunFolderError(f"{', '.join(map(str, folders))}: expected at least two runs to compare")
+    length = 1
+    while len({path.parts[-length:] for path in paths}) < len(paths):
+        length += 1
+    runs = {
+        "/".join(path.parts[-length:]): Trajectory.load(folder) for path, folder in zip(paths, folders, strict=True)
+    }
+    if not any(len(having) > 1 for group in PICTURES for having in _lines(runs, group).values()):
+        raise RunFolderError(
+            f"{', '.join(map(str, folders))}: no task, input or coordinate occurs in two of them (compare runs of one "
+            "plant or task)"
+        )
+    return runs
+
+
+def metrics(runs: Mapping[str, Trajectory]) -> dict[str, list[Any]]:
+    """Metric -> one value per run, None where a run has it not; in the order in which they first occur."""
+    found = [_flat(run.summary()) for run in runs.values()]
+    names = dict.fromkeys(name for own in found for name in own)
+    order = {"run": 0, "tasks": 1, "inputs": 2, "passive": 3}
+    ordered = sorted(names, key=lambda name: order.get(name.split(".")[0], 0))
+    return {name: [own.get(name) for own in found] for name in ordered}
+
+
+def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a summary that are compared, by dotted names."""
+    found = {name: summary.get(name) for name in ("status", "duration", "energy_drift", "residual_max")}
+    for group in ("tasks", "passive"):
+        for row, values in summary[group].items():
+            found |= {f"{group}.{row}.{metric}": values[metric] for metric in METRICS}
+    for actuator, values in summary["inputs"].items():
+        extremes = [abs(values[side]) for side in ("min", "max") if values[side] is not None]
+        found |= {f"inputs.{actuator}.rms": values["rms"], f"inputs.{actuator}.peak": max(extremes, default=None)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]:
+    """Writes `compare_<group>.png` for every group of which there is anything.
+
+    Args:
+        runs: Name -> run.
+        out: Folder for them; made where it is missing.
+
+    Returns:
+        The files.
+
+    Raises:
+        RunFolderError: A file cannot be written.
+    """
+    return [save(overlay(runs, group), Path(out) / f"compare_{group}.png") for group in PICTURES if _lines(runs, group)]
+
+
+def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
+    """One panel per task, input or coordinate, with a line for every run that has it.
+
+    Args:
+        runs: Name -> run.
+        group: One of `PICTURES`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels, shades = _lines(runs, group), colours(runs)
+    shown = list(panels)[:SMALL_MULTIPLES]
+    across = 1 if len(shown) == 1 else 2
+    down = -(-len(shown) // across)
+    more = f" (and {len(panels) - len(shown)} more)" if len(shown) < len(panels) else ""
+    with drawing_style():
+        drawn = Figure(layout="constrained", dpi=DPI)
+        FigureCanvasAgg(drawn)
+        drawn.set_size_inches(5.5 * across, 2.4 * down + 0.6)
+        drawn.suptitle(PICTURES[group] + more, x=0.012, ha="left", fontsize=13, fontweight="bold")
+        for place, name in enumerate(shown):
+            axes = drawn.add_subplot(down, across, place + 1)
+            axes.set_title(name, parse_math=False)
+            if group == "violation":
+                axes.set_yscale("log")
+            for run, x in panels[name].items():
+                draw_lines(axes, runs[run].t, {run: x}, shades)
+            axes.margins(x=0.0)
+            axes.set_xlabel("t [s]")
+            axes.set_ylabel(axis_label("|violation|" if group == "violation" else group, _unit(runs, group, name)))
+        drawn.draw_without_rendering()
+        for axes in drawn.axes:
+            name_lines(axes)
+    return drawn
+
+
+def _lines(runs: Mapping[str, Trajectory], group: str) -> dict[str, dict[str, Array]]:
+    """Task, input or coordinate -> run -> its values, of the runs that have it."""
+    found: dict[str, dict[str, Array]] = {}
+    for name, run in runs.items():
+        for key, x in _of(run, group).items():
+            if np.isfinite(x).any():
+                found.setdefault(key, {})[name] = x
+    return found
+
+
+def _of(run: Trajectory, group: str) -> dict[str, Array]:
+    if group != "violation":
+        return run.group(group)
+    rows = set(run.rows)
+    sizes = {name: run.violation(name) for name, own in run.tasks.items() if own and rows.issuperset(own)}
+    return {name: np.maximum(size, FLOOR) for name, size in sizes.items()}
+
+
+def _unit(runs: Mapping[str, Trajectory], group: str, name: str) -> str:
+    """The unit that the first of the runs to know it gives."""
+    return next((run.units[f"{group}.{name}"] for run in runs.values() if f"{group}.{name}" in run.units), "")

@@ -1,0 +1,79 @@
+"""How a run on drives kept time: how late its ticks were, how old its samples, and what happened when."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from servoctl.report.panels import time_axis
+from servoctl.report.stages import STOPS, first_stop, shade_stages, stage_spans
+from servoctl.report.style import INK, PALETTE, QUIET, colours, draw_lines, drawable
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKS = 40
+"""Most events that are marked, stops before others."""
+
+BINS = 60
+
+
+def timing_groups(trajectory: Trajectory) -> dict[str, dict[str, Array]]:
+    """What the run says of its timing: title -> name -> values [s]."""
+    late = {"lateness": trajectory["lateness"]} if "lateness" in trajectory.columns else {}
+    groups = {"Lateness": late, "Age of the samples": trajectory.group("age")}
+    known = {title: {name: x for name, x in lines.items() if np.isfinite(x).any()} for title, lines in groups.items()}
+    return {title: lines for title, lines in known.items() if lines}
+
+
+def draw_timing(figure: "Figure", trajectory: Trajectory) -> None:
+    """Lateness and sample ages [ms], counted and over time, with the events of the run as marks."""
+    groups = timing_groups(trajectory)
+    grid = figure.add_gridspec(len(groups), 2, width_ratios=[1, 2.4])
+    for place, (title, group) in enumerate(groups.items()):
+        lines, shades = {name: 1e3 * drawable(x) for name, x in group.items()}, colours(group)
+        label = f"{'lateness' if title == 'Lateness' else 'age'} [ms]"
+        counted, axes = (figure.add_subplot(grid[place, column]) for column in (0, 1))
+        _count(counted, lines, shades)
+        counted.set_title(title)
+        counted.set_xlabel(label)
+        draw_lines(axes, trajectory.t, lines, shades)
+        for line in axes.get_lines():
+            line.set_linewidth(0.7)
+        axes.set_ylabel(label)
+        time_axis(axes, trajectory.t)
+        shade_stages(axes, trajectory)
+        _mark(axes, trajectory, named=place == 0)
+
+
+def _count(axes: "Axes", lines: dict[str, Array], shades: dict[str, str]) -> None:
+    """Ticks per value, on a logarithmic axis: the rare ones are those that matter."""
+    values = {name: x[np.isfinite(x)] for name, x in lines.items()}
+    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=BINS)
+    for name, x in values.items():
+        axes.stairs(np.histogram(x, edges)[0], edges, color=shades[name], fill=len(values) == 1)
+    axes.set_yscale("log", nonpositive="clip")
+    axes.set_ylim(bottom=0.5)
+    axes.set_ylabel("ticks")
+
+
+def _mark(axes: "Axes", trajectory: Trajectory, named: bool) -> None:
+    """A line at every event; those that stop the machine are red, and the title says the first.
+
+    Where the stages are bands, their beginnings are not marked once more.
+    """
+    banded = bool(stage_spans(trajectory))
+    events: list[dict[str, Any]] = trajectory.metadata.get("events", [])
+    events = [event for event in events if not (banded and event.get("event") == "stage")]
+    stops = [event for event in events if event.get("reaction") in STOPS]
+    others = [event for event in events if event.get("reaction") not in STOPS][: max(0, MARKS - len(stops))]
+    for group, colour in ((others, QUIET), (stops[:MARKS], PALETTE[1])):
+        times = [float(event["t"]) for event in group]
+        style: Literal["dotted", "solid"] = "dotted" if colour == QUIET else "solid"
+        axes.vlines(times, 0.0, 1.0, colour, linestyles=style, transform=axes.get_xaxis_transform(), zorder=3)
+    stop = first_stop(trajectory)
+    if stop is not None and named:
+        said = f"first stop at {stop['t']:.4g} s: {stop.get('text', '')}"
+        axes.set_title(said, color=INK, fontweight="normal", parse_math=False)

@@ -1,0 +1,93 @@
+"""Several runs side by side: the metrics of made-up runs whose values are known by hand, and what is drawn."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servoctl.cli import main
+from servoctl.errors import RunFolderError
+from servoctl.report.compare import draw, load_all, metrics, overlay
+from servoctl.trajectory import Trajectory
+
+T = np.linspace(0.0, 2.0, 201)
+
+
+def decaying(rate: float, **more: np.ndarray) -> Trajectory:
+    """phi = e^(-rate t), u = 3 sin(pi t) over one period."""
+    columns = {"t": T, "q.x": np.exp(-rate * T), "v.x": -rate * np.exp(-rate * T), "u.F": 3.0 * np.sin(np.pi * T)}
+    columns |= {"violation.place": np.exp(-rate * T), "violation_rate.place": -rate * np.exp(-rate * T), **more}
+    units = {"t": "s", "q.x": "m", "u.F": "N", "violation.place": "m"}
+    return Trajectory(columns, units, {"config": "made_up", "status": "done", "tasks": {"place": ["place"]}})
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [decaying(rate).save(tmp_path / name) for name, rate in (("slow", 1.0), ("fast", 4.0))]
+
+
+def test_metrics_stand_side_by_side(folders: list[Path]) -> None:
+    found = metrics(load_all(folders))
+    assert found["tasks.place.max_violation"] == [1.0, 1.0]
+    assert found["tasks.place.final_violation"] == pytest.approx([np.exp(-2.0), np.exp(-8.0)], rel=1e-12)
+    rms = [np.sqrt((1.0 - np.exp(-4.0 * rate)) / (4.0 * rate)) for rate in (1.0, 4.0)]
+    assert found["tasks.place.rms_violation"] == pytest.approx(rms, rel=1e-3)
+    assert found["inputs.F.peak"] == pytest.approx([3.0, 3.0], rel=1e-12)
+    assert found["inputs.F.rms"] == pytest.approx([3.0 / np.sqrt(2.0)] * 2, rel=1e-3)
+    assert found["status"] == ["done", "done"]
+
+
+def test_what_one_run_has_not_is_left_open(folders: list[Path], tmp_path: Path) -> None:
+    more = decaying(2.0, **{"u.G": np.ones(201)}).save(tmp_path / "pushed")
+    found = metrics(load_all([*folders, more]))
+    assert found["inputs.G.peak"] == [None, None, 1.0]
+
+
+def test_the_lines_of_every_run_lie_in_one_panel(folders: list[Path]) -> None:
+    (axes,) = overlay(load_all(folders), "violation").axes
+    lines = {line.get_gid(): line.get_xydata() for line in axes.get_lines() if line.get_gid()}
+    assert list(lines) == ["slow", "fast"]
+    assert lines["fast"][:, 1] == pytest.approx(np.exp(-4.0 * T))
+    assert axes.get_ylabel() == "|violation| [m]"
+    assert {"slow", "fast"} <= {text.get_text() for text in axes.texts}
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    folders = [decaying(1.0).save(tmp_path / place / "run") for place in ("monday", "friday")]
+    assert list(load_all(folders)) == ["monday/run", "friday/run"]
+
+
+def test_pictures_are_written(folders: list[Path], tmp_path: Path) -> None:
+    written = draw(load_all(folders), tmp_path / "out")
+    assert [path.name for path in written] == ["compare_violation.png", "compare_u.png", "compare_q.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+
+def test_runs_that_cannot_be_compared_are_refused(folders: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="expected at least two runs"):
+        load_all(folders[:1])
+    with pytest.raises(RunFolderError, match=r"slow: given twice \(give each run once\)"):
+        load_all([*folders, folders[0]])
+    other = Trajectory({"t": T, "q.angle": T, "v.angle": T}, {"t": "s"}, {"status": "done"}).save(tmp_path / "other")
+    with pytest.raises(RunFolderError, match="no task, input or coordinate occurs in two of them"):
+        load_all([folders[0], other])
+
+
+def test_the_command_prints_a_table_and_draws_into_the_first_folder(
+    folders: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["compare", *map(str, folders)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["slow", "fast"]
+    assert ["tasks.place.final_violation", "0.1353", "0.0003355"] in [line.split() for line in lines]
+    assert (folders[0] / "compare_violation.png").exists()
+
+
+def test_the_command_prints_one_json_document(folders: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["compare", *map(str, folders), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["runs"] == ["slow", "fast"]
+    assert said["metrics"]["inputs.F.peak"] == pytest.approx([3.0, 3.0])

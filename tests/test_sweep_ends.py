@@ -1,0 +1,168 @@
+"""Sweeps that do not reach their end: interrupted, bereft of a process, or out of disk; what was found is kept."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from servoctl.cli.console import ProgressBar
+from servoctl.cli.interrupt import interruptible
+from servoctl.config.yaml_loader import read_value
+from servoctl.sweep import make_folder
+
+BALL = """
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Ball(sc.Plant):
+    m: float = 1.0
+    coordinates = {"z": "m"}
+    actuators = {"F": "N"}
+
+    def __post_init__(self):
+        with suppress(OSError), open(Path(__file__).parent / "made", "a") as file:
+            file.write(f"{self.m}\\n")
+        if self.m == 13.0:
+            os._exit(1)
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return np.array([-9.8 * self.m])
+
+    def actuation(self, q, t):
+        return np.eye(1)
+"""
+CONFIG = """
+plant: {class: "ball.py:Ball"}
+initial: {q: 1}
+law: none
+inputs: {F: "sin(t)"}
+run: {duration: 0.1}
+"""
+
+
+def begin(folder: Path, grid: str, *more: str, limit: int | None = None) -> "subprocess.Popen[str]":
+    """`servoctl sweep` over the ball's mass, in a process that may write files of so many bytes."""
+    (folder / "ball.py").write_text(BALL)
+    (folder / "ball.yaml").write_text(CONFIG)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and so would their children
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    line = [sys.executable, "-m", "servoctl", "sweep", "ball.yaml", "--vary", f"plant.parameters.m={grid}", *more]
+    return subprocess.Popen(
+        [*line, "--out", "found", "--engine", "vm"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=prepare,
+    )
+
+
+def table_of(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "found" / "sweep.parquet").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_keeps_what_has_run_and_says_so(tmp_path: Path, number: int) -> None:
+    process = begin(tmp_path, "1:2:20001")
+    try:
+        made, deadline = tmp_path / "made", time.monotonic() + 60
+        while len(set(made.read_text().split() if made.exists() else ())) < 40 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, stderr) == (130, "")
+    rows = table_of(tmp_path)
+    assert stdout.startswith(f"ball: {len(rows)} runs of 20001, interrupted, 0 failed")
+    assert 0 < len(rows) < 20001
+    assert [row["plant.parameters.m"] for row in rows] == pytest.approx([1 + i / 20000 for i in range(len(rows))])
+    assert {row["status"] for row in rows} == {"done"}
+    summary = json.loads((tmp_path / "found/summary.json").read_text())
+    assert (summary["status"], summary["runs"], summary["planned"]) == ("interrupted", len(rows), 20001)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_that_code_in_between_swallows_is_heeded_at_the_next_row(number: int) -> None:
+    """CasADi swallows it, where it arrives while a model is traced."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with interruptible(), ProgressBar("sweep") as progress:
+            progress(0.1)
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+                time.sleep(60)
+            with pytest.raises(KeyboardInterrupt):
+                progress(0.2)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with interruptible(), ProgressBar("the next") as progress:
+            progress(0.1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_process_that_dies_ends_the_sweep_with_what_has_run(tmp_path: Path) -> None:
+    process = begin(tmp_path, "0.5:13:26", "--jobs", "2")
+    stdout, stderr = process.communicate(timeout=120)
+    said = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
+    assert (process.returncode, stderr) == (4, f"warning: {said}\n")
+    rows = table_of(tmp_path)
+    assert stdout.startswith(f"ball: {len(rows)} runs of 26, failed, 0 failed")
+    assert [row["plant.parameters.m"] for row in rows] == [0.5 + 0.5 * i for i in range(len(rows))]
+    assert len(rows) < 26
+    summary = json.loads((tmp_path / "found/summary.json").read_text())
+    assert (summary["status"], summary["error"]) == ("failed", said)
+
+
+@pytest.mark.parametrize(
+    ("limit", "there"), [(150, set()), (2000, {"config.yaml"}), (8000, {"config.yaml", "sweep.parquet"})]
+)
+def test_a_full_disk_leaves_no_file_in_part_and_no_summary(tmp_path: Path, limit: int, there: set[str]) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found/summary.json").write_text("of an earlier sweep")
+    process = begin(tmp_path, "1:2:3", limit=limit)
+    stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stdout) == (3, "")
+    assert stderr == "found: cannot be written: File too large (free the place, or choose another)\n"
+    assert {path.name for path in (tmp_path / "found").iterdir()} == there
+    if "config.yaml" in there:
+        assert not read_value((tmp_path / "found/config.yaml").read_text()).problems
+    if "sweep.parquet" in there:
+        assert len(table_of(tmp_path)) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "found").write_text("a file")
+    process = begin(tmp_path, "1:2:20001")
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (3, "")
+    assert stderr == "found: cannot be written: File exists (free the place, or choose another)\n"
+
+
+def test_a_new_sweep_takes_an_earlier_ones_summary_away(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    assert make_folder(tmp_path) == tmp_path
+    assert list(tmp_path.iterdir()) == []
