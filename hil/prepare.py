@@ -13,13 +13,14 @@ from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
 from hil.sensing import Channel, Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
 from hil.settings import HilSettings, hil_settings
-from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Law
 from servoctl.errors import CompileError, ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
+from servoctl.runs.gains import Spacing, task_gains
 from servoctl.runs.make import make_run
 from servoctl.runs.run import Run
 from servoctl.types import Array, State
@@ -159,7 +160,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
-    notes = [*run.warnings, *_take_engine(run.loop, engine)]
+    notes = [*run.warnings, *_check_gains(loaded, run.system, values.period), *_take_engine(run.loop, engine)]
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
@@ -194,6 +195,19 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     return Prepared(
         run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, tuple(notes)
     )
+
+
+def _check_gains(loaded: LoadedConfig, system: System, period: float) -> list[str]:
+    """What the law's gains leave to be said at the loop's period.
+
+    Raises:
+        ConfigError: The violation of a row would grow.
+    """
+    gains, where = list(task_gains(system, Spacing.on_drives(period))), loaded.where("hil", "period")
+    problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
+    if problems:
+        raise ConfigError(problems)
+    return [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
 
 
 def _shared_replies(drives: Sequence[Drive]) -> list[str]:

@@ -19,9 +19,6 @@ from servoctl.runs.recommend import Recommendation, recommend
 from servoctl.trajectory import plain
 from servoctl.types import Status
 
-HIL_DELAY = 1
-"""Cycles between a measurement on drives and the torque that answers it."""
-
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
 
@@ -214,7 +211,7 @@ def _gains(run: Run, report: CheckReport) -> None:
     _recommended(report, "recommended corrections", "recommended", recommend(run))
     if run.loaded is None or run.loaded.config.hil is None or not task:
         return
-    spacing = Spacing("hil.period", run.loaded.config.hil.period, held=True, delay=HIL_DELAY)
+    spacing = Spacing.on_drives(run.loaded.config.hil.period)
     task = list(task_gains(run.system, spacing))
     report.sections.append((f"corrections on drives: {spacing}", _shortened([gain.line for gain in task])))
     report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}

@@ -16,6 +16,9 @@ from servoctl.laws.gain_limits import growth, longest_spacing, poles
 from servoctl.mechanics.model import Row
 from servoctl.simulation import Settings
 
+HIL_DELAY = 1
+"""Cycles between a measurement on drives and the torque that answers it."""
+
 
 @dataclass(frozen=True)
 class Spacing:
@@ -34,6 +37,11 @@ class Spacing:
     held: bool
     delay: int = 0
     method: str = "rk4"
+
+    @classmethod
+    def on_drives(cls, period: float) -> "Spacing":
+        """Of a loop on drives; a cycle late under `hil.prediction` too, which is as good as the model only."""
+        return cls("hil.period", period, held=True, delay=HIL_DELAY)
 
     def __str__(self) -> str:
         late = f", {self.delay} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
