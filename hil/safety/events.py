@@ -67,6 +67,8 @@ class Kind(Enum):
     EXCEPTION = (Reaction.DISABLE, Origin.RIG, "the loop has failed")
     NOT_CONFIRMED = (Reaction.WARN, Origin.RIG, "THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
     RECORDER = (Reaction.WARN, Origin.RIG, "not everything is recorded")
+    GAIN = (Reaction.WARN, Origin.NOBODY, "gain, by the operator")
+    VIEW = (Reaction.WARN, Origin.NOBODY, "the live page is gone; the run goes on")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 
     def __init__(self, reaction: Reaction, origin: Origin, meaning: str) -> None:

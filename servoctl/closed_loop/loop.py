@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from servoctl.closed_loop.system import System
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State, Status
@@ -75,6 +77,10 @@ class Loop(ABC):
         other.system, other.evaluations = system, 0
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
+
+    def take_law(self, law: BoundLaw) -> None:
+        """Goes on with this law, which differs from the loop's in parameters alone; nothing is traced again."""
+        self.system = replace(self.system, law=law)
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
