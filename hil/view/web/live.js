@@ -6,6 +6,7 @@ const SPAN = 30;          // what the plots show [s]
 const STALE = 0.5;        // without a row for so long the numbers are old [s]
 const SILENT = 2000;      // without a message for so long the server is [ms]
 const LEAST = 1e-12;      // of a logarithmic axis
+const SHOWN = 12;         // coordinates in the plot
 
 const $ = (id) => document.getElementById(id);
 const make = (tag, className, text) => {
@@ -14,65 +15,46 @@ const make = (tag, className, text) => {
   if (text !== undefined) made.textContent = text;
   return made;
 };
-const shown = (value, digits = 4) => value === null || value === undefined ? "–" : Number(value).toPrecision(digits);
+const least = (value) => value === undefined || value === null ? null : Math.max(LEAST, value);
 const milli = (value) => value === null || value === undefined ? "–" : (1e3 * value).toFixed(2);
-const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const colour = (i) => ink(`--c${i % 8}`);
-
 let about = null, last = null, heard = 0, ending = null, stopFailed = "";
-const plots = [];
+const plots = new PlotGroup(), strips = [];
 
-/* plots over the last seconds, one point per picture */
+/* a plot over the last seconds, one point per picture */
 class Strip {
-  constructor(id, names, unit, take, log) {
-    this.names = names; this.take = take; this.log = log; this.unit = unit;
-    this.host = $(id); this.low = this.host.classList.contains("low");
-    this.data = [[], ...names.map(() => [])];
-    this.draw();
-    plots.push(this);
+  constructor(id, names, take, spec) {
+    this.take = take;
+    this.table = [[], ...names.map(() => [])];
+    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}` }));
+    this.plot = plots.add($(id), { tables: [this.table], lines, points: false, ...spec });
+    strips.push(this);
   }
-  draw() {
-    if (this.plot) this.plot.destroy();
-    const axis = { stroke: ink("--quiet"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") } };
-    this.plot = new uPlot({
-      width: this.width(), height: this.low ? 130 : 200,
-      cursor: { drag: { x: false, y: false } },
-      scales: { x: { time: false }, y: this.log ? { distr: 3 } : {} },
-      axes: [axis, { ...axis, size: 62 }],
-      series: [{ label: "t [s]" }, ...this.names.map((name, i) => ({
-        label: this.unit ? `${name} [${this.unit}]` : name, stroke: colour(i), width: 1.5, points: { show: false },
-        value: (_, value) => shown(value),
-      }))],
-    }, this.data, this.host);
-  }
-  width() { return Math.max(200, this.host.clientWidth); }
   add(picture) {
-    const t = picture.row.t, [times] = this.data;
+    const t = picture.row.t, [times] = this.table;
     if (times.length && t <= times[times.length - 1]) return;
     times.push(t);
-    this.take(picture).forEach((value, i) => this.data[i + 1].push(
-      value === null || value === undefined ? null : this.log ? Math.max(LEAST, Math.abs(value)) : value));
+    this.take(picture).forEach((y, i) => this.table[i + 1].push(y ?? null));
     let old = 0;
     while (times[old] < t - SPAN) old++;
-    if (old) this.data.forEach((column) => column.splice(0, old));
+    if (old) this.table.forEach((column) => column.splice(0, old));
   }
-  paint() { this.plot.setData(this.data); }
-  fit() { this.plot.setSize({ width: this.width(), height: this.low ? 130 : 200 }); }
+  paint() { plots.setData(this.plot, [this.table]); }
 }
 
-const group = (prefix) => about.columns.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+const named = (prefix) => about.columns.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
 
 function begin() {
   document.title = `${about.config}: live`;
   $("name").textContent = about.config;
   $("kind").textContent = `${about.emulated ? "emulated drives" : "REAL DRIVES"}${about.lockstep
     ? ", in lock-step, kept to the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, up to stage ${about.stage}`;
-  const rows = group("violation."), inputs = Object.keys(about.torque_limits), coordinates = group("q.");
-  new Strip("violation", rows, "", (p) => rows.map((name) => p.peak[`violation.${name}`]), true);
-  new Strip("torque", inputs, "% of limit",
-    (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]));
-  new Strip("coordinates", coordinates.slice(0, 12), "", (p) => coordinates.map((name) => p.row[`q.${name}`]));
-  new Strip("lateness", ["largest"], "ms", (p) => [1e3 * p.peak.lateness]);
+  const rows = named("violation."), inputs = Object.keys(about.torque_limits), coordinates = named("q.").slice(0, SHOWN);
+  new Strip("violation", rows, (p) => rows.map((name) => least(p.peak[`violation.${name}`])),
+    { log: true, least: LEAST });
+  new Strip("torque", inputs, (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]),
+    { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
+  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
+  new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   for (const name of inputs) gauge($("torques"), name);
   head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
@@ -96,7 +78,7 @@ function gauge(table, name) {
 }
 
 function gain(path, [lower, upper]) {
-  const label = make("label"), slider = make("input"), field = make("input"), now = make("span", "now", "–");
+  const label = make("label"), slider = make("input"), field = make("input"), now = make("span", "force", "–");
   label.append(make("span", "path", `${path}  [${lower}, ${upper}]`), slider, field, now);
   slider.type = "range"; field.type = "number"; slider.step = field.step = "any";
   for (const input of [slider, field]) { input.min = lower; input.max = upper; input.setAttribute("aria-label", path); }
@@ -154,8 +136,8 @@ function say() {
 
 function paint() {
   const { row, peak, bus, lateness, skipped, missed, links } = last;
-  for (const plot of plots) plot.paint();
-  const stage = about.stages[row.stage] || "–";
+  strips.forEach((strip) => strip.paint());
+  const stage = ending ? "over" : about.stages[row.stage] || "–";
   $("stage").textContent = stage; $("stage").className = `chip ${stage.split(" ")[0]}`;
   $("time").textContent = row.t.toFixed(2); $("task-time").textContent = shown(row.task_time);
   const bad = row.status !== 0;
@@ -172,12 +154,13 @@ function paint() {
   }
   fill($("buses"), Object.entries(bus).map(([name, b]) => [
     name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
-  fill($("ages"), group("age.").map((name) => [name, milli(row[`age.${name}`])]));
-  if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
+  fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
+  if (about.lockstep) $("late").textContent = "in lock-step time stands still while the loop works: no tick is late";
+  else if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
     `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
     const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
-    label.querySelector(".now").textContent = `in force ${shown(value)}`;
+    label.querySelector(".force").textContent = `in force ${shown(value)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
   if (links) sketch(links);
@@ -209,7 +192,7 @@ function sketch(links) {
   pen.clearRect(0, 0, w, h);
   const place = ([x, y]) => [w / 2 + scale * (x - (box[0] + box[2]) / 2), h / 2 - scale * (y - (box[1] + box[3]) / 2)];
   lines.forEach((line, i) => {
-    pen.strokeStyle = pen.fillStyle = colour(i); pen.lineWidth = 3; pen.lineCap = pen.lineJoin = "round";
+    pen.strokeStyle = pen.fillStyle = colourOf(`--c${i % 8}`); pen.lineWidth = 3; pen.lineCap = pen.lineJoin = "round";
     pen.beginPath(); line.map(place).forEach(([x, y], j) => j ? pen.lineTo(x, y) : pen.moveTo(x, y)); pen.stroke();
     for (const [x, y] of line.map(place)) { pen.beginPath(); pen.arc(x, y, 3.5, 0, 7); pen.fill(); }
   });
@@ -219,7 +202,7 @@ function sketch(links) {
 let due = false;
 function take(picture) {
   last = picture; heard = performance.now();
-  if (picture.row) plots.forEach((plot) => plot.add(picture));
+  if (picture.row) strips.forEach((strip) => strip.add(picture));
   if (due) return;
   due = true;
   requestAnimationFrame(() => { due = false; if (last.row) paint(); say(); });
@@ -238,14 +221,13 @@ function listen() {
   });
   stream.addEventListener("events", (event) => {
     for (const each of JSON.parse(event.data)) {
-      const line = make("li", each.reaction);
+      const line = make("li", `event-${each.reaction}`);
       line.append(make("time", "", `${each.t.toFixed(3)} s`), ` ${each.text}`);
       $("events").prepend(line);
     }
   });
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach((plot) => plot.draw()));
-addEventListener("resize", () => plots.forEach((plot) => plot.fit()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.restyle());
 setInterval(say, 250);
 fetch("about").then((answer) => answer.json()).then((found) => { about = found; begin(); listen(); });
