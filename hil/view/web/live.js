@@ -5,7 +5,7 @@
 const SPAN = 30;          // what the plots show [s]
 const STALE = 0.5;        // without a row for so long the numbers are old [s]
 const SILENT = 2000;      // without a message for so long the server is [ms]
-const LEAST = 1e-12;      // of a logarithmic axis
+const LEAST = 1e-9;       // of a logarithmic axis
 const SHOWN = 12;         // coordinates in the plot
 
 const $ = (id) => document.getElementById(id);
@@ -55,6 +55,7 @@ function begin() {
     { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
   new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
+  $("lateness").hidden = about.lockstep;
   for (const name of inputs) gauge($("torques"), name);
   head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
