@@ -89,14 +89,13 @@ class Show:
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda number=seen: self._number != number, timeout=1.0)  # type: ignore[misc]
-                    fresh = self._number != seen
+                    while self._number == seen:
+                        self._changed.wait()
                     picture, seen, over = self._picture, self._number, self._over
                     events, told = self._events[max(0, told - self._dropped) :], self._dropped + len(self._events)
                 if events:
                     send("events", json.dumps(events).encode())
-                if fresh:
-                    send("over" if over else "picture", picture)
+                send("over" if over else "picture", picture)
                 if over:
                     return
         finally:
@@ -119,6 +118,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = False
+    request_queue_size = CONNECTIONS
 
     def __init__(self, token: str, show: Show, act: Act) -> None:
         """Listens on a port that is free.
