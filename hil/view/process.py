@@ -69,8 +69,9 @@ def _follow(connection: Connection, scene: Scene, show: Show, operator: "Operato
             return {"status": "gone"}
         if scene.look():
             fresh = time.monotonic()
-        picture = scene.picture() | {"age": time.monotonic() - fresh, "stopping": operator.stopped}
-        show.change(picture, scene.events, scene.dropped)
+        if show.wanted:
+            picture = scene.picture() | {"age": time.monotonic() - fresh, "stopping": operator.stopped}
+            show.change(picture, scene.events, scene.dropped)
 
 
 def _links(plant: bytes) -> Links | None:

@@ -68,6 +68,7 @@ class Scene:
         self._peaks = [i for name, i in places.items() if name.startswith(("violation.", "law.", "u."))]
         self._q = [i for name, i in places.items() if name.startswith("q.")]
         self._last: Array | None = None
+        self._top: dict[str, float] = {}
         self._lateness: deque[tuple[float, Array]] = deque()
         self._skips = 0
         self._buses = [Traffic(name, rate) for name, rate in bitrates.items()]
@@ -87,9 +88,9 @@ class Scene:
         self.missed += missed
         table = np.frombuffer(rows).reshape(-1, len(self._columns))
         self.rows += len(table)
-        self._top = self._worst(table)
         if not len(table):
             return False
+        self._top = {name: max(value, self._top.get(name, 0.0)) for name, value in self._worst(table).items()}
         self._last = table[-1]
         now = float(self._last[self._t])
         if self._late is not None:
@@ -101,9 +102,7 @@ class Scene:
         return True
 
     def _worst(self, table: Array) -> dict[str, float]:
-        """Column -> largest size since the last look."""
-        if not len(table):
-            return {}
+        """Column -> largest size in these rows."""
         with np.errstate(all="ignore"):
             largest = np.max(np.abs(table[:, self._peaks]), axis=0, initial=0.0)
         found = {self._columns[i]: float(value) for i, value in zip(self._peaks, largest, strict=True)}
@@ -117,11 +116,12 @@ class Scene:
 
     def picture(self) -> dict[str, Any]:
         """A frame for the page: plain values, numbers that are not finite as None."""
-        now = self._last
+        now, top = self._last, self._top
+        self._top = {}
         found: dict[str, Any] = {
             "rows": self.rows,
             "row": None if now is None else {name: _plain(x) for name, x in zip(self._columns, now, strict=True)},
-            "peak": {name: _plain(value) for name, value in self._top.items()},
+            "peak": {name: _plain(value) for name, value in top.items()},
             "skipped": self._skips,
             "missed": self.missed,
             "bus": {bus.name: bus.as_dict() for bus in self._buses},

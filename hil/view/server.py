@@ -67,7 +67,12 @@ class Show:
         self._picture, self._number, self._over = b"{}", 0, False
         self._events: list[Any] = []
         self._dropped = 0
-        self._viewers = 0
+        self._viewers = self._waiting = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a viewer waits for a picture: one that does not read is none."""
+        return self._waiting > 0
 
     def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int, over: bool = False) -> None:
         """A new picture, and all events but the `dropped` first; `over`: there will be no other."""
@@ -83,14 +88,17 @@ class Show:
         Args:
             send: Takes the kind of a message and its text; may block, and raise OSError.
         """
-        seen = told = 0
+        told = 0
         with self._changed:
             self._viewers += 1
+            seen = self._number  # which may be old: nobody makes pictures that nobody waits for
         try:
             while True:
                 with self._changed:
-                    while self._number == seen:
+                    self._waiting += 1
+                    while self._number == seen and not self._over:
                         self._changed.wait()
+                    self._waiting -= 1
                     picture, seen, over = self._picture, self._number, self._over
                     events, told = self._events[max(0, told - self._dropped) :], self._dropped + len(self._events)
                 if events:

@@ -27,7 +27,10 @@ def hil(
     require_rt: Annotated[bool, typer.Option("--require-rt", help="Refuse without real-time rights.")] = False,
     view: Annotated[
         bool,
-        typer.Option("--view", help="Serve a live page on this machine, with a stop button; prints its address."),
+        typer.Option(
+            "--view",
+            help="Serve a live page on this machine, with a stop button, and say its address; paces lock-step.",
+        ),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from threading import Thread
 from typing import Any
@@ -40,6 +41,14 @@ class Page:
             return answer.status, answer.read(), dict(answer.headers)
         finally:
             connection.close()
+
+    def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int = 0, over: bool = False) -> None:
+        """A new picture, once somebody waits for one."""
+        end = time.monotonic() + 20
+        while not self.show.wanted:
+            assert time.monotonic() < end, "nobody waits"
+            time.sleep(0.001)
+        self.show.change(picture, events, dropped, over)
 
     def stream(self) -> socket.socket:
         """A viewer that has asked for pictures."""
@@ -146,33 +155,42 @@ def messages(viewer: socket.socket) -> Iterator[tuple[str, Any]]:
                 yield line[7:].strip().decode(), json.loads(next(lines)[6:])
 
 
-def test_a_viewer_sees_the_newest_picture_and_every_event_once(page: Page) -> None:
-    page.show.change({"n": 1}, [{"text": "a"}, {"text": "b"}], 0)
+def test_a_viewer_sees_new_pictures_and_every_event_once(page: Page) -> None:
+    page.show.change({"n": 0}, [{"text": "a"}], 0)  # before anybody came: old by now
     seen = messages(page.stream())
-    assert next(seen) == ("events", [{"text": "a"}, {"text": "b"}])
-    assert next(seen) == ("picture", {"n": 1})
-    page.show.change({"n": 2}, [{"text": "b"}, {"text": "c"}], 1)  # the oldest was dropped meanwhile
+    page.change({"n": 1}, [{"text": "a"}, {"text": "b"}])
+    assert [next(seen), next(seen)] == [("events", [{"text": "a"}, {"text": "b"}]), ("picture", {"n": 1})]
+    page.change({"n": 2}, [{"text": "b"}, {"text": "c"}], 1)  # the oldest was dropped meanwhile
     assert [next(seen), next(seen)] == [("events", [{"text": "c"}]), ("picture", {"n": 2})]
-    page.show.change({"n": 3}, [{"text": "c"}], 2, over=True)
+    page.change({"n": 3}, [{"text": "c"}], 2, over=True)
     assert list(seen) == [("over", {"n": 3})]
+    assert list(messages(page.stream())) == [("events", [{"text": "c"}]), ("over", {"n": 3})]  # who comes too late
 
 
 def test_a_viewer_that_reads_nothing_holds_nobody_up_and_keeps_nothing(page: Page) -> None:
-    stuck = page.stream()
-    large = "x" * 100_000
+    stuck, large = page.stream(), "x" * 100_000
+    page.change({"n": -1}, [])
     for n in range(300):  # 30 MB, of which the system keeps a little and the server one picture
         page.show.change({"n": n, "pad": large}, [], 0)
-    kind, picture = next(messages(page.stream()))
-    assert (kind, picture["n"]) == ("picture", 299)
-    page.show.change({"n": 300}, [], 0, over=True)
-    seen = list(messages(stuck))
-    assert seen[-1] == ("over", {"n": 300})  # it sees the end, and little of what was between
-    assert len(seen) < 50
+    end = time.monotonic() + 20
+    while page.show.wanted:  # until it is stuck indeed; no picture is made for it from then on
+        assert time.monotonic() < end
+        page.show.change({"n": n, "pad": large}, [], 0)
+    seen = messages(page.stream())
+    page.change({"n": 300}, [])
+    assert next(seen) == ("picture", {"n": 300})
+    page.show.change({"n": 301}, [], 0, over=True)
+    late = list(messages(stuck))
+    assert late[-1] == ("over", {"n": 301})  # it sees the end, and little of what was between
+    assert len(late) < 50
 
 
 def test_there_is_room_for_a_few_connections_only(page: Page) -> None:
-    page.show.change({"n": 1}, [], 0)
-    viewers = [page.stream() for _ in range(CONNECTIONS)]
-    assert all(next(messages(viewer)) == ("picture", {"n": 1}) for viewer in viewers)
+    viewers = [messages(page.stream()) for _ in range(CONNECTIONS)]
+    ready = 0
+    while ready < CONNECTIONS:  # all are in when all have seen the same picture
+        page.change({"n": 1}, [])
+        ready = page.show._viewers
+    assert all(next(viewer)[0] == "picture" for viewer in viewers)
     with pytest.raises((http.client.HTTPException, OSError)):
         page.ask("GET", f"/{TOKEN}/")

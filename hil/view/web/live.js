@@ -137,6 +137,7 @@ function say() {
 
 function paint() {
   const { row, peak, bus, lateness, skipped, missed, links } = last;
+  plots.time = row.t; // which the legends show
   strips.forEach((strip) => strip.paint());
   const stage = ending ? "over" : about.stages[row.stage] || "–";
   $("stage").textContent = stage; $("stage").className = `chip ${stage.split(" ")[0]}`;
