@@ -1,6 +1,6 @@
 """What becomes of a torque command before it acts: current loop, limit, quantisation, errors of the torque constant."""
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -44,7 +44,7 @@ class Actuator:
 
     __slots__ = ("_asked", "_lag", "_quantum", "_state", "derating", "factor", "limit", "saturated")
 
-    def __init__(self, options: ActuatorOptions, state: MutableSequence[float] | None = None) -> None:
+    def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
         """At rest, without torque.
 
         Args:
@@ -69,7 +69,7 @@ class Actuator:
         if self.saturated:
             torque = limit if torque > limit else -limit
         target, state = self.factor * torque, self._state
-        made, state[1] = after(*state, now, self._lag, exp)
+        made, state[1] = after(state, now, self._lag, exp)
         state[0] = made if self._lag else target
         state[2], state[3] = target, now
 
@@ -79,21 +79,19 @@ class Actuator:
 
     def torque(self, now: int) -> float:
         """The torque now [N m]."""
-        return float(after(*self._state, now, self._lag, exp)[0])
+        return float(after(self._state, now, self._lag, exp)[0])
 
 
-def after(torque: Any, impulse: Any, target: Any, since: Any, now: Any, lag: Any, exp: Callable[[Any], Any]) -> Any:
+def after(state: Any, now: Any, lag: Any, exp: Callable[[Any], Any]) -> tuple[Any, Any]:
     """Torque [N m] and impulse [N m s] now, of `lag T' = target - T`; on numbers, arrays or symbols.
 
     Args:
-        torque: Then [N m].
-        impulse: Then [N m s].
-        target: From then on [N m].
-        since: Then [ns].
+        state: The four numbers of `Actuator`.
         now: [ns].
         lag: Time constant [s]; where it is 0 the torque equals its target.
         exp: Of such values.
     """
+    torque, impulse, target, since = state
     elapsed, above = (now - since) / SECOND, torque - target
     left = exp(-elapsed / (lag + (lag == 0)))
     return target + above * left, impulse + target * elapsed + above * lag * (1.0 - left)

@@ -87,7 +87,7 @@ class HeldStep:
 
         def evaluate() -> None:
             t, h, now = self._times.tolist()
-            self._torques[:], impulse = after(*self.actuators, now, lags, np.exp)
+            self._torques[:], impulse = after(self.actuators, now, lags, np.exp)
             command = np.concatenate([gains * impulse / h - self._lost, more])
             self._following[:] = rk4(lambda s, y: loop.motion(s, y, command)[0], t, self._x, h)
 
@@ -100,7 +100,7 @@ def _kernel(loop: CompiledLoop) -> Kernel:
              "p": (len(loop.parameters),)}  # fmt: skip
     times, x, actuators, lost, constants, p = symbols = [ca.SX.sym(name, *size) for name, size in sizes.items()]
     gains, lags = ca.vertsplit(constants)
-    torques, impulse = after(*ca.vertsplit(actuators), times[2], lags, ca.exp)
+    torques, impulse = after(ca.vertsplit(actuators), times[2], lags, ca.exp)
     u = (gains * impulse / times[1]).T - lost
     command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
     motion = loop.motion_kernel.only("plant_motion", "rates").called()
