@@ -166,6 +166,8 @@ class PythonCanBus(Bus):
         if not self._closed:
             self._lost = self.health.lost
             self._closed = True
+            if self._raw is not None:
+                self._raw.close()
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
