@@ -83,10 +83,11 @@ class RawMulticast(Raw):
             self._sender.setsockopt(socket.IPPROTO_IP, option, opened.getsockopt(socket.IPPROTO_IP, option, 4))
         self._sender.connect((group, port))
         self.own = self._sender.getsockname()
-        _drop(opened, *self.own)
+        self._drops = _drop(opened, *self.own)
 
     def send(self, frame: Frame) -> None:
         self._sender.send(pack(frame), socket.MSG_DONTWAIT)
+        self.dropped += self._drops
 
     def _read(self, record: bytes, stamp: int) -> Taken:
         return _by_layout(record, stamp) or self._by_name(record, stamp)
@@ -113,8 +114,8 @@ class RawMulticast(Raw):
         return Taken(identity, data, extended, remote, error, dlc, fd, stamp)
 
 
-def _drop(opened: socket.socket, address: str, port: int) -> None:
-    """Has the kernel drop what comes from one address and port.
+def _drop(opened: socket.socket, address: str, port: int) -> bool:
+    """Has the kernel drop what comes from one address and port; returns whether it does.
 
     Source: Linux, include/uapi/linux/filter.h: a classic filter, which sees a datagram from its UDP header on.
     """
@@ -130,3 +131,5 @@ def _drop(opened: socket.socket, address: str, port: int) -> None:
     where = struct.pack("@HL", len(program), ctypes.addressof(code))
     with suppress(OSError):  # `Raw.receive` drops them as well
         opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, where)
+        return True
+    return False

@@ -146,7 +146,8 @@ class PythonCanBus(Bus):
         if self._socket is not None:
             with suppress(OSError):
                 words = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
-                self._lost = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
+                drops = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
+                self._lost = max(0, drops - (0 if self._raw is None else self._raw.dropped))
         return Health(
             self._link,
             self._reason,

@@ -54,9 +54,11 @@ class Raw(ABC):
 
     Attributes:
         own: Whose datagrams are not taken in; None: everybody's are.
+        dropped: Datagrams that the kernel dropped because it was told to.
     """
 
     own: Any = None
+    dropped = 0
 
     def __init__(self, opened: socket.socket, length: int, sender: socket.socket | None = None) -> None:
         """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same."""
