@@ -86,7 +86,7 @@ class RawMulticast(Raw):
         self._drops = _drop(opened, *self.own)
 
     def send(self, frame: Frame) -> None:
-        self._sender.send(pack(frame), socket.MSG_DONTWAIT)
+        self._sender.send(pack(frame))
         self.dropped += self._drops
 
     def _read(self, record: bytes, stamp: int) -> Taken:

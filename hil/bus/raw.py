@@ -61,9 +61,10 @@ class Raw(ABC):
     dropped = 0
 
     def __init__(self, opened: socket.socket, length: int, sender: socket.socket | None = None) -> None:
-        """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same."""
+        """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same one."""
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._socket, self._length, self._sender = opened, length, sender or opened
+        self._socket, self._length, self._sender = opened, length, sender or opened.dup()
+        self._sender.setblocking(False)
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
@@ -78,24 +79,25 @@ class Raw(ABC):
         """Makes sense of a record."""
 
     def close(self) -> None:
-        """Closes what sends, unless it is the bus's own socket."""
-        if self._sender is not self._socket:
-            self._sender.close()
+        """Closes what sends; the socket is the bus's."""
+        self._sender.close()
 
-    def receive(self) -> Taken | None:
-        """What is there; None where nothing is.
+    def receive(self, timeout: float) -> Taken | None:
+        """What is there, or comes within so long [s]; None where nothing does.
 
         Raises:
             OSError: The interface is down.
             UnreadableError: It is no frame.
         """
+        self._socket.settimeout(max(0.0, timeout))  # one call waits and takes
         while True:
             try:
-                record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE, socket.MSG_DONTWAIT)
-            except BlockingIOError:
+                record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE)
+            except (BlockingIOError, TimeoutError):
                 return None
             if sender != self.own:
                 break
+            self._socket.settimeout(0.0)
         seconds, rest = _STAMP.unpack(extra[0][2])
         return self._read(record, seconds * SECOND + rest)
 
@@ -110,7 +112,7 @@ class RawSocketCan(Raw):
     def send(self, frame: Frame) -> None:
         flags = frame.extended * _EXTENDED | frame.remote * _REMOTE | frame.error * _ERROR
         length = frame.length if frame.remote else len(frame.data)
-        self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data), socket.MSG_DONTWAIT)
+        self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data))
 
     def _read(self, record: bytes, stamp: int) -> Taken:
         word, length, data = _CAN_FRAME.unpack_from(record)
