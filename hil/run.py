@@ -322,7 +322,7 @@ class HilRun:
         if verdicts and code:
             facts["error"] = str(verdicts[0])
         facts["bus"] = {
-            name: vars(health) | {"link": health.link.value} for name, health in self._dispatch.healths().items()
+            name: health._asdict() | {"link": health.link.value} for name, health in self._dispatch.healths().items()
         }
         facts["drives"] = {
             drive.settings.name: {
