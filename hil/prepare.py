@@ -9,9 +9,10 @@ import numpy as np
 
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
+from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
-from hil.sensing import Channel, Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
 from hil.settings import HilSettings, hil_settings
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
@@ -168,18 +169,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
-        sensing = Sensing(
-            model,
-            [channel_of(node, values.period) for node in (*drives, *sensors)],
-            start,
-            values.period,
-            rank_tolerance=tolerance,
-            filtered=values.velocity == "filter",
-            filter_time=values.velocity_filter,
-            residual_tolerance=values.safety.residual_tolerance,
-            motion=prediction,
-            engine=engine,
-        )
+        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
     falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
@@ -228,20 +218,6 @@ def _placed(loaded: LoadedConfig, problem: str) -> str:
     """A problem of a field of the config, with its line."""
     field, _, what = problem.partition(": ")
     return f"{loaded.where(*field.split('.'))}: {what}"
-
-
-def channel_of(node: Node, period: float) -> Channel:
-    """What sensing knows of a node."""
-    settings = node.settings
-    limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
-    return Channel(
-        settings.name,
-        node.quantum()[0],
-        encoder=not isinstance(node, Drive),
-        speed_limit=limit,
-        interval=period,
-        feedback=node.feedback,
-    )
 
 
 def _take_engine(loop: Loop, engine: str) -> list[str]:

@@ -12,7 +12,7 @@ from hil.dispatch import BusExchange, Dispatch
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.safety.events import Kind
 from hil.safety.monitor import Monitor
-from hil.sensing import Prediction, Sensing
+from hil.sensing import Finding, Prediction, Sensing
 from hil.verbs import Verbs
 from servoctl.loop import SECOND, Clock, Reading, Rig, nanoseconds
 from servoctl.types import Array, State
@@ -27,6 +27,12 @@ NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
 OFF = (Condition.DISABLED, Condition.FAULT)
 """Conditions in which a drive makes no torque."""
+
+
+def _kind(finding: Finding) -> Kind:
+    if finding.motion:
+        return Kind.TRACKING
+    return Kind.ENCODER if finding.stops else Kind.IMPLAUSIBLE
 
 
 class CanRig(Rig):
@@ -168,10 +174,7 @@ class CanRig(Rig):
         self.positions, self.speeds = list(sight.positions[:drives]), list(sight.rates[:drives])
         samples = [drive.sample or NOTHING for drive in self._drives]
         self.measured = [value for values in list(zip(*samples, strict=True))[:3] for value in values]
-        self.problems = [
-            (Kind.ENCODER if finding.stops else Kind.IMPLAUSIBLE, finding.channel, finding.reason)
-            for finding in sight.findings
-        ]
+        self.problems = [(_kind(finding), finding.channel, finding.reason) for finding in sight.findings]
         residual = float(np.abs(found.residual).max(initial=0.0))
         q, v = found.q, found.v
         if self._prediction is not None and sight.valid and self._free:

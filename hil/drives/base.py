@@ -143,6 +143,10 @@ class Node(ABC):
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps on the wire, at the joint: of position, velocity, torque; NaN where there is none of it."""
 
+    def visible(self) -> float:
+        """Smallest motion of the joint that surely shows [joint unit]: the wire may be finer than the encoder."""
+        return self.quantum()[0]
+
     @abstractmethod
     def identify(self, exchange: Exchange) -> Steps:
         """Checks without moving anything that the node is what the config says: versions, units, modes, ranges."""

@@ -41,6 +41,7 @@ class Kind(Enum):
     REJECTED = (Reaction.NOTE, Origin.RIG, "a frame that is not valid was dropped")
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "a sample that cannot be was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder cannot be right")
+    TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")
