@@ -32,6 +32,9 @@ LARGEST_SOURCE = 400_000
 STOP_DECAYS = 5.0
 """Time constants that a controlled stop takes."""
 
+BEGINNING = 1e-9
+"""When the path moves already: what it is engaged by, for before it stands [s]."""
+
 STABLE = 0.25
 """Of the damping at which a controlled stop would become unstable at the period."""
 
@@ -121,7 +124,7 @@ class Prepared:
             return self.holding(0.0, q).u if self.falls else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(t, q, v))
+            return task_errors(model, State(max(t, BEGINNING), q, v))
 
         return Plan(
             stage,
@@ -157,7 +160,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
     if "on_infeasible" not in loaded.document.values["law"]:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
-    run = make_run(loaded, "numpy" if engine == "numpy" else "auto")
+    run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
