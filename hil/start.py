@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hil.accuracy import explained_errors
 from hil.bus import Bus, BusError
-from hil.bus.identity import answers_as_emulator
+from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
 from hil.emulation import in_lockstep
@@ -184,4 +185,6 @@ def _on_buses(prepared: Prepared) -> Place:
         for bus in buses.values():
             bus.close()
         raise
-    return Place(buses, clock, emulated, lockstep=False)
+    first = next(iter(buses.values()))
+    told = partial(first.send, beginning()) if emulated else lambda: None
+    return Place(buses, clock, emulated, lockstep=False, engaged=told)

@@ -7,6 +7,7 @@ looks; between two steps a partial one, which is not kept. Nothing depends on wh
 closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
 """
 
+import copy
 from collections import deque
 from math import isfinite
 
@@ -96,8 +97,7 @@ class SimulatedPlant:
         self.model = loop_system.model
         self._advance, self.engine = held_step(loop_system, engine)
         m = self.model.m
-        options = options or m * [ActuatorOptions()]
-        self.actuators = [Actuator(each) for each in options]
+        options = self._options = options or m * [ActuatorOptions()]
         self._gains = np.ones(m) if gains is None else np.array(gains, dtype=float)
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
@@ -105,8 +105,19 @@ class SimulatedPlant:
         self._friction = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = Displacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
-        self._origin, self.step, self._now, self.steps = start.t, step, 0, 0
-        self._x = np.concatenate([start.q, start.v]).astype(float)
+        self._origin, self.step = start.t, step
+        self._start = np.concatenate([start.q, start.v]).astype(float)
+        self._begin()
+
+    def anew(self) -> "SimulatedPlant":
+        """Another such machine, at its start; what is compiled is shared, so this one must rest from now on."""
+        other = copy.copy(self)
+        other._begin()
+        return other
+
+    def _begin(self) -> None:
+        self.actuators = [Actuator(each) for each in self._options]
+        self._x, self._now, self.steps = self._start.copy(), 0, 0
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
