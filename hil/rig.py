@@ -25,9 +25,6 @@ OFF_TIME = 0.5
 
 NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
-OFF = (Condition.DISABLED, Condition.FAULT)
-"""Conditions in which a drive makes no torque."""
-
 
 def _kind(finding: Finding) -> Kind:
     if finding.motion:
@@ -200,6 +197,8 @@ class CanRig(Rig):
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         """Starts to enable every drive, each with its torque from the first instant on."""
+        for drive in self.drives:
+            drive.asked_on = True
         verbs = {drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)}
         self._verbs = Verbs(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
 
@@ -233,7 +232,7 @@ class CanRig(Rig):
             for frame in frames:
                 self._dispatch.send(drive.settings.bus, frame)
         self._count += 1
-        return self._count > 1 and all(drive.condition in OFF for drive in self.drives)
+        return self._count > 1 and all(drive.surely_off for drive in self.drives)
 
     def stop(self) -> None:
         """Sends every drive off and waits until all have confirmed, `OFF_TIME` at most; `unconfirmed` says which not.
@@ -253,4 +252,4 @@ class CanRig(Rig):
     @property
     def unconfirmed(self) -> list[str]:
         """Drives that have not confirmed that they are off."""
-        return [drive.settings.name for drive in self.drives if drive.condition not in OFF]
+        return [drive.settings.name for drive in self.drives if not drive.surely_off]

@@ -157,6 +157,13 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
             f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
+    untold = [drive.settings.name for drive in prepared.drives if not drive.watchdog_said]
+    if stage > Stage.SHADOW and untold:
+        raise ConfigError(
+            f"hil.drives: {', '.join(untold)}: drive_watchdog is missing: when the loop dies, the last torque of "
+            "a drive without one stays (say drive_watchdog: false where something else takes the power away then, or "
+            "true where the drive's status proves it)"
+        )
     if stage is Stage.SHADOW:
         silent = [name for name, keys in prepared.settings.buses.items() if is_loopback(keys)]
         if silent:

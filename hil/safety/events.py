@@ -67,6 +67,11 @@ class Kind(Enum):
     INTERRUPTED = (Reaction.STOP, Origin.OPERATOR, "the operator stops the run")
     EXCEPTION = (Reaction.DISABLE, Origin.RIG, "the loop has failed")
     NOT_CONFIRMED = (Reaction.WARN, Origin.RIG, "THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
+    NEVER_ENABLED = (
+        Reaction.WARN,
+        Origin.NOBODY,
+        "this run never enabled the drive and sent it no torque; whether it is on by others it has not said",
+    )
     RECORDER = (Reaction.WARN, Origin.RIG, "not everything is recorded")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 
@@ -78,7 +83,7 @@ class Event(NamedTuple):
     """Something that happened.
 
     Attributes:
-        time: On the run's clock [ns].
+        time: On the run's clock [ns]; never before an event that was noticed earlier.
         kind: What.
         subject: Of which drive, bus or row; empty where of none.
         detail: Numbers with units; may be empty.
