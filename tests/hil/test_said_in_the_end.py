@@ -1,12 +1,20 @@
 """What a run says of drives at its end: what is true, shouted only where a drive may be on."""
 
 import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
 
 from hil.emulation import emulated, place_on
 from hil.faults.scenario import machine
+from hil.recorder import Recorder
 from hil.run import Ended, HilRun
-from hil.safety import Kind
+from hil.safety import Event, Kind
 from hil.safety.plan import Stage
+from servoctl.errors import RunFolderError
+from servoctl.trajectory import Trajectory
 
 
 def run(protocol: str, *faults: dict[str, object]) -> Ended:
@@ -46,3 +54,26 @@ def test_what_follows_a_fault_is_told_after_it() -> None:
         assert times == sorted(times)
         said = [event.kind.name if event.kind is not Kind.STAGE else event.detail for event in ended.events]
         assert said.index("DRIVE_FAULT") < said.index("stopping")
+
+
+def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) -> None:
+    """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
+    prepared = machine("odrive", "at speed").renewed(())
+    emulator = emulated(prepared, "vm")
+    heard: list[Event] = []
+
+    def engaged() -> None:
+        emulator.engaged()
+        assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
+        os.kill(run.recorder._process.pid, signal.SIGKILL)
+
+    place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
+    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
+        run.run(heard.append)
+    said = [event.detail if event.kind is Kind.STAGE else event.kind.name for event in heard]
+    assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
+    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
+    assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
+    assert not any(emulator.drive(name).motor.enabled for name in "ab")
+    assert Trajectory.load(tmp_path / "run") is not None
