@@ -39,6 +39,11 @@ class Spacing:
     delay: int = 0
     method: str = "rk4"
 
+    @classmethod
+    def on_drives(cls, period: float) -> "Spacing":
+        """Of a loop on drives; a cycle late under `hil.prediction` too, which is as good as the model only."""
+        return cls("hil.period", period, held=True, delay=DRIVES_DELAY)
+
     def __str__(self) -> str:
         late = f", {self.delay} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
         return f"{self.word} of {self.h:g} s{late}" if self.h is not None else f"{self.method}, at its own steps"
@@ -153,7 +158,7 @@ def passive_spacing(settings: Settings) -> Spacing:
 def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
     """How finely the law acts on drives; None where the config has none."""
     hil = loaded.config.hil
-    return None if hil is None else Spacing("hil.period", hil.period, held=True, delay=DRIVES_DELAY)
+    return None if hil is None else Spacing.on_drives(hil.period)
 
 
 def _step(settings: Settings) -> Spacing:

@@ -59,7 +59,9 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
 
 
 @np.errstate(all="ignore")
-def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, like: Run | None = None) -> Run:
+def make_run(
+    loaded: LoadedConfig, engine: str = "auto", strict: bool = True, like: Run | None = None, waiting: bool = False
+) -> Run:
     """Makes a config ready.
 
     Args:
@@ -67,13 +69,14 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
         engine: `auto`, `c`, `vm` or `numpy`.
         strict: As of `load`.
         like: An earlier run, whose compiled functions serve again where only parameters or the start differ.
+        waiting: Whether the task waits for its time to be above 0, as on drives: until then its path stands.
 
     Raises:
         ConfigError: The config is wrong; every problem at once.
     """
     problems = Problems(loaded)
     values = loaded.config
-    ground = _same_ground(loaded, like) or _ground(loaded, problems)
+    ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
     law = build_law(loaded, ground.plant, problems)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
     problems.check()
@@ -123,7 +126,7 @@ class _Ground:
     passed: bool
 
 
-def _ground(loaded: LoadedConfig, problems: Problems) -> _Ground:
+def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     """Raises ConfigError where there is none."""
     plant = build_plant(loaded, problems)
     problems.check()
@@ -132,7 +135,10 @@ def _ground(loaded: LoadedConfig, problems: Problems) -> _Ground:
     v = build_vector(loaded.config.initial.v, plant, problems, "v")
     start = State(0.0, q, v)
     levels = build_levels(loaded, plant, start, problems)
-    return _Ground(plant, build_task(loaded, plant, problems), start, levels, passed=False)
+    task = build_task(loaded, plant, problems)
+    if waiting:
+        task = {name: constraint.standing() for name, constraint in task.items()}
+    return _Ground(plant, task, start, levels, passed=False)
 
 
 def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
