@@ -10,9 +10,10 @@ import numpy as np
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.live import LiveGains
+from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
-from hil.sensing import Channel, Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
 from hil.settings import HilSettings, hil_settings
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
@@ -31,6 +32,9 @@ LARGEST_SOURCE = 400_000
 
 STOP_DECAYS = 5.0
 """Time constants that a controlled stop takes."""
+
+BEGINNING = 1e-9
+"""When the path moves already: what it is engaged by, for before it stands [s]."""
 
 STABLE = 0.25
 """Of the damping at which a controlled stop would become unstable at the period."""
@@ -123,7 +127,7 @@ class Prepared:
             return self.holding(0.0, q).u if self.falls else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(t, q, v))
+            return task_errors(model, State(max(t, BEGINNING), q, v))
 
         return Plan(
             stage,
@@ -159,7 +163,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
     if "on_infeasible" not in loaded.document.values["law"]:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
-    run = make_run(loaded, "numpy" if engine == "numpy" else "auto")
+    run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
@@ -172,18 +176,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
-        sensing = Sensing(
-            model,
-            [channel_of(node, values.period) for node in (*drives, *sensors)],
-            start,
-            values.period,
-            rank_tolerance=tolerance,
-            filtered=values.velocity == "filter",
-            filter_time=values.velocity_filter,
-            residual_tolerance=values.safety.residual_tolerance,
-            motion=prediction,
-            engine=engine,
-        )
+        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
     falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
@@ -232,20 +225,6 @@ def _placed(loaded: LoadedConfig, problem: str) -> str:
     """A problem of a field of the config, with its line."""
     field, _, what = problem.partition(": ")
     return f"{loaded.where(*field.split('.'))}: {what}"
-
-
-def channel_of(node: Node, period: float) -> Channel:
-    """What sensing knows of a node."""
-    settings = node.settings
-    limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
-    return Channel(
-        settings.name,
-        node.quantum()[0],
-        encoder=not isinstance(node, Drive),
-        speed_limit=limit,
-        interval=period,
-        feedback=node.feedback,
-    )
 
 
 def _take_engine(loop: Loop, engine: str) -> list[str]:

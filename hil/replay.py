@@ -159,7 +159,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
     """
     logged, on_drives = run.metadata.get("engine"), "task_time" in run.columns
     for engine in {"numpy": ("auto", "numpy"), "vm": ("vm",)}.get(str(logged), ("auto",)):
-        made = make_run(loaded, engine, strict=False)
+        made = make_run(loaded, engine, strict=False, waiting=on_drives)
         if made.system.law is None:
             raise ConfigError(f"{loaded.where('law')}: there is none (u was given, not computed)")
         if logged == "numpy" and made.loop.engine != "numpy":

@@ -43,7 +43,7 @@ class PlotGroup {
    * spec: {tables: [[t, y, ...], ...], lines: [{name, colour: "--c0", dash, width, step}, ...] in the tables' order,
    *        unit, height, log, least, ticks: value -> text, limits: [{value, colour}], bands: [{from, to, colour, text}],
    *        marks: [{t, colour, text}], labels (write the marks' texts), range: [low, high],
-   *        points: whether rows are dots (left out: where there is but one)}
+   *        points: whether rows are dots (left out: where there is but one), xName, xUnit (where it is not time)}
    */
   add(parent, spec) {
     const root = parent.appendChild(document.createElement("div"));
@@ -133,7 +133,7 @@ class PlotGroup {
         { ...axis, size: 54, values: (u, ticks) => ticks.map((y) => yTick(spec, y)) },
       ],
       series: [
-        { label: "t", value: (u, t) => (t === null ? "–" : `${shown(t, 6)} s`) },
+        { label: spec.xName ?? "t", value: (u, x) => (x === null ? "–" : `${shown(x, 6)} ${spec.xUnit ?? "s"}`) },
         ...spec.lines.map((line) => ({
           label: line.name,
           show: line.show ?? true,
