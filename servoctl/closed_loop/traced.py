@@ -12,7 +12,7 @@ from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
 from servoctl.closed_loop.tick import ControlTick
 from servoctl.engine.batch import BatchProgram
-from servoctl.engine.ccode import STEP, Library, Program, Step
+from servoctl.engine.ccode import STEP, Between, Library, Program, Step
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
@@ -23,7 +23,8 @@ from servoctl.types import Array, State
 
 def _parameters(system: System) -> Array:
     """Every parameter of a system, in the order in which the compiled functions take them."""
-    return np.concatenate([system.model.parameters, parameter_values(system.law), parameter_values(system.passive)])
+    parts = (system.law, system.passive, system.friction)
+    return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
 class TracedLoop(Loop):
@@ -43,13 +44,15 @@ class TracedLoop(Loop):
         self.parameters = _parameters(system)
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
-        n, count, law_count = model.n, len(model.parameters), len(parameter_values(law))
+        n, count = model.n, len(model.parameters)
         t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        ends = np.cumsum([count, *(len(parameter_values(part)) for part in (law, system.passive))])
         self._symbolic = System(
             model,
-            with_parameters(law, p[count : count + law_count]),
+            with_parameters(law, p[count : ends[1]]),
             system.inputs,
-            with_parameters(system.passive, p[count + law_count :]),
+            with_parameters(system.passive, p[ends[1] : ends[2]]),
+            with_parameters(system.friction, p[ends[2] :]),
         )
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
@@ -60,6 +63,15 @@ class TracedLoop(Loop):
         if other is not None:
             other.parameters = _parameters(system)
         return other
+
+    @property
+    def step_parameters(self) -> Array:
+        """What whole steps in C take: `parameters`; of a realistic run also the simulated plant's, and realism's."""
+        realism, plant = self.system.realism, self.simulated()
+        if realism is None:
+            return self.parameters
+        assert isinstance(plant, TracedLoop)
+        return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
@@ -113,6 +125,10 @@ class TracedLoop(Loop):
     def derivative(self, t: float, x: Array) -> Array:
         self.evaluations += 1
         return self.slopes_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+
+    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
+        self.evaluations += 1
+        return self.held_slopes_kernel(t, x, self.parameters, command, *self._numbers(t, x))[0]
 
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
@@ -192,8 +208,14 @@ class CompiledLoop(TracedLoop):
         """What `stepper(parts)` is made of."""
         if parts is None:
             return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
-        functions = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, *(kernel.function for kernel in functions))
+        rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return Step(parts, rates.function, logged.function, control.function, self._between())
+
+    def _between(self) -> Between | None:
+        model, own = self.system.model, self.system.realism
+        if own is None:
+            return None
+        return Between(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
 
     def _kernels(self, parts: int | None) -> list[Kernel]:
         """What a run calls from Python."""
@@ -203,7 +225,7 @@ class CompiledLoop(TracedLoop):
         """Evaluates a run in C from now on; `library` is of `program(parts)`."""
         for kernel in self._kernels(parts):
             kernel.run_on(library)
-        if parts != 0:
+        if parts != 0 and self.system.realism is None:
             self.stepper(parts).run_on(library)
         self._libraries[parts] = None if parts == 0 else library
 

@@ -33,6 +33,7 @@ from servoctl.runs.build import (
 )
 from servoctl.runs.gains import all_gains
 from servoctl.runs.levels import build_levels, place_of
+from servoctl.runs.realism import with_realism
 from servoctl.runs.run import Run
 from servoctl.runs.system import make_system
 from servoctl.simulation import Settings
@@ -82,6 +83,9 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
     assert found is not None
     start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
     settings = _settings(values.run)
+    if values.realism is not None and settings.period is not None:
+        found = with_realism(found, values.realism, settings.period, start, problems)
+        problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     problems.check()
     assert loop is not None
@@ -161,7 +165,7 @@ def _reach(system: System, start: State, brief: bool) -> Reach:
 def _settings(run: RunValues) -> Settings:
     own = run.integrator
     integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
-    return Settings(run.duration, integrator, run.period, run.output_step)
+    return Settings(run.duration, integrator, run.period, run.output_step, run.seed)
 
 
 def _check_start(
