@@ -68,7 +68,7 @@ class Loop(ABC):
         """
         own = self.system
         alike = system.model.rows_kernel is own.model.rows_kernel and dict(system.inputs) == dict(own.inputs)
-        parts = ("law", "passive", "friction", "realism")
+        parts = ("law", "passive", "friction")
         if not alike or any(structure(getattr(system, part)) != structure(getattr(own, part)) for part in parts):
             return None
         other = copy.copy(self)

@@ -181,12 +181,12 @@ class CompiledLoop(TracedLoop):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
-        self._libraries: dict[int | None, Library | None] = {}
+        self._libraries: dict[tuple[int | None, Between | None], Library | None] = {}
 
     @property
     def engine(self) -> str:  # type: ignore[override]
-        """`c` once one of the loops that share their functions is on it, else `vm`."""
-        return "c" if self._libraries else "vm"
+        """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
+        return "c" if any(between == self._between for _, between in self._libraries) else "vm"
 
     def program(self, parts: int | None) -> Program:
         """C source of what a run evaluates.
@@ -201,16 +201,19 @@ class CompiledLoop(TracedLoop):
         return BatchProgram(self.step(parts))
 
     def shares_functions(self, other: Loop) -> bool:
-        """Whether this is the other loop, or one of them was `retuned` from the other."""
-        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
+        """Whether this is the other loop, or one was `retuned` from the other, and their steps have one form."""
+        if not isinstance(other, CompiledLoop) or self._steppers is not other._steppers:
+            return False
+        return self._between == other._between
 
     def step(self, parts: int | None) -> Step:
         """What `stepper(parts)` is made of."""
         if parts is None:
             return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, rates.function, logged.function, control.function, self._between())
+        return Step(parts, rates.function, logged.function, control.function, self._between)
 
+    @property
     def _between(self) -> Between | None:
         model, own = self.system.model, self.system.realism
         if own is None:
@@ -227,7 +230,7 @@ class CompiledLoop(TracedLoop):
             kernel.run_on(library)
         if parts != 0 and self.system.realism is None:
             self.stepper(parts).run_on(library)
-        self._libraries[parts] = None if parts == 0 else library
+        self._libraries[parts, self._between] = None if parts == 0 else library
 
     def tick(self, engine: str = "c") -> ControlTick:
         """The law for a loop in real time.
@@ -245,7 +248,7 @@ class CompiledLoop(TracedLoop):
 
     def library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
-        return self._libraries.get(parts)
+        return self._libraries.get((parts, self._between))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.

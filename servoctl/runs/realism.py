@@ -14,10 +14,15 @@ from servoctl.config.realism import Realism as RealismValues
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
+from servoctl.integrate import held_steps
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.build import Problems
+from servoctl.simulation import Settings
 from servoctl.types import State
+
+RK4_BEARS = 2.785
+"""Largest rate times step of a decay that the classical Runge-Kutta method keeps."""
 
 CYCLE = 1e-9
 """Part of a period by which a delay may miss a whole number of periods and still be one."""
@@ -136,3 +141,53 @@ def _simulated(
     if found is None:
         problems.add("the simulated plant is of another kind than the law's", "realism", "parameter_error")
     return found
+
+
+def facts(system: System, values: RealismValues) -> dict[str, Any]:
+    """What a run says of its realism: what is active as it was given, and the delay in periods."""
+    realism = system.realism
+    assert realism is not None
+    active: dict[str, Any] = values.model_dump(mode="json", exclude_defaults=True)
+    cycles = [time / realism.period for time in (realism.delay, realism.delay + realism.jitter)]
+    return active | {"delay_cycles": {"least": cycles[0], "most": cycles[1]}}
+
+
+def in_words(system: System, values: RealismValues) -> list[str]:
+    """The same for a person, one line for each part that is active."""
+    realism, model = system.realism, system.simulated
+    assert realism is not None
+    active = values.model_dump(mode="json", exclude_defaults=True)
+    lines = [f"{name}: {_shown(part)}" for name, part in active.items() if name not in ("delay", "jitter")]
+    if realism.delay or realism.jitter:
+        least, most = realism.delay / realism.period, (realism.delay + realism.jitter) / realism.period
+        cycles = f"{least:.4g}" if not realism.jitter else f"{least:.4g} to {most:.4g}"
+        lines.insert(0, f"delay: {cycles} periods of {realism.period:g} s from a measurement to the torque")
+    if model is not None:
+        lines.append("the law knows the parameters of `plant`, the simulated plant has others")
+    return lines or ["nothing is given: an ideal machine"]
+
+
+def _shown(part: Any) -> str:
+    return ", ".join(f"{k} {_shown(v)}" for k, v in part.items()) if isinstance(part, Mapping) else f"{part}"
+
+
+def friction_warning(system: System, start: State, settings: Settings) -> str | None:
+    """Where friction at the start answers faster than steps of rk4 bear; None where it does not.
+
+    Near rest its slope is coulomb / speed + viscous, and a step h of rk4 bears rates up to 2.785 / h.
+    """
+    friction, integrator = system.friction, settings.integrator
+    if friction is None or settings.period is None or integrator.method != "rk4":
+        return None
+    model = system.simulated or system.model
+    terms = system.terms(start, model.matrices(start))
+    slope = np.array(friction.coulomb) / np.array(friction.speed) + np.array(friction.viscous)
+    W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(slope)
+    rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
+    h = settings.period / held_steps(integrator, settings.period)
+    if rate * h <= RK4_BEARS:
+        return None
+    return (
+        f"realism.friction: near rest it answers at {rate:.3g} 1/s, steps of {h:g} s bear {RK4_BEARS / h:.3g} 1/s "
+        f"(raise speed {rate * h / RK4_BEARS:.2g} times, or take run.integrator.step {RK4_BEARS / rate:.2g})"
+    )
