@@ -18,7 +18,7 @@ def chance(seed: int, first: int, count: int, coordinates: int) -> Array:
     """Random numbers of some ticks, shape (count, 2 coordinates + 1).
 
     Args:
-        seed: Of the run; below 2^128.
+        seed: Of the run, an integer >= 0, taken modulo 2^128.
         first: Tick that they start with.
         count: Number of ticks.
         coordinates: How many the plant has.
@@ -27,7 +27,7 @@ def chance(seed: int, first: int, count: int, coordinates: int) -> Array:
         Per tick: a standard normal for each coordinate, one for each velocity, and one uniform on (0, 1).
     """
     blocks = -(-(2 * coordinates + 1) // _WORDS)
-    source = np.random.Philox(key=seed)
+    source = np.random.Philox(key=seed % 2**128)
     source.advance(first * blocks)
     raw = source.random_raw(count * blocks * _WORDS).reshape(count, blocks * _WORDS)
     uniform = ((raw[:, : 2 * coordinates + 1] >> np.uint64(11)) + 0.5) * 2.0**-53

@@ -71,19 +71,19 @@ class Loop(ABC):
         parts = ("law", "passive", "friction")
         if not alike or any(structure(getattr(system, part)) != structure(getattr(own, part)) for part in parts):
             return None
+        return self._of(system)
+
+    def _of(self, system: System) -> Self:
+        """This loop with another system, which fits."""
         other = copy.copy(self)
         other.system, other.evaluations = system, 0
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
 
-    def simulated(self) -> "Loop":
+    def simulated(self) -> Self:
         """The loop whose plant answers the law: this one, unless the simulated plant has other parameters."""
         model = self.system.simulated
-        if model is None:
-            return self
-        other = self.retuned(replace(self.system, model=model, simulated=None))
-        assert other is not None
-        return other
+        return self if model is None else self._of(replace(self.system, model=model, simulated=None))
 
     def vector(self, state: State) -> Array:
         """x of a run that starts at a state; a realistic one carries the torques and commands of a machine at rest."""

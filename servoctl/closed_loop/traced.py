@@ -58,10 +58,9 @@ class TracedLoop(Loop):
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
         self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
 
-    def retuned(self, system: System) -> Self | None:
-        other = super().retuned(system)
-        if other is not None:
-            other.parameters = _parameters(system)
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.parameters = _parameters(system)
         return other
 
     @property
@@ -70,7 +69,6 @@ class TracedLoop(Loop):
         realism, plant = self.system.realism, self.simulated()
         if realism is None:
             return self.parameters
-        assert isinstance(plant, TracedLoop)
         return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
 
     @abstractmethod

@@ -151,6 +151,7 @@ def _stepped(
     done: int,
 ) -> Iterator[Chunk]:
     """Step by step from the step `done` on; `project` puts each end back onto the passive constraints."""
+    plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
         following, row = advance(t, x, h)
@@ -174,7 +175,7 @@ def _stepped(
         if stopped is not None:
             yield collector.chunk(stopped)
             return
-        x = loop.projected(t + h, following) if project else following
+        x = plant.projected(t + h, following) if project else following
         if collector.due():
             yield collector.chunk()
     if isinstance(advance, Period):

@@ -12,13 +12,16 @@ exactly linearised, which is what the law makes of it. The one-line results that
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy.integrate import DOP853
 from scipy.linalg import expm
 
 from servoctl.types import Array
+
+KEPT = 1024
+"""Answers that are kept: rows share gains, and the runs of a sweep share rows."""
 
 
 def poles(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float] = ()) -> Array:
@@ -94,13 +97,14 @@ def _stability(method: str) -> Array | None:
     return np.array(coefficients[::-1])
 
 
+@lru_cache(KEPT)
 def growth(
     damping: float,
     stiffness: float,
     has_rate: bool,
     h: float,
     held: bool,
-    higher: Sequence[float] = (),
+    higher: tuple[float, ...] = (),
     delay: float = 0,
     method: str = "rk4",
     lag: float = 0.0,
@@ -118,14 +122,17 @@ def growth(
         method: Integrator of a command that acts continuously.
         lag: Of what answers a held command, in cycles.
     """
-    gains = _gains(damping, stiffness, has_rate, higher)
+    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag)
+
+
+def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float) -> float:
     if held:
         return float(np.max(np.abs(np.linalg.eigvals(sampled(gains, h, delay, lag)))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
 
-@cache
+@lru_cache(KEPT)
 def longest_spacing(
     damping: float,
     stiffness: float,
@@ -157,7 +164,7 @@ def longest_spacing(
         return math.inf
 
     def decays(h: float) -> bool:
-        return growth(damping, stiffness, has_rate, h, held, higher, delay, method, lag) < 1.0
+        return _radius(gains, h, held, delay, method, lag) < 1.0
 
     stable = 1e-2 / (speed * (1 + delay + lag))
     if not decays(stable):

@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.closed_loop import System
 from servoctl.closed_loop.realism import Friction, Realism
+from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import Friction as FrictionValues
 from servoctl.config.realism import Realism as RealismValues
 from servoctl.engine.parameters import parameter_fields
@@ -28,16 +29,23 @@ CYCLE = 1e-9
 """Part of a period by which a delay may miss a whole number of periods and still be one."""
 
 
-def with_realism(system: System, values: RealismValues, period: float, start: State, problems: Problems) -> System:
-    """The system with what a config's `realism` says; unchanged, and problems noted, where that does not fit.
+def realistic(
+    system: System, loaded: LoadedConfig, start: State, problems: Problems, like: System | None = None
+) -> System:
+    """The system with what a config's `realism` says; unchanged where it says nothing, or what does not fit.
 
     Args:
         system: Law and plant.
-        values: Of the config.
-        period: Of the law [s].
+        loaded: The config.
         start: Initial state.
         problems: Takes what is wrong.
+        like: The system of an earlier run on the same plant and start, with the same realism and period.
     """
+    values, period = loaded.config.realism, loaded.config.run.period
+    if values is None or period is None:
+        return system
+    if like is not None and like.model.rows_kernel is system.model.rows_kernel:
+        return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
     before, plant = len(problems.found), system.model.plant
     realism = _realism(values, plant, period, problems)
     friction = None if values.friction is None else _friction(values.friction, plant, problems)
