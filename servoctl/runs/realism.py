@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +24,9 @@ from servoctl.types import State
 
 RK4_BEARS = 2.785
 """Largest rate times step of a decay that the classical Runge-Kutta method keeps."""
+
+OPEN = 1e-9
+"""By how much the simulated plant's own constraints may be off before that is said [units of the row]."""
 
 CYCLE = 1e-9
 """Part of a period by which a delay may miss a whole number of periods and still be one."""
@@ -177,6 +180,26 @@ def in_words(system: System, values: RealismValues) -> list[str]:
 
 def _shown(part: Any) -> str:
     return ", ".join(f"{k} {_shown(v)}" for k, v in part.items()) if isinstance(part, Mapping) else f"{part}"
+
+
+def warnings(system: System, start: State, settings: Settings) -> list[str]:
+    """What a person should know of a realistic run, one sentence each."""
+    friction = friction_warning(system, start, settings)
+    return [*_open_loops(system, start), *([] if friction is None else [friction])]
+
+
+def _open_loops(system: System, start: State) -> Iterator[str]:
+    """Passive constraints that the simulated plant does not meet at a start at which the law's plant does."""
+    if system.simulated is None:
+        return
+    found = [model.matrices(start).passive.violation for model in (system.model, system.simulated)]
+    apart = np.abs(found[1]) - np.abs(found[0])
+    for row, gap, more in zip(system.model.passive_rows, found[1], apart, strict=True):
+        if more > OPEN:
+            yield (
+                f"realism.parameter_error: the simulated plant starts off its own {row.name} by {gap:.3g}; the run "
+                "pulls it back (plant.passive.correction)"
+            )
 
 
 def friction_warning(system: System, start: State, settings: Settings) -> str | None:

@@ -14,10 +14,10 @@ from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.reach import Reach
+from servoctl.runs import realism
 from servoctl.runs import start as starts
 from servoctl.runs.engine import engine_note, take_engine
 from servoctl.runs.gains import all_gains
-from servoctl.runs.realism import facts, friction_warning
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
@@ -59,8 +59,7 @@ class Run:
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
         engine = [] if self.engine_warning is None else [self.engine_warning]
-        friction = friction_warning(self.system, self.start, self.settings)
-        own = [] if friction is None else [friction]
+        own = realism.warnings(self.system, self.start, self.settings)
         return starts.warnings(self.loop, self.start, self.reach) + self._gains() + own + engine
 
     @property
@@ -103,7 +102,7 @@ class Run:
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
         if self.loaded is not None and self.loaded.config.realism is not None:
-            said["realism"] = facts(self.system, self.loaded.config.realism)
+            said["realism"] = realism.facts(self.system, self.loaded.config.realism)
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
     def batch(
