@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from servoctl.runs.gains import all_gains
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ class Run:
         parameters: Mapping[str, Sequence[float]],
         jobs: int = 1,
         progress: Callable[[float], None] | None = None,
+        cluster: "Cluster | None" = None,
     ) -> dict[str, list[Any]]:
         """Runs this config once per set of values.
 
@@ -117,6 +121,7 @@ class Run:
             parameters: Path in the config -> one value per run, all of one length, as `--set PATH=VALUE` takes them.
             jobs: Threads of generated C, else processes, that work at the same time; the result does not depend on it.
             progress: Called now and then with the fraction that is done, 0 to 1.
+            cluster: What does the work instead of this machine.
 
         Returns:
             Metric -> one value per run: `status`, `error`, and the numbers of `servoctl.runs.batch.metrics_of`; None
@@ -124,7 +129,8 @@ class Run:
 
         Raises:
             ConfigError: The run was not loaded from a config, or the lists differ in length.
+            ClusterError: The cluster is lost.
         """
         from servoctl.runs.batch import batch
 
-        return batch(self, parameters, jobs, progress)
+        return batch(self, parameters, jobs, progress, cluster)
