@@ -8,8 +8,8 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -31,6 +31,8 @@ from servoctl.errors import ServoctlError, in_one_line
 from servoctl.loop import SECOND, Clock, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
 from servoctl.loop.timing import Distribution, Timing
+from servoctl.mechanics.drawing import drawing
+from servoctl.run_folder import write_drawing
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, State
 
@@ -333,5 +335,16 @@ class HilRun:
         facts["counts"] = {kind.name.lower(): count for kind, count in self._monitor.counts.items()}
         facts |= self._place.facts()
         self._dispatch.close()
-        trajectory = self.recorder.close(facts)
+        trajectory = self._draw(self.recorder.close(facts))
         return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)
+
+    def _draw(self, trajectory: Trajectory) -> Trajectory:
+        """The run with its drawing, in its folder too; left out where the plant cannot: the run has ended as it has."""
+        run = trajectory
+        with suppress(Exception):
+            task_time = run.columns.get("task_time")
+            frames = drawing(self._prepared.loop.system.model, run.t, run.q, run.v, task_time)
+            run = replace(run, drawing=frames)
+            if frames and isinstance(self.recorder, Recorder):
+                write_drawing(self.recorder.path, frames)
+        return run

@@ -129,7 +129,7 @@ class Series:
         """The run with these values, checked; or the row that says why there is none."""
 
         def made() -> Run:
-            loaded = self._loaded.overridden([f"{path}={written(value)}" for path, value in point.items()])
+            loaded = self._loaded.with_numbers(point)
             self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
             return self._last
 
@@ -157,12 +157,6 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
     except Exception as error:  # a user's plant may raise anything: the other runs go on
         return {"status": CRASHED, "error": in_one_line(error)}
-
-
-def written(value: float) -> str:
-    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
-    value = float(value)
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
 def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
