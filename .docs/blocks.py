@@ -21,9 +21,13 @@ from typing import Any
 
 import yaml
 
-FENCE = re.compile(r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 EXACT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-RUNNABLE = ("console", "python", "yaml", "sh")
+
+
+os.environ["COLUMNS"] = "120"  # what is printed does not depend on the terminal
 
 
 class BlockError(AssertionError):
@@ -57,7 +61,9 @@ class Block:
 
     @property
     def commands(self) -> list[tuple[str, int, str]]:
-        """Of a console: each command, the code that it ends with, and what it prints."""
+        """Of a console: each command, the code that it ends with, and what it prints; of sh: each line, 0, and ""."""
+        if self.language == "sh":
+            return [(line, 0, "") for line in self.text.splitlines()]
         said = []
         for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
             line, _, printed = part.partition("\n")
@@ -106,7 +112,7 @@ def run(page: str, some: list[Block], folder: Path) -> None:
 def _run(block: Block, names: dict[str, Any]) -> None:
     if block.file:
         Path(block.file).write_text(block.text)
-    elif block.language == "console":
+    elif block.language in ("console", "sh"):
         for command, code, printed in block.commands:
             _compare(command, code, printed, *execute(command))
     elif block.language == "python":
@@ -160,11 +166,3 @@ def _part(config: str, text: str) -> None:
         load_config(config, settings)
     except ConfigError as error:
         raise BlockError(f"over {config}: {error}") from None
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The run folders below a page's folder."""
-    return sorted(path.parent for path in folder.rglob("summary.json"))
-
-
-os.environ.setdefault("COLUMNS", "120")

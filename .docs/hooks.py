@@ -11,8 +11,8 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import reference  # noqa: E402
-from made import made, name_of, pages, pictures  # noqa: E402
+import reference
+from made import made, name_of, pages, pictures
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
