@@ -163,6 +163,8 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
     if "on_infeasible" not in loaded.document.values["law"]:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
+    if "realism" in loaded.document.values:  # of simulated runs; `hil.emulation` says what emulated drives are like
+        loaded = loaded.overridden(["realism="])
     run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
     model = run.system.model
     settings = hil_settings(loaded, model.plant)

@@ -118,6 +118,11 @@ def replay(
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
     loaded = load_config(config)
     loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
+    if loaded.config.realism is not None:
+        raise ConfigError(
+            f"{loaded.where('realism')}: u is what acted, after delay and actuators; what the law answered, the run "
+            "did not log (run it again: its seed makes the same run)"
+        )
     best: Replay | None = None
     for recompute in _loops(loaded, run):
         found = _compared(run, recompute, tolerance, progress)
