@@ -169,7 +169,7 @@ class HilRun:
             prediction=prepared.prediction if values.prediction else None,
             truth=place.truth,
         )
-        limits = Limits(prepared.settings.drives, values.period)
+        limits = Limits(prepared.settings.drives, values.period, place.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
         self._inputs = prepared.loop.layout.slices["u"]
         self._told, self._engaged = 0, False
