@@ -159,22 +159,22 @@ class CanRig(Rig):
         return None
 
     def _sense(self) -> Reading:
-        now = self.clock.now()
+        now, free = self.clock.now(), self._free
         sight = self._sensing.read(
             now / SECOND,
             now,
             [node.sample for node in self._nodes],
-            self._command if self._free else None,
+            self._command if free else None,
             self._began if self.sends else None,
         )
         found, drives = sight.estimate, len(self.drives)
         self.positions, self.speeds = list(sight.positions[:drives]), list(sight.rates[:drives])
-        samples = [drive.sample or NOTHING for drive in self._drives]
-        self.measured = [value for values in list(zip(*samples, strict=True))[:3] for value in values]
+        positions, velocities, torques, _ = zip(*[drive.sample or NOTHING for drive in self._drives], strict=True)
+        self.measured = [*positions, *velocities, *torques]
         self.problems = [(_kind(finding), finding.channel, finding.reason) for finding in sight.findings]
-        residual = float(np.abs(found.residual).max(initial=0.0))
+        residual = max(map(abs, found.residual.tolist()), default=0.0)
         q, v = found.q, found.v
-        if self._prediction is not None and sight.valid and self._free:
+        if self._prediction is not None and sight.valid and free:
             q, v = self._prediction(now / SECOND, self._ahead, q, v, self._command)
         return Reading(q, v, sight.ages, sight.valid, residual)
 
@@ -182,7 +182,7 @@ class CanRig(Rig):
     def _free(self) -> bool:
         """Whether the machine moves by the torques that are sent: no brake holds it, no drive is off."""
         enabled = Condition.ENABLED
-        return not self.off and all(drive.condition is enabled for drive in self.drives)
+        return not self.off and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else command

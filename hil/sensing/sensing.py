@@ -16,7 +16,7 @@ from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
 from hil.sensing.prediction import Prediction
-from hil.sensing.rates import RateFilter, Track, carried
+from hil.sensing.rates import RateFilter, Track
 from hil.sensing.sight import require_seen
 from hil.sensing.tracking import Tracking
 from servoctl.loop.clock import SECOND
@@ -148,9 +148,9 @@ class Sensing:
         findings: list[Finding] = []
         y, ages, slack = [], [], []
         for i, sample in enumerate(samples):
-            age = self._take(i, sample, now, expected[i], findings)
-            last, rate = self._memories[i].accepted, self._rates[i]
-            y.append(math.nan if last is None else carried(last.position, rate, last.time, now))
+            last, rate = self._take(i, sample, expected[i], findings), self._rates[i]
+            age = math.inf if last is None else (now - last.time) / SECOND
+            y.append(math.nan if last is None else last.position + rate * age)
             ages.append(age)
             # an old sample is off by how far the speed has changed since, and by what is not known of its age
             slack.append(abs(rate) * self._skew + abs(rate - self._before[i]) * min(age, 1.0))
@@ -175,8 +175,8 @@ class Sensing:
         valid = heard and finite and found.rank == self._model.n
         return Sight(found, np.array(ages), findings, y, self._rates, valid)
 
-    def _take(self, i: int, sample: Sample | None, now: int, expected: float, findings: list[Finding]) -> float:
-        """Takes one channel's sample in; returns the age of the last good one [s]."""
+    def _take(self, i: int, sample: Sample | None, expected: float, findings: list[Finding]) -> Sample | None:
+        """Takes one channel's sample in; returns the last good one."""
         channel, memory = self.displacements.channels[i], self._memories[i]
         if sample is not None and self._synced[i]:
             position, velocity, torque, received = sample
@@ -187,12 +187,10 @@ class Sensing:
         if finding is not None:
             findings.append(finding)
         last = memory.accepted
-        if last is None:
-            return math.inf
-        if last is not before:
+        if last is not None and last is not before:
             self._before[i] = self._rates[i]
             self._rates[i] = self._rate(i, last)
-        return (now - last.time) / SECOND
+        return last
 
     def _rate(self, i: int, sample: Sample) -> float:
         """Speed of a channel at its newest sample; the filter goes on from there where the next one has none."""

@@ -33,6 +33,7 @@ from servoctl.runs.build import (
 )
 from servoctl.runs.gains import all_gains
 from servoctl.runs.levels import build_levels, place_of
+from servoctl.runs.realism import realistic
 from servoctl.runs.run import Run
 from servoctl.runs.system import make_system
 from servoctl.simulation import Settings
@@ -84,7 +85,10 @@ def make_run(
     problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
-    settings = _settings(values.run)
+    settings = settings_of(values.run)
+    same = like if ground.passed and like is not None and _as_real(loaded, like) else None
+    found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     problems.check()
     assert loop is not None
@@ -152,6 +156,13 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
     return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
 
 
+def _as_real(loaded: LoadedConfig, like: Run) -> bool:
+    """Whether a config says the same of realism as an earlier run's."""
+    assert like.loaded is not None
+    new, old = loaded.config, like.loaded.config
+    return (new.realism, new.run.period) == (old.realism, old.run.period)
+
+
 def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
     """Whether a start that served one law serves the other: what is asked depends on levels and tolerances only."""
     asked = ("levels", "rank_tolerance", "passive_rank_tolerance")
@@ -164,10 +175,11 @@ def _reach(system: System, start: State, brief: bool) -> Reach:
     return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
 
 
-def _settings(run: RunValues) -> Settings:
+def settings_of(run: RunValues) -> Settings:
+    """How to run, as a config says it."""
     own = run.integrator
     integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
-    return Settings(run.duration, integrator, run.period, run.output_step)
+    return Settings(run.duration, integrator, run.period, run.output_step, run.seed)
 
 
 def _check_start(

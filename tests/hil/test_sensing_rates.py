@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.drives import Sample
 from hil.sensing import Channel, Finding
 from hil.sensing.plausibility import Memory, judge
-from hil.sensing.rates import RateFilter, Track, carried
+from hil.sensing.rates import RateFilter, Track
 from servoctl.loop.clock import nanoseconds
 
 MS = 1_000_000
@@ -59,10 +59,6 @@ def test_uneven_samples_are_taken_at_their_times() -> None:
 def test_the_same_sample_changes_nothing() -> None:
     track = follow([0.0, 0.1, 0.2])
     assert FILTER.update(track, 99.0, track.time) is track
-
-
-def test_a_sample_is_carried_at_its_speed() -> None:
-    assert carried(1.0, -4.0, 7 * MS, 9 * MS) == pytest.approx(1.0 - 4.0 * 0.002)
 
 
 CHANNEL = Channel("u1", 1e-4, speed_limit=6.0, turn=2 * math.pi, interval=T)
