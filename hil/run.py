@@ -8,8 +8,8 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -31,6 +31,8 @@ from servoctl.errors import ServoctlError, in_one_line
 from servoctl.loop import SECOND, Clock, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
 from servoctl.loop.timing import Distribution, Timing
+from servoctl.mechanics.drawing import drawing
+from servoctl.run_folder import write_drawing
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, State
 
@@ -228,8 +230,10 @@ class HilRun:
             self._rig.stop()
         finally:
             if self._rig.sends:
-                for name in self._rig.unconfirmed:
-                    self._report(Kind.NOT_CONFIRMED, name, "")
+                for drive in self._prepared.drives:
+                    if not drive.surely_off:
+                        kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                        self._report(kind, drive.settings.name, "")
             self._tell()
 
     @contextmanager
@@ -310,7 +314,8 @@ class HilRun:
         if not self._place.lockstep and self._ticks:
             timing["cpu_per_tick_s"] = self._worked / self._ticks
         facts: dict[str, Any] = {**self.said, "status": status, "timing": timing, "stage": self._stage.name.lower()}
-        unconfirmed = tuple(self._rig.unconfirmed) if self._rig.sends else ()
+        drives, sends = self._prepared.drives, self._rig.sends
+        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
         lasted = self._ticks * self._prepared.settings.values.period
         facts |= {
             "duration": lasted, "steps": self._ticks, "evaluations": self._prepared.loop.evaluations,
@@ -320,12 +325,12 @@ class HilRun:
         if verdicts and code:
             facts["error"] = str(verdicts[0])
         facts["bus"] = {
-            name: vars(health) | {"link": health.link.value} for name, health in self._dispatch.healths().items()
+            name: health._asdict() | {"link": health.link.value} for name, health in self._dispatch.healths().items()
         }
         facts["drives"] = {
             drive.settings.name: {
                 "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-                "confirmed_off": drive.settings.name not in unconfirmed if self._rig.sends else None,
+                "confirmed_off": drive.surely_off if sends and (drive.surely_off or drive.maybe_on) else None,
             }
             for drive in self._prepared.drives
         }  # fmt: skip
@@ -333,5 +338,16 @@ class HilRun:
         facts["counts"] = {kind.name.lower(): count for kind, count in self._monitor.counts.items()}
         facts |= self._place.facts()
         self._dispatch.close()
-        trajectory = self.recorder.close(facts)
+        trajectory = self._draw(self.recorder.close(facts))
         return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)
+
+    def _draw(self, trajectory: Trajectory) -> Trajectory:
+        """The run with its drawing, in its folder too; left out where the plant cannot: the run has ended as it has."""
+        run = trajectory
+        with suppress(Exception):
+            task_time = run.columns.get("task_time")
+            frames = drawing(self._prepared.loop.system.model, run.t, run.q, run.v, task_time)
+            run = replace(run, drawing=frames)
+            if frames and isinstance(self.recorder, Recorder):
+                write_drawing(self.recorder.path, frames)
+        return run

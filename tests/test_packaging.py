@@ -235,6 +235,7 @@ TOOLS = {
     "mypy",
     "odrive-can",
     "pyarrow-stubs",
+    "pytest-rerunfailures",
     "pytest-xdist",
     "ruff",
     "scipy-stubs",

@@ -14,6 +14,7 @@ from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.reach import Reach
+from servoctl.runs import realism
 from servoctl.runs import start as starts
 from servoctl.runs.engine import engine_note, take_engine
 from servoctl.runs.gains import all_gains
@@ -61,7 +62,8 @@ class Run:
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
         engine = [] if self.engine_warning is None else [self.engine_warning]
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + engine
+        own = realism.warnings(self.system, self.start, self.settings)
+        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + own + engine
 
     @property
     def engine_warning(self) -> str | None:
@@ -101,7 +103,9 @@ class Run:
 
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
-        said = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        if self.loaded is not None and self.loaded.config.realism is not None:
+            said["realism"] = realism.facts(self.system, self.loaded.config.realism)
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
     def batch(
