@@ -104,13 +104,15 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
     has = {name: (folder / name).is_file() for name in (SUMMARY, CONFIG, TABLE, STREAM, DRAWING)}
     lacks = []
     if not has[SUMMARY]:
-        lacks.append(f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown")
+        lacks.append(
+            f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown"
+        )
     elif summary.get("status") == "running":
         lacks.append("the run has not ended, or was killed: rows up to its last second are here")
     if summary.get("schema", SCHEMA) != SCHEMA:
         lacks.append(
-            f"{SUMMARY} has schema {summary['schema']}, this version of servoctl writes {SCHEMA}: what it does not know "
-            "is not shown"
+            f"{SUMMARY} has schema {summary['schema']}, this version of servoctl knows {SCHEMA}: "
+            "what is new to it is not shown"
         )
     if not (has[TABLE] or has[STREAM]):
         lacks.append(f"{TABLE} is missing: there are no rows to draw")
@@ -119,7 +121,9 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
     if not has[CONFIG]:
         lacks.append(f"{CONFIG} is missing")
     if not any(points.ndim == 3 for points in trajectory.drawing.values()):
-        why = "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
+        why = (
+            "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
+        )
         lacks.append(f"no drawing of the mechanism: {why}")
     return lacks
 

@@ -180,7 +180,7 @@ function happened(box, group, runs) {
   if (!marks.length) return;
   const { t } = runs[0].columns;
   panel(box, group, runs, {
-    title: "Events", height: 46 + 15 * Math.min(Math.max(marks.length, 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
+    title: "Events", height: 46 + 15 * Math.min(Math.max(Math.ceil(marks.length / 2), 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
     tables: [[Array.from(t), Array.from(t, () => null)]], lines: [{ name: "", colour: "--quiet" }],
   });
 }
