@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from servoctl.types import Array
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 RATE = 25
 """Frames per second of a film [Hz]."""
@@ -43,7 +42,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
         RunFolderError: The run has no drawing, or the file cannot be written.
         MissingPackageError: ffmpeg is wanted and not installed.
     """
-    t, lines = frames(trajectory)
+    t, _ = frames(trajectory)
     if not len(t):
         raise RunFolderError(f"{path}: the run has no drawing to move (give the plant `links`, and run it again)")
     encode = _encode_gif if path.suffix == ".gif" else _encode_mp4
@@ -104,8 +103,8 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
         raise OSError(f"ffmpeg: {said.splitlines()[-1] if said else process.returncode}")
 
 
-def _scene(trajectory: Trajectory) -> tuple["FigureCanvasAgg", "Axes"]:
-    """What stands still: stands, the task's path, and axes that hold every instant."""
+def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
+    """What stands still, on a canvas: stands, the task's path, and axes that hold every instant."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
