@@ -43,11 +43,13 @@ def caught(folder: Path) -> Path:
 @contextmanager
 def browser(tmp_path: Path, **settings: Any) -> Iterator[tuple[Any, list[str]]]:
     """A page of headless Chromium with a profile of its own, and what went wrong in it; skips where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    from playwright.sync_api import sync_playwright
+
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
     problems: list[str] = []
-    with sync_api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             str(tmp_path / "profile"), executable_path=CHROMIUM, args=ARGUMENTS,
             **{"viewport": {"width": 1300, "height": 900}, **settings},
