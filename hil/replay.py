@@ -116,6 +116,11 @@ def replay(
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
     loaded = load_config(config)
     loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
+    if loaded.config.realism is not None:
+        raise ConfigError(
+            f"{loaded.where('realism')}: u is what acted, after delay and actuators; what the law answered, the run "
+            "did not log (run it again: its seed makes the same run)"
+        )
     best: Replay | None = None
     for recompute in _loops(loaded, run):
         found = _compared(run, recompute, tolerance, progress)
@@ -157,7 +162,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
     """
     logged, on_drives = run.metadata.get("engine"), "task_time" in run.columns
     for engine in {"numpy": ("auto", "numpy"), "vm": ("vm",)}.get(str(logged), ("auto",)):
-        made = make_run(loaded, engine, strict=False)
+        made = make_run(loaded, engine, strict=False, waiting=on_drives)
         if made.system.law is None:
             raise ConfigError(f"{loaded.where('law')}: there is none (u was given, not computed)")
         if logged == "numpy" and made.loop.engine != "numpy":

@@ -230,8 +230,10 @@ class HilRun:
             self._rig.stop()
         finally:
             if self._rig.sends:
-                for name in self._rig.unconfirmed:
-                    self._report(Kind.NOT_CONFIRMED, name, "")
+                for drive in self._prepared.drives:
+                    if not drive.surely_off:
+                        kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                        self._report(kind, drive.settings.name, "")
             self._tell()
 
     @contextmanager
@@ -312,7 +314,8 @@ class HilRun:
         if not self._place.lockstep and self._ticks:
             timing["cpu_per_tick_s"] = self._worked / self._ticks
         facts: dict[str, Any] = {**self.said, "status": status, "timing": timing, "stage": self._stage.name.lower()}
-        unconfirmed = tuple(self._rig.unconfirmed) if self._rig.sends else ()
+        drives, sends = self._prepared.drives, self._rig.sends
+        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
         lasted = self._ticks * self._prepared.settings.values.period
         facts |= {
             "duration": lasted, "steps": self._ticks, "evaluations": self._prepared.loop.evaluations,
@@ -322,12 +325,12 @@ class HilRun:
         if verdicts and code:
             facts["error"] = str(verdicts[0])
         facts["bus"] = {
-            name: vars(health) | {"link": health.link.value} for name, health in self._dispatch.healths().items()
+            name: health._asdict() | {"link": health.link.value} for name, health in self._dispatch.healths().items()
         }
         facts["drives"] = {
             drive.settings.name: {
                 "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-                "confirmed_off": drive.settings.name not in unconfirmed if self._rig.sends else None,
+                "confirmed_off": drive.surely_off if sends and (drive.surely_off or drive.maybe_on) else None,
             }
             for drive in self._prepared.drives
         }  # fmt: skip

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hil.accuracy import explained_errors
 from hil.bus import Bus, BusError
-from hil.bus.identity import answers_as_emulator
+from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
 from hil.emulation import in_lockstep
@@ -156,6 +157,13 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
             f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
+    untold = [drive.settings.name for drive in prepared.drives if not drive.watchdog_said]
+    if stage > Stage.SHADOW and untold:
+        raise ConfigError(
+            f"hil.drives: {', '.join(untold)}: drive_watchdog is missing: when the loop dies, the last torque of "
+            "a drive without one stays (say drive_watchdog: false where something else takes the power away then, or "
+            "true where the drive's status proves it)"
+        )
     if stage is Stage.SHADOW:
         silent = [name for name, keys in prepared.settings.buses.items() if is_loopback(keys)]
         if silent:
@@ -184,4 +192,6 @@ def _on_buses(prepared: Prepared) -> Place:
         for bus in buses.values():
             bus.close()
         raise
-    return Place(buses, clock, emulated, lockstep=False)
+    first = next(iter(buses.values()))
+    told = partial(first.send, beginning()) if emulated else lambda: None
+    return Place(buses, clock, emulated, lockstep=False, engaged=told)

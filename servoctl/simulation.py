@@ -40,12 +40,14 @@ class Settings:
         integrator: How to step.
         period: Of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        seed: Of every random number of the run.
     """
 
     duration: float
     integrator: Integrator = field(default_factory=Integrator)
     period: float | None = None
     output_step: float | None = None
+    seed: int = 0
 
 
 class Columns:
@@ -159,11 +161,9 @@ def _run(
     interrupted = False
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
-    x = np.concatenate([start.q, start.v, loop.memory_start])
+    x, s = loop.vector(start), settings
     try:
-        for chunk in integrate(
-            loop, x, start.t, settings.duration, settings.integrator, settings.period, settings.output_step
-        ):
+        for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
             chunks.append(columns.of(chunk))
             record(chunks[-1])
             reached, stopped, at = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped, chunk.at

@@ -32,7 +32,7 @@ SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluati
 
 SAID_SOMETIMES = (
     "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives", "faults",
-    "counts", "realtime", "observer", "emulator", "recorder",
+    "counts", "realtime", "observer", "emulator", "recorder", "realism",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 

@@ -243,7 +243,7 @@ TOOLS = {
 }
 
 
-IMPORTED_AS = {"pin": "pinocchio"}
+IMPORTED_AS = {"dask": "distributed", "pin": "pinocchio"}
 
 
 def test_every_package_of_an_extra_is_used() -> None:

@@ -109,12 +109,6 @@ def _nameless(size: int) -> int:
     return descriptor
 
 
-def packed(bus: int, sent: bool, frame: Frame, time: int) -> tuple[int, int, int, int, int, bytes]:
-    """A frame as the values of a `FRAME`."""
-    flags = sent | frame.extended << 1 | frame.remote << 2 | frame.error << 3
-    return time, frame.id, bus, flags, frame.length if frame.remote else len(frame.data), frame.data
-
-
 def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes) -> tuple[int, bool, Frame, int]:
     """Bus, whether it was sent, the frame and its time."""
     sent, remote = bool(flags & SENT), bool(flags & REMOTE)

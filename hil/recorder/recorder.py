@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from hil.frame import Frame
 from hil.recorder.events import encode
-from hil.recorder.memory import FRAME, Capacity, Memory, packed
+from hil.recorder.memory import FRAME, Capacity, Memory
 from hil.recorder.process import Plan
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
@@ -125,7 +125,10 @@ class Recorder:
         slot = ring.slot()
         if slot < 0 and (slot := self._no_room(ring, 1)) < 0:
             return
-        FRAME.pack_into(ring.slots, slot * FRAME.size, *packed(bus, sent, frame, time))
+        identity, data, extended, remote, error, length, _ = frame
+        flags = sent | extended << 1 | remote << 2 | error << 3
+        size = length if remote else len(data)
+        FRAME.pack_into(ring.slots, slot * FRAME.size, time, identity, bus, flags, size, data)
         ring.publish()
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:

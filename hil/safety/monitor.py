@@ -87,6 +87,8 @@ class Monitor:
             if (kind, subject) in self._seen:
                 return None
             self._seen.add((kind, subject))
+        if self.events:  # what is told as of a tick's beginning may follow from what was seen within it
+            time = max(time, self.events[-1].time)
         event = Event(time, kind, subject, detail)
         self.events.append(event)
         return event

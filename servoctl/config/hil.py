@@ -104,6 +104,11 @@ class Safety(Section):
     residual_tolerance: Positive | None = Field(
         default=None, description="largest disagreement of redundant encoders [joint unit]; left out: by resolution"
     )
+    tracking: Positive = Field(
+        default=0.1,
+        description="what friction, loads and drives may add to or take from the torques that are sent, before the "
+        "machine counts as not following its model [share of torque_limit]",
+    )
     zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
     ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")

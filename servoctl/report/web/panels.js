@@ -15,7 +15,7 @@ function addPanels(root, group, content) {
     return box;
   };
   for (const [title, fill] of [
-    ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Evidence of the law", evidence],
+    ["Events", happened], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Evidence of the law", evidence],
     ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
@@ -25,7 +25,7 @@ function addPanels(root, group, content) {
   }
 }
 
-/** A panel with its title, unit and notes; returns the plot. */
+/** A panel with its title, unit and notes. */
 function panel(box, group, runs, { title, notes = [], ...spec }) {
   const root = box.appendChild(document.createElement("div"));
   root.className = "panel";
@@ -35,14 +35,19 @@ function panel(box, group, runs, { title, notes = [], ...spec }) {
   spec.marks ??= marksOf(runs);
   const many = spec.lines.length > MANY;
   if (many) spec.lines.forEach((line) => { line.width = 0.8; });
-  if (many) notes = [...notes, `${spec.lines.length} lines; the legend is left out`];
-  const plot = group.add(root, { ...spec, legend: !many });
+  let near = null;
+  if (many) spec.onNear = (text) => { near.textContent = text ?? `${spec.lines.length} lines: point at one to read it`; };
+  group.add(root, { ...spec, legend: !many && !spec.hideLegend });
+  if (many) {
+    near = root.appendChild(document.createElement("p"));
+    near.className = "note";
+    spec.onNear(null);
+  }
   for (const note of notes) root.insertAdjacentHTML("beforeend", `<p class="note">${escaped(note)}</p>`);
-  return plot;
 }
 
 /** Tables and lines of these columns, of every run that has them: pick(run) -> [[name, values], ...]. */
-function overlay(runs, pick, { dash = [], step = false, of } = {}) {
+function overlay(runs, pick, { step = false, of } = {}) {
   const tables = [], lines = [], names = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => name)))];
   runs.forEach((run, r) => {
     const found = pick(run);
@@ -51,8 +56,8 @@ function overlay(runs, pick, { dash = [], step = false, of } = {}) {
     for (const [name] of found) {
       lines.push({
         name: runs.length > 1 ? `${name} · ${run.name}` : name, run: run.name, step,
-        colour: names.length > 8 && names.length > MANY ? rainbow(names.indexOf(name) / names.length) : `--c${names.indexOf(name) % 8}`,
-        dash: names.length > 8 && names.indexOf(name) >= 8 && !dash.length ? [6, 3] : runs.length > 1 ? DASHES[r % 4] : dash,
+        colour: names.length > MANY ? rainbow(names.indexOf(name) / names.length) : `--c${names.indexOf(name) % 8}`,
+        dash: runs.length > 1 ? DASHES[r % 4] : DASHES[names.length > MANY ? 0 : Math.floor(names.indexOf(name) / 8)],
       });
     }
   });
@@ -97,8 +102,7 @@ function violations(box, group, runs, { floor, task_stage: task }) {
     const units = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
     const drawn = overlay(runs, pick, { of: Math.abs });
     if (!drawn.lines.length) continue;
-    const least = floored(drawn.tables, floor);
-    const notes = [`zeros are drawn on the floor, ${least.toExponential(0)}`];
+    const { least, notes } = floored(drawn.tables, floor);
     if (units.length > 1) notes.push(`each in its row's unit: ${units.join(", ")}`);
     panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, least, notes, ...drawn });
   }
@@ -111,39 +115,39 @@ function duringTask(run, x, task) {
   return x.map((y, i) => (spans.some(([from, to]) => t[i] >= from && t[i] < to) ? y : NaN));
 }
 
-/** Lifts what is below the least decade with a number in it; returns that decade. */
+/** Lifts what is below the least decade with a number in it, zeros too; returns that decade, and what is to be said of it. */
 function floored(tables, floor) {
-  let least = Infinity;
-  for (const [, ...lines] of tables) for (const ys of lines) for (const y of ys) if (y > 0 && y < least) least = y;
-  least = Number.isFinite(least) ? 10 ** Math.floor(Math.log10(Math.max(least, floor))) : floor;
+  const values = () => tables.flatMap(([, ...lines]) => lines).flat();
+  const least = values().reduce((a, y) => (y > 0 && y < a ? y : a), Infinity);
+  const decade = Number.isFinite(least) ? 10 ** Math.floor(Math.log10(Math.max(least, floor))) : floor;
+  const below = values().some((y) => y !== null && y < decade);
   for (const table of tables) {
-    for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, least)));
+    for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, decade)));
   }
-  return least;
+  return { least: decade, notes: below ? [`on the floor, ${decade.toExponential(0)}: exact zeros${least < decade ? " and what is less" : ""}`] : [] };
 }
 
 function evidence(box, group, runs, { floor, statuses }) {
-  const marked = runs.length === 1 ? statusBands(runs[0], statuses) : [];
-  const single = (names) => (run) => names.filter((name) => name in run.columns).map((name) => [name, run.columns[name]]);
+  const bands = [...stageBands(runs), ...(runs.length === 1 ? statusBands(runs[0], statuses) : [])];
+  const single = (names) => (run) => names.filter((name) => name in run.columns).map((name) => [name.replace("_", " "), run.columns[name]]);
+  const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])]))].sort((a, b) => a - b);
+  const said = met.map((code) => (statuses[code] ?? [`status ${code}`, ""]).join(": ") + (met.length === 1 ? ", all the time" : ""));
   const ranks = overlay(runs, single(["rank", "passive_rank"]), { step: true });
   if (ranks.lines.length) {
-    const top = Math.max(1, ...ranks.tables.flatMap(([, ...lines]) => lines.flatMap((ys) => ys.reduce((a, b) => Math.max(a, b ?? 0), 0))));
-    panel(box, group, runs, { title: "Rank", height: 130, range: [-0.3, top * 1.12 + 0.3], bands: [...stageBands(runs), ...marked], ...ranks,
+    const top = ranks.tables.flatMap(([, ...lines]) => lines).flat().reduce((a, y) => Math.max(a, y ?? 0), 1);
+    panel(box, group, runs, { title: "Rank", height: 130, range: [-0.08 * top, top * 1.12], bands, ...ranks, notes: said,
       ticks: (y) => (Number.isInteger(y) ? String(y) : "") });
   }
   for (const [name, title] of [["pivot_min", "Smallest pivot, relative"], ["residual", "Residual: what the inputs cannot deliver"]]) {
     const drawn = overlay(runs, single([name]), { of: Math.abs });
-    if (!drawn.lines.length || !drawn.tables.some(([, ys]) => ys.some((y) => y !== null))) continue;
-    const least = floored(drawn.tables, floor);
-    panel(box, group, runs, { title, height: 130, log: true, least, unit: runs[0].units[name] ?? "", bands: [...stageBands(runs), ...marked],
-      notes: [`zeros are drawn on the floor, ${least.toExponential(0)}`], ...drawn });
+    if (!drawn.tables.some(([, ys]) => ys.some((y) => y !== null))) continue;
+    panel(box, group, runs, { title, height: 130, log: true, unit: runs[0].units[name] ?? "", bands, ...floored(drawn.tables, floor), ...drawn });
   }
+  if (met.length < 2) return;
   const codes = overlay(runs, single(["status"]), { step: true });
-  if (!codes.lines.length) return;
-  const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])]))].sort((a, b) => a - b);
-  const said = met.map((code) => { const [name, text] = statuses[code] ?? [`status ${code}`, ""]; return `${name}: ${text}`; });
-  panel(box, group, runs, { title: "Status", height: 40 + 26 * Math.max(met.length, 2), range: [-0.6, Math.max(...met, 1) + 0.6], bands: marked, ...codes, legend: false,
-    ticks: (y) => (met.includes(y) ? (statuses[y]?.[0] ?? String(y)).replace("RANK_DEFICIENT", "RANK").slice(0, 9) : ""), notes: said });
+  panel(box, group, runs, { title: "Status", height: 50 + 24 * met.length, range: [Math.min(...met) - 0.6, Math.max(...met) + 0.6],
+    bands, ...codes, hideLegend: true, notes: ranks.lines.length ? [] : said,
+    ticks: (y) => (met.includes(y) ? (statuses[y]?.[0] ?? String(y)).slice(0, 9) : "") });
 }
 
 function statusBands(run, statuses) {
@@ -170,13 +174,18 @@ function forces(box, group, runs) {
   byUnit(box, group, runs, "passive_force", "Passive constraint forces, by coordinate");
 }
 
-function timing(box, group, runs) {
+/** A strip with the text of every event; those of one kind at one time share a line. */
+function happened(box, group, runs) {
   const marks = marksOf(runs, true);
-  if (marks.length) {
-    const drawn = { tables: [[Array.from(runs[0].columns.t), Array.from(runs[0].columns.t, () => null)]], lines: [{ name: "", colour: "--quiet" }] };
-    panel(box, group, runs, { title: "Events", height: 44 + 15 * Math.min(Math.max(marks.length, 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, legend: false, ...drawn,
-      notes: ["all of them, with their times, in the table below"] });
-  }
+  if (!marks.length) return;
+  const { t } = runs[0].columns;
+  panel(box, group, runs, {
+    title: "Events", height: 46 + 15 * Math.min(Math.max(marks.length, 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
+    tables: [[Array.from(t), Array.from(t, () => null)]], lines: [{ name: "", colour: "--quiet" }],
+  });
+}
+
+function timing(box, group, runs) {
   const milli = (x) => 1e3 * x;
   const late = overlay(runs, (run) => ("lateness" in run.columns ? [["lateness", run.columns.lateness]] : []), { of: milli });
   if (late.lines.length) panel(box, group, runs, { title: "Lateness of the ticks", unit: "ms", height: 150, ...late });
@@ -211,10 +220,17 @@ function stageBands(runs) {
     .map(([from, to, name]) => ({ from, to, colour: `--band-${name}`, text: name }));
 }
 
-/** Events as lines: stops red; changes of stage only where `all`, for they are bands elsewhere. */
+/** Events as lines: stops red; changes of stage and status only where `all`, for they are bands elsewhere. */
 function marksOf(runs, all = false) {
-  return runs.flatMap((run) => run.events.filter((event) => all || event.event !== "stage" && event.event !== "status" && event.event !== "rank")
-    .slice(0, 200)
-    .map((event) => ({ t: event.t, colour: ["stop", "disable"].includes(event.reaction) ? "--bad" : "--quiet",
-      text: eventText(event) + (runs.length > 1 ? ` · ${run.name}` : "") })));
+  const banded = ["stage", "status", "rank", "passive_rank"];
+  const marks = new Map();
+  for (const run of runs) {
+    for (const event of run.events.filter(({ event: kind }) => all || !banded.includes(kind)).slice(0, 200)) {
+      const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
+      if (before) before.more++;
+      else marks.set(key, { t: event.t, colour: STOPS.includes(event.reaction) ? "--bad" : "--quiet", more: 0,
+        said: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
+    }
+  }
+  return [...marks.values()].map((mark) => ({ ...mark, text: mark.said + (mark.more ? `, and ${mark.more} more alike` : "") + mark.run }));
 }

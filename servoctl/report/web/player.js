@@ -21,6 +21,7 @@ class Player {
       this.set(this.from + ((this.to - this.from) * this.scrub.value) / 1000);
     });
     document.addEventListener("keydown", (event) => this.#key(event));
+    this.set(from);
   }
 
   /** Calls listener(t) whenever the time changes. */

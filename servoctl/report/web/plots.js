@@ -43,7 +43,7 @@ class PlotGroup {
    * spec: {tables: [[t, y, ...], ...], lines: [{name, colour: "--c0", dash, width, step}, ...] in the tables' order,
    *        unit, height, log, least, ticks: value -> text, limits: [{value, colour}], bands: [{from, to, colour, text}],
    *        marks: [{t, colour, text}], labels (write the marks' texts), range: [low, high],
-   *        xName, xUnit (where it is not time)}
+   *        xName, xUnit (where it is not time), onNear(text or null): what the reader points at, of many lines}
    */
   add(parent, spec) {
     const root = parent.appendChild(document.createElement("div"));
@@ -124,6 +124,7 @@ class PlotGroup {
     return {
       width: Math.max(plot.root.clientWidth, 200),
       height: spec.height ?? 190,
+      padding: [(spec.bands ?? []).some(({ text }) => text) ? 17 : 6, 10, 0, 0],
       scales: {
         x: { time: false },
         y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high) },
@@ -147,13 +148,16 @@ class PlotGroup {
       ],
       cursor: {
         y: false, drag: { x: true, y: false, dist: 4 }, points: { size: 5 }, bind: { dblclick: () => null },
+        focus: { prox: spec.onNear ? 30 : -1 },
         dataIdx: (u, series, index) => defined(u.data[series], index),
       },
+      focus: { alpha: 0.35 },
       legend: { live: true, show: spec.legend ?? true },
       hooks: {
         drawClear: [(u) => drawBands(u, spec)],
         draw: [(u) => drawLimits(u, spec), (u) => drawMarks(u, spec)],
         setScale: [(u, key) => this.#zoomed(u, key)],
+        setSeries: [(u, index, { focus }) => { if (focus !== undefined) spec.onNear?.(nearText(u, spec, index)); }],
         setCursor: [(u) => { if (u.cursor.left < 0) this.#place(plot); }],
       },
     };
@@ -202,6 +206,13 @@ function defined(ys, index) {
   return index;
 }
 
+/** What the line that the reader points at is, and its value there; null where there is none. */
+function nearText(u, spec, index) {
+  const at = u.cursor.idxs?.[index] ?? u.cursor.idx;
+  if (!index || at === null || at === undefined) return null;
+  return `${spec.lines[index - 1].name}: ${shown(u.data[index][at])} ${spec.unit ?? ""} at ${shown(u.data[0][at], 6)} s`;
+}
+
 /** What the vertical axis shows: the lines, their limits, and some air. */
 function yRange(spec, low, high) {
   if (spec.range) return spec.range;
@@ -224,24 +235,21 @@ function yTick(spec, y) {
   return Math.abs(power - Math.round(power)) < 1e-6 ? `1e${Math.round(power)}` : "";
 }
 
-/** Stretches of time as shaded bands, with their names where there is room. */
+/** Stretches of time as shaded bands, their names above them where there is room. */
 function drawBands(u, { bands = [] }) {
-  const { ctx, bbox } = u, ratio = devicePixelRatio;
+  const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-  ctx.clip();
   ctx.font = `${10.5 * ratio}px system-ui, sans-serif`;
   ctx.textAlign = "center";
-  ctx.textBaseline = "top";
+  ctx.textBaseline = "bottom";
   for (const { from, to, colour, text } of bands) {
-    const [left, right] = [u.valToPos(from, "x", true), u.valToPos(to, "x", true)];
+    const begin = Math.max(u.valToPos(from, "x", true), bbox.left), end = Math.min(u.valToPos(to, "x", true), right);
+    if (end < bbox.left || begin > right) continue;
     ctx.fillStyle = colourOf(colour);
-    ctx.fillRect(left, bbox.top, Math.max(right - left, ratio), bbox.height);
-    const [seenLeft, seenRight] = [Math.max(left, bbox.left), Math.min(right, bbox.left + bbox.width)];
-    if (!text || ctx.measureText(text).width + 8 * ratio > seenRight - seenLeft) continue;
+    ctx.fillRect(begin, bbox.top, Math.max(end - begin, ratio), bbox.height);
+    if (!text || ctx.measureText(text).width + 6 * ratio > end - begin) continue;
     ctx.fillStyle = colourOf("--quiet");
-    ctx.fillText(text, (seenLeft + seenRight) / 2, bbox.top + 3 * ratio);
+    ctx.fillText(text, (begin + end) / 2, bbox.top - 2 * ratio);
   }
   ctx.restore();
 }
@@ -272,6 +280,7 @@ function drawMarks(u, { marks = [], labels = false }) {
   ctx.lineWidth = ratio;
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
   for (const { t, colour, text } of marks) {
     const x = Math.round(u.valToPos(t, "x", true)) + 0.5;
     if (x < bbox.left || x > right) continue;
@@ -290,11 +299,9 @@ function drawMarks(u, { marks = [], labels = false }) {
     if (lane >= most) continue;
     lanes[lane] = start + width;
     const y = bbox.top + (lane + 0.5) * 15 * ratio;
-    ctx.save();
-    ctx.globalAlpha = 0.85;
     ctx.fillStyle = colourOf("--panel");
     ctx.fillRect(start + 1.5 * ratio, y - 7 * ratio, width - 3 * ratio, 14 * ratio);
-    ctx.restore();
+    ctx.fillStyle = colourOf(colour);
     ctx.fillText(text, start + 4 * ratio, y);
   }
   ctx.restore();

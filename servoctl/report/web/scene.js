@@ -57,23 +57,30 @@ class Scene {
       }
     }
     for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
+    if (this.space) { // the floor and the origin belong to what is seen
+      this.low = this.low.map((low) => Math.min(low, 0));
+      this.high = this.high.map((high) => Math.max(high, 0));
+    }
+    this.extent = Math.max(...this.high.map((high, k) => high - this.low[k])) || 1;
     this.middle = this.low.map((low, k) => (low + this.high[k]) / 2);
     this.colours = new Map(this.parts().map(({ name, colour }) => [name, colour]));
   }
 
-  /** From space to paper: this.at(x, y, z) -> [right, down] in pixels. */
+  /** Right and up on paper as directions of space. */
+  #axes({ azimuth: a, elevation: e }) {
+    if (!this.space) return [[1, 0, 0], [0, 1, 0]];
+    return [[-Math.sin(a), Math.cos(a), 0], [-Math.sin(e) * Math.cos(a), -Math.sin(e) * Math.sin(a), Math.cos(e)]];
+  }
+
+  /** From space to paper: this.at(x, y, z) -> [right, down] in pixels. The scale is that of the first view. */
   #project(width, height) {
-    const { azimuth: a, elevation: e } = this.look;
-    const right = this.space ? [-Math.sin(a), Math.cos(a), 0] : [1, 0, 0];
-    const up = this.space ? [-Math.sin(e) * Math.cos(a), -Math.sin(e) * Math.sin(a), Math.cos(e)] : [0, 1, 0];
-    const extent = this.high.map((high, k) => high - this.low[k]);
-    const diagonal = Math.hypot(...extent) || 1;
-    const across = this.space ? diagonal : extent[0], along = this.space ? diagonal * 0.8 : extent[1];
-    const room = 46;
-    const fits = Math.min((width - room) / (across || 1e-9), (height - room - 20) / (along || 1e-9));
+    const half = this.high.map((high, k) => (high - this.low[k]) / 2);
+    const reach = this.#axes(this.home).map((axis) => 2 * axis.reduce((sum, part, k) => sum + Math.abs(part) * half[k], 0));
+    const room = this.space ? 70 : 46;
+    const fits = Math.min((width - room) / (reach[0] || 1e-9), (height - room - 20) / (reach[1] || 1e-9));
     this.scale = Math.min(fits, 1e9) * this.look.zoom;
     this.centre = [width / 2, height / 2 - 6];
-    const [mx, my, mz] = this.middle;
+    const [mx, my, mz] = this.middle, [right, up] = this.#axes(this.look);
     this.at = (x, y, z) => {
       const [dx, dy, dz] = [x - mx, y - my, z - mz];
       return [
@@ -122,6 +129,7 @@ class Scene {
     const next = Math.min(i + 1, times.length - 1);
     const part = next > i ? Math.min(Math.max((t - times[i]) / (times[next] - times[i]), 0), 1) : 0;
     c.globalAlpha = strength;
+    for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
     for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
     c.globalAlpha = 1;
   }
@@ -160,6 +168,17 @@ class Scene {
     }
   }
 
+  /** A small stand under a point that never moves. */
+  #stand(c, [x, y, z]) {
+    const [right, down] = this.at(x, y, z ?? this.middle[2]);
+    c.fillStyle = colourOf("--quiet");
+    c.beginPath();
+    c.moveTo(right, down);
+    c.lineTo(right - 8, down + 13);
+    c.lineTo(right + 8, down + 13);
+    c.fill();
+  }
+
   /** Grid lines and their numbers, in the plane. */
   #ruler(c, width, height) {
     const step = niceStep(70 / this.scale);
@@ -193,9 +212,8 @@ class Scene {
   #floor(c) {
     const [lx, ly, lz] = this.low, [hx, hy] = this.high;
     const step = niceStep(Math.max(hx - lx, hy - ly) / 5), grid = [];
-    const [x0, x1] = [Math.floor(Math.min(lx, 0) / step), Math.ceil(Math.max(hx, 0) / step)];
-    const [y0, y1] = [Math.floor(Math.min(ly, 0) / step), Math.ceil(Math.max(hy, 0) / step)];
-    const z = Math.min(lz, 0);
+    const [x0, x1] = [Math.floor(lx / step), Math.ceil(hx / step)];
+    const [y0, y1] = [Math.floor(ly / step), Math.ceil(hy / step)], z = lz;
     for (let k = x0; k <= x1; k++) grid.push([[k * step, y0 * step, z], [k * step, y1 * step, z]]);
     for (let k = y0; k <= y1; k++) grid.push([[x0 * step, k * step, z], [x1 * step, k * step, z]]);
     c.lineWidth = 1;
@@ -263,6 +281,27 @@ class Scene {
     this.look.elevation = Math.min(Math.max(this.look.elevation + elevation, -Math.PI / 2), Math.PI / 2);
     this.draw(this.time);
   }
+}
+
+/** The points of polylines that never move. */
+function groundOf(lines, extent) {
+  const still = [];
+  for (const { x, shape: [frames, count, d] } of lines) {
+    for (let k = 0; k < count && count > 1; k++) {
+      const travel = Array.from({ length: d }, (_, axis) => {
+        let [low, high] = [Infinity, -Infinity];
+        for (let i = 0; i < frames; i++) {
+          const value = x[(i * count + k) * d + axis];
+          low = Math.min(low, value);
+          high = Math.max(high, value);
+        }
+        return high - low;
+      });
+      const point = Array.from(x.subarray(k * d, k * d + d));
+      if (Math.max(...travel) <= 1e-5 * extent && frames > 1) still.push(point);
+    }
+  }
+  return still;
 }
 
 /** The least of 1, 2, 5 times a power of ten that is not below x. */

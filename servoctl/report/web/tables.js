@@ -1,6 +1,8 @@
 "use strict";
 // What stands in words and numbers: metrics, events, what the run says of itself, its config.
 
+const STOPS = ["stop", "disable"]; // reactions that end the motion
+
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
 /** The sentence of an event, whoever wrote it. */
@@ -46,8 +48,8 @@ function fillTables(root, content, goTo) {
   const add = (title, inner) => {
     root.insertAdjacentHTML("beforeend", `<section><h2>${title}</h2><div class="panel"><div class="scroll">${inner}</div></div></section>`);
   };
-  const rows = metricRows(runs);
-  if (rows.length) add("Metrics", tableOf(["", "unit", ...runs.map((run) => run.name)], rows, 2));
+  const metrics = metricTables(runs);
+  if (metrics) add("Metrics", metrics);
   for (const run of runs) {
     const name = runs.length > 1 ? ` · ${escaped(run.name)}` : "";
     const facts = factRows(run);
@@ -71,36 +73,50 @@ function tableOf(header, rows, numbers) {
   return `<table><thead>${line("th", header)}</thead><tbody>${rows.map((cells) => line("td", cells)).join("")}</tbody></table>`;
 }
 
-/** [name, unit, value per run] of everything that the summaries measure. */
-function metricRows(runs) {
-  const rows = new Map();
-  runs.forEach((run, r) => {
-    for (const [name, unit, value] of metricsOf(run)) {
-      if (!rows.has(name)) rows.set(name, [name, unit, ...runs.map(() => "–")]);
-      rows.get(name)[2 + r] = typeof value === "string" ? value : shown(value);
-    }
-  });
-  return [...rows.values()];
+/** The metrics of the runs: of one as tables by kind, of several in columns beside each other. */
+function metricTables(runs) {
+  if (runs.length > 1) {
+    const rows = new Map();
+    runs.forEach((run, r) => {
+      for (const { name, part, unit, values } of metricsOf(run)) {
+        for (const [what, value] of Object.entries(values)) {
+          const key = part ? `${part} ${name}: ${what}` : what;
+          if (!rows.has(key)) rows.set(key, [key, unit, ...runs.map(() => "–")]);
+          rows.get(key)[2 + r] = cellOf(value);
+        }
+      }
+    });
+    return rows.size ? tableOf(["", "unit", ...runs.map((run) => run.name)], [...rows.values()], 2) : "";
+  }
+  const all = metricsOf(runs[0]), whole = all.filter(({ part }) => !part);
+  const tables = whole.length ? [tableOf(["run", "unit", ""], whole.flatMap(({ unit, values }) => Object.entries(values).map(([what, value]) => [what, unit, cellOf(value)])), 2)] : [];
+  for (const part of ["task", "passive", "input"]) {
+    const own = all.filter((metric) => metric.part === part);
+    if (own.length) tables.push(tableOf([part, "unit", ...Object.keys(own[0].values)], own.map(({ name, unit, values }) => [name, unit, ...Object.values(values).map(cellOf)]), 2));
+  }
+  return tables.length ? `<div class="beside">${tables.map((table) => `<div class="scroll">${table}</div>`).join("")}</div>` : "";
 }
 
-function metricsOf(run) {
-  const { summary, units, tasks } = run, out = [];
-  const single = [
-    ["status", ""], ["duration", "s"], ["wall_time", "s"], ["realtime_factor", ""], ["steps", ""], ["evaluations", ""],
-    ["energy_drift", "J"], ["rank_min", ""], ["rank_max", ""], ["residual_max", units.residual ?? ""], ["pivot_min", ""],
-  ];
-  for (const [name, unit] of single) if (summary[name] !== null && summary[name] !== undefined) out.push([name.replaceAll("_", " "), unit, summary[name]]);
-  const sizes = ["max_violation", "rms_violation", "final_violation", "drift"];
-  for (const kind of ["tasks", "passive"]) {
-    for (const [row, values] of Object.entries(summary[kind] ?? {})) {
-      const unit = kind === "tasks" ? units[`violation.${(tasks[row] ?? [row])[0]}`] : units[`passive.${row}`];
-      for (const size of sizes) out.push([`${kind === "tasks" ? "task" : "passive"} ${row}: ${size.replace("_", " ")}`, unit ?? "", values[size]]);
+const cellOf = (value) => (typeof value === "string" ? value : shown(value));
+
+/** [{part: "" | "task" | "passive" | "input", name, unit, values: {what: number}}, ...] of what the summary measures. */
+function metricsOf({ summary, units, tasks }) {
+  const out = [];
+  const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
+  for (const name of ["status", "duration", "wall_time", "realtime_factor", "steps", "evaluations", "energy_drift", "rank_min", "rank_max", "residual_max", "pivot_min"]) {
+    const value = summary[name];
+    if (value !== null && value !== undefined) out.push({ part: "", name, unit: single[name] ?? "", values: { [name.replaceAll("_", " ")]: value } });
+  }
+  for (const [status, count] of Object.entries(summary.status_counts ?? {})) out.push({ part: "", name: status, unit: "", values: { [`rows with status ${status}`]: count } });
+  for (const [part, group] of [["task", "tasks"], ["passive", "passive"]]) {
+    for (const [name, row] of Object.entries(summary[group] ?? {})) {
+      const unit = (part === "task" ? units[`violation.${(tasks[name] ?? [name])[0]}`] : units[`passive.${name}`]) ?? "";
+      out.push({ part, name, unit, values: { "max |φ|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
     }
   }
-  for (const [input, values] of Object.entries(summary.inputs ?? {})) {
-    for (const size of ["min", "max", "rms"]) out.push([`input ${input}: ${size}`, units[`u.${input}`] ?? "", values[size]]);
+  for (const [name, { min, max, rms }] of Object.entries(summary.inputs ?? {})) {
+    out.push({ part: "input", name, unit: units[`u.${name}`] ?? "", values: { min, max, rms } });
   }
-  for (const [status, count] of Object.entries(summary.status_counts ?? {})) out.push([`rows with status ${status}`, "", count]);
   return out;
 }
 
@@ -131,7 +147,7 @@ function factRows({ summary }) {
 
 function eventTable(run) {
   const rows = run.events.map((event) => {
-    const bad = ["stop", "disable"].includes(event.reaction);
+    const bad = STOPS.includes(event.reaction);
     return `<tr class="${bad ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="go there">${Number(event.t).toFixed(4)} s</button></td>
       <td>${escaped(event.event ?? "")}</td><td>${escaped(eventText(event))}</td><td>${escaped(event.reaction ?? "")}</td></tr>`;
   });
