@@ -9,6 +9,7 @@ import numpy as np
 
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
+from hil.live import LiveGains
 from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
@@ -53,6 +54,7 @@ class Prepared:
         holding: What holds a pose.
         falls: Whether the machine moves from rest without torque.
         bounds: When an event is one.
+        live: Gains that an operator may change.
         notes: What a person should know before it begins.
         reseeded: Seed in place of the config's; None: that.
     """
@@ -67,6 +69,7 @@ class Prepared:
     holding: Holding
     falls: bool
     bounds: Bounds
+    live: LiveGains
     notes: tuple[str, ...]
     reseeded: int | None = None
 
@@ -166,6 +169,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
+    live = LiveGains(loaded, model, run.system.law)
     notes = [*run.warnings, *_check_gains(loaded, run.system, values.period), *_take_engine(run.loop, engine)]
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
@@ -188,7 +192,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     return Prepared(
-        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, tuple(notes)
+        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
     )
 
 

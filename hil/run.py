@@ -25,6 +25,8 @@ from hil.rig import CanRig
 from hil.safety import Event, Kind, Limits, Monitor
 from hil.safety.plan import Stage
 from hil.safety.stages import Mode, Stages
+from hil.view import View
+from hil.view.plan import SIGNAL
 from servoctl.closed_loop import Loop
 from servoctl.config import dump
 from servoctl.errors import ServoctlError, in_one_line
@@ -46,6 +48,10 @@ LOOK_EVERY = 100
 """Ticks from one look at the recorder to the next."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+BUTTON = "stop button of the live page"
+
+STOPPED = (Mode.STOPPING, Mode.DISABLING, Mode.OVER)
 
 
 class HostFaults(Protocol):
@@ -147,7 +153,16 @@ class HilRun:
         self._monitor = Monitor(prepared.drives, prepared.sensors, prepared.bounds)
         faults = place.faults
         self._controller = Controller(prepared.loop) if faults is None else TamperedController(prepared.loop, faults)
-        self._table = Table(prepared.loop, nodes, len(prepared.drives), place.truth is not None)
+        self._live = prepared.live
+        self._view: View | None = None
+        self._live.begin(self._controller.take_law)
+        self._table = Table(
+            prepared.loop,
+            nodes,
+            len(prepared.drives),
+            place.truth is not None,
+            [gain.path for gain in self._live.gains],
+        )
         self._timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
         self._parts = {name: Distribution() for name in ("read", "law", "write")}
         self.said = said
@@ -178,6 +193,15 @@ class HilRun:
         self._span: list[float] = []
         self._wall, self._worked, self._ticks = 0.0, 0.0, 0
         self._error: str | None = None
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Of a row: column -> unit, in order."""
+        return self._table.units
+
+    def show(self, view: View) -> None:
+        """Lets an operator look on, and act, from now on."""
+        self._view = view
 
     def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> Ended:
         """Runs to the end.
@@ -241,10 +265,13 @@ class HilRun:
         """Signals ask for the controlled stop."""
 
         def ask(number: int, frame: FrameType | None) -> None:
-            self._stages.ask_to_stop(signal.Signals(number).name)
+            self._stages.ask_to_stop(BUTTON if number == SIGNAL else signal.Signals(number).name)
             self._rig.cancel()
 
-        before = {number: signal.signal(number, ask) for number in SIGNALS}
+        heard = SIGNALS if self._view is None else (*SIGNALS, SIGNAL)
+        before = {number: signal.signal(number, ask) for number in heard}
+        if self._view is not None and self._view.stop_pressed:  # before anybody heard it
+            ask(SIGNAL, None)
         try:
             yield
         finally:
@@ -277,6 +304,7 @@ class HilRun:
         ]  # fmt: skip
         if self._place.truth is not None:
             own += [*rig.true.q.tolist(), *rig.true.v.tolist()]
+        own += self._live.values
         self.recorder.row(self._table.row(own))
         self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
         self._timing.sample_ages(round(age * SECOND) if math.isfinite(age) else 0 for age in ages)
@@ -287,9 +315,22 @@ class HilRun:
             self._span = [*self._span[:1], tick.began / SECOND]
         if tick.number % LOOK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._report(Kind.RECORDER, "", problem)
+        self._attend(tick)
         self._tell()
         if self._progress is not None and tick.number % 100 == 0:
             self._progress(min(1.0, stages.task_time / self._plan.duration))
+
+    def _attend(self, tick: Tick) -> None:
+        """Gains that the operator wants, and those on their way: behind the torque, so that it waits for nobody."""
+        if self._view is not None:
+            for number, value in self._view.look():
+                refused = "refused: the run is stopping" if self._stages.mode in STOPPED else None
+                self._report(Kind.GAIN, self._live.gains[number].path, refused or self._live.ask(number, value))
+            if tick.number % LOOK_EVERY == 0 and (end := self._view.gone) is not None:
+                self._report(Kind.VIEW, "", end)
+            if self._place.lockstep:
+                self._view.pace(tick.began)
+        self._live.advance(self._controller.take_law)
 
     def _tell(self) -> None:
         """Hands events on that are new."""
@@ -338,7 +379,10 @@ class HilRun:
         facts["counts"] = {kind.name.lower(): count for kind, count in self._monitor.counts.items()}
         facts |= self._place.facts()
         self._dispatch.close()
-        trajectory = self._draw(self.recorder.close(facts))
+        trajectory = self.recorder.close(facts)
+        if self._view is not None:
+            self._view.close({"status": status, "exit_code": code, "error": facts.get("error")})
+        trajectory = self._draw(trajectory)
         return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)
 
     def _draw(self, trajectory: Trajectory) -> Trajectory:

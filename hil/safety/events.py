@@ -73,6 +73,8 @@ class Kind(Enum):
         "this run never enabled the drive and sent it no torque; whether it is on by others it has not said",
     )
     RECORDER = (Reaction.WARN, Origin.RIG, "not everything is recorded")
+    GAIN = (Reaction.WARN, Origin.NOBODY, "gain, by the operator")
+    VIEW = (Reaction.WARN, Origin.NOBODY, "the live page is gone; the run goes on")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 
     def __init__(self, reaction: Reaction, origin: Origin, meaning: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from servoctl.closed_loop.system import System
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State, Status
@@ -93,6 +94,10 @@ class Loop(ABC):
     def carried(self) -> int:
         """Numbers that a run carries after q, v and memory."""
         return 0 if self.system.realism is None else self.system.realism.carried
+
+    def take_law(self, law: BoundLaw) -> None:
+        """Goes on with this law, which differs from the loop's in parameters alone; nothing is traced again."""
+        self.system = replace(self.system, law=law)
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:

@@ -16,6 +16,7 @@ from servoctl.engine.ccode import STEP, Between, Library, Program, Step
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
@@ -70,6 +71,11 @@ class TracedLoop(Loop):
         if realism is None:
             return self.parameters
         return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
+
+    def take_law(self, law: BoundLaw) -> None:
+        super().take_law(law)
+        values, first = parameter_values(law), len(self.system.model.parameters)
+        self.parameters[first : first + len(values)] = values
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:

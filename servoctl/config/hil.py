@@ -160,6 +160,10 @@ class Hil(Section):
     )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="what emulated drives are like")
+    live: dict[str, Annotated[tuple[Real, ...], AfterValidator(_limits)]] = Field(
+        default={}, description="gains that the live page may change: path in the config -> [lower, upper]"
+    )
+    live_ramp: PositiveTime = Field(default=0.5, description="time that such a change takes [s]")
     faults: tuple[dict[str, Parameter], ...] = Field(
         default=(), description="faults of emulated drives: {kind, at [s], for [s], drive, ...}"
     )

@@ -43,7 +43,8 @@ class PlotGroup {
    * spec: {tables: [[t, y, ...], ...], lines: [{name, colour: "--c0", dash, width, step}, ...] in the tables' order,
    *        unit, height, log, least, ticks: value -> text, limits: [{value, colour}], bands: [{from, to, colour, text}],
    *        marks: [{t, colour, text}], labels (write the marks' texts), range: [low, high],
-   *        xName, xUnit (where it is not time), onNear(text or null): what the reader points at, of many lines}
+   *        points: whether rows are dots (left out: where there is but one), xName, xUnit (where it is not time),
+   *        onNear(text or null): what the reader points at, of many lines}
    */
   add(parent, spec) {
     const root = parent.appendChild(document.createElement("div"));
@@ -141,7 +142,7 @@ class PlotGroup {
           stroke: line.colour.startsWith("--") ? colourOf(line.colour) : line.colour,
           width: line.width ?? 1.4,
           dash: line.dash,
-          points: { show: plot.data[0].length < 2 },
+          points: { show: spec.points ?? plot.data[0].length < 2 },
           paths: line.step ? uPlot.paths.stepped({ align: 1 }) : undefined,
           value,
         })),
