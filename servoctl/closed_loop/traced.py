@@ -12,9 +12,10 @@ from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
 from servoctl.closed_loop.tick import ControlTick
 from servoctl.engine.batch import BatchProgram
-from servoctl.engine.ccode import STEP, Between, Library, Program, Step
+from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.step import Between, Step
 from servoctl.engine.trace import trace
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows

@@ -17,7 +17,7 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop
 from servoctl.closed_loop.chance import chance
 from servoctl.engine.batch import BatchLibrary, Outcome, Plan
-from servoctl.engine.ccode import Between
+from servoctl.engine.step import Between
 from servoctl.integrate import held_steps
 from servoctl.integrate.many import channels, plan_of, summary_of
 from servoctl.runs.engine import batch_library
