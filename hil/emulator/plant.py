@@ -7,6 +7,7 @@ looks; between two steps a partial one, which is not kept. Nothing depends on wh
 closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
 """
 
+import copy
 from collections import deque
 from math import isfinite
 
@@ -95,19 +96,32 @@ class SimulatedPlant:
         loop_system = open_loop(system, start)
         self.model = loop_system.model
         m = self.model.m
-        options = options or m * [ActuatorOptions()]
+        options = self._options = options or m * [ActuatorOptions()]
         self._advance = HeldStep(loop_system, options, m * [1.0] if gains is None else gains, engine)
         self.engine = self._advance.engine
-        columns = self._advance.actuators.T
-        self.actuators = [Actuator(each, memoryview(column)) for each, column in zip(options, columns, strict=True)]
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
         self._creep = np.full(m, 0.01) if creep is None else np.array(creep, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = Displacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
-        self._origin, self.step, self._now, self.steps = start.t, step, 0, 0
-        self._x = np.concatenate([start.q, start.v]).astype(float)
+        self._origin, self.step = start.t, step
+        self._start = np.concatenate([start.q, start.v]).astype(float)
+        self._begin()
+
+    def anew(self) -> "SimulatedPlant":
+        """Another such machine, at its start; what is compiled is shared, so this one must rest from now on."""
+        other = copy.copy(self)
+        other._begin()
+        return other
+
+    def _begin(self) -> None:
+        columns = self._advance.actuators.T
+        columns[:] = 0.0
+        self.actuators = [
+            Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
+        ]
+        self._x, self._now, self.steps = self._start.copy(), 0, 0
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None

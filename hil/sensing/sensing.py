@@ -18,6 +18,7 @@ from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
 from hil.sensing.sight import require_seen
+from hil.sensing.tracking import Tracking
 from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -67,6 +68,7 @@ class Sensing:
         skew: float | None = None,
         residual_tolerance: float | None = None,
         motion: Prediction | None = None,
+        tracking: Tracking | None = None,
         engine: str = "auto",
     ) -> None:
         """Builds everything that the ticks need.
@@ -83,6 +85,7 @@ class Sensing:
             residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by resolution.
             motion: The model's motion, for where the last torques lead; None: speeds stay as they are meanwhile, and
                 no encoder is watched for being stuck.
+            tracking: Watches whether the machine follows `motion`; None: nobody does.
             engine: `auto`, `c`, `vm` or `numpy`.
 
         Raises:
@@ -93,6 +96,7 @@ class Sensing:
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)
         require_seen(model, self.coordinates, start)
         self._model, self._motion, self._filtered = model, motion, filtered
+        self._tracking = tracking
         self._skew = period if skew is None else skew
         times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
@@ -117,6 +121,8 @@ class Sensing:
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
         self._syncs = (-1, -1)
+        if self._tracking is not None:
+            self._tracking.begin()
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
@@ -159,6 +165,11 @@ class Sensing:
             findings.append(contradiction)
             # nobody knows yet which sample is wrong: the law gets where the last good ones lead
             found = found._replace(q=q + carry * v, v=v)
+        if self._tracking is not None:
+            surprise = found.v - v if carry == 0.0 and heard and finite else None
+            lost = self._tracking.judge(t, elapsed, found.q, surprise, u)
+            if lost is not None:
+                findings.append(lost)
         if finite:
             self._q, self._v, self._now = found.q, found.v, now
         valid = heard and finite and found.rank == self._model.n

@@ -1,5 +1,6 @@
 """`servoctl sweep`: many runs of a config over ranges of its numbers."""
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +13,7 @@ from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder
 
 if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
     from servoctl.sweep import Study
 
 BEST = 5
@@ -33,6 +35,10 @@ def sweep(
     samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, where no grid is made.")] = 100,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
     jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers do the runs instead."),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
     ] = None,
@@ -47,18 +53,24 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run a config many times over ranges of its numbers."""
+    from servoctl.errors import ConfigError
     from servoctl.runs import load
     from servoctl.sweep import make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
+    if cluster is not None and jobs > 1:
+        raise ConfigError(
+            f"--jobs {jobs}: given with --cluster, whose workers are as many as were started (leave it out)"
+        )
     loaded = load(config, overrides or (), engine=engine)
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
     folder = out or fresh_folder(f"{loaded.name}-sweep")
     points = points_of(varies, sample, samples, seed)
-    make_folder(folder)
-    with ProgressBar(loaded.name) as progress:
-        study = run_sweep(loaded, varies, points, sample, seed, jobs, progress)
+    with _connected(cluster) as workers:
+        make_folder(folder)
+        with ProgressBar(loaded.name) as progress:
+            study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers)
     for sentence in filter(None, [loaded.engine_warning, study.broken]):
         note(f"warning: {sentence}")
     study.save(folder, shown)
@@ -74,6 +86,12 @@ def sweep(
     raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
 
 
+def _connected(address: str | None) -> "AbstractContextManager[Cluster | None]":
+    from servoctl.runs.cluster import Cluster
+
+    return nullcontext() if address is None else Cluster(address)
+
+
 def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
@@ -86,6 +104,9 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     if rows:
         say()
         say_table(["run", *columns], rows, numbers=len(columns))
+    limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
+    for i, (name, path, values) in enumerate(limits):
+        say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
     reasons = [i for i, ok in enumerate(study.done) if not ok]
     if reasons:
         first = reasons[0]

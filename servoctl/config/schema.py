@@ -30,6 +30,7 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
+from servoctl.config.realism import Realism
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
@@ -277,5 +278,8 @@ class Config(Section):
         default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
     )
     run: Run = Field(description="duration, sampling and integration")
+    realism: Realism | None = Field(
+        default=None, description="noise, delay, actuators and errors of the model, in a simulated run"
+    )
     tune: dict[str, Any] | None = Field(default=None, description="search over law parameters")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -12,17 +12,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from servoctl.config.load import LoadedConfig
-from servoctl.errors import ConfigError, ServoctlError, in_one_line
+from servoctl.errors import CompileError, ConfigError, ServoctlError, in_one_line
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 VIOLATIONS = ("max_violation", "rms_violation", "final_violation")
 REFUSED = "refused"
@@ -31,12 +34,21 @@ REFUSED = "refused"
 CRASHED = "crashed"
 """Status of a run whose own code raised what it should not have."""
 
+Way = Literal["side by side", "c", "vm"]
+"""How runs are taken: side by side in C, or one by one; `vm` is whatever engine the loop starts on."""
+
+Row = dict[str, Any]
+
 CHUNKS = 32
 """Pieces that each process gets its work in: few enough to cost nothing, enough to end together."""
 
 
 def batch(
-    run: Run, parameters: Mapping[str, Sequence[float]], jobs: int = 1, progress: Callable[[float], None] | None = None
+    run: Run,
+    parameters: Mapping[str, Sequence[float]],
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+    cluster: "Cluster | None" = None,
 ) -> dict[str, list[Any]]:
     """`Run.batch`."""
     lengths = {path: len(values) for path, values in parameters.items()}
@@ -46,7 +58,7 @@ def batch(
     count = next(iter(lengths.values()), 0)
     points = [{path: _number(path, values[i]) for path, values in parameters.items()} for i in range(count)]
     rows = []
-    for row in run_all(run, points, jobs):
+    for row in run_all(run, points, jobs, cluster):
         rows.append(row)
         if progress is not None:
             progress(len(rows) / count)
@@ -66,31 +78,62 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def run_all(run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1) -> Iterator[dict[str, Any]]:
+def run_all(
+    run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1, cluster: "Cluster | None" = None
+) -> Iterator[Row]:
     """The metrics of each run, in order, as they come.
 
     Args:
         run: The config; a run that was made in Python has none.
         points: Path -> value, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
+        cluster: What does the work instead of this machine; the rows are the same.
 
     Raises:
         ConfigError: The run was not loaded from a config.
+        ClusterError: The cluster is lost; what it had done has been handed out.
     """
     if run.loaded is None:
         raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
-    library = batch_library(run.loop, run.start, run.settings, run.engine, len(points))
-    if library is not None:
-        series = Series(run.loaded, run.engine, "c", run)
-        yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, jobs)
+    way = _way(run, len(points))
+    if cluster is not None:
+        yield from cluster.rows(run, way, points)
+    elif way == "side by side" or jobs <= 1 or len(points) <= 1:
+        yield from rows_of(run, way, points, jobs)
+    else:
+        yield from _in_processes(run, way, points, jobs)
+
+
+def _way(run: Run, count: int) -> Way:
+    """How so many runs are taken: decided once, whoever does the work."""
+    if batch_library(run.loop, run.start, run.settings, run.engine, count) is not None:
+        return "side by side"
+    together = replace(run.settings, duration=run.settings.duration * max(count, 1))
+    take_engine(run.loop, run.start, together, run.engine)
+    return "c" if run.loop.engine == "c" else "vm"
+
+
+def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, float]], threads: int = 1) -> Iterator[Row]:
+    """The rows of some runs, taken here.
+
+    Raises:
+        CompileError: They are wanted side by side, which takes a compiler.
+    """
+    assert run.loaded is not None
+    if way != "side by side":
+        yield from map(Series(run.loaded, run.engine, way, run), points)
         return
-    engine = _engine(run, len(points))
-    if jobs <= 1 or len(points) <= 1:
-        series = Series(run.loaded, run.engine, engine, run)
-        yield from map(series, points)
-        return
+    library = batch_library(run.loop, run.start, run.settings, "c", max(2, len(points)))
+    if library is None:
+        raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
+    series = Series(run.loaded, run.engine, "c", run)
+    yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
+
+
+def _in_processes(run: Run, way: Way, points: Sequence[Mapping[str, float]], jobs: int) -> Iterator[Row]:
+    assert run.loaded is not None
     share = -(-len(points) // (min(jobs, len(points)) * CHUNKS))
-    given = (run.loaded, run.engine, engine)
+    given = (run.loaded, run.engine, way)
     with ProcessPoolExecutor(min(jobs, len(points)), get_context("spawn"), _begin, given) as pool:
         try:
             yield from pool.map(_work, points, chunksize=share)
@@ -99,17 +142,10 @@ def run_all(run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1) -> I
             raise
 
 
-def _engine(run: Run, count: int) -> str:
-    """The engine that so many runs are worth: `c`, or `vm` for whatever the loop is on already."""
-    together = replace(run.settings, duration=run.settings.duration * max(count, 1))
-    take_engine(run.loop, run.start, together, run.engine)
-    return "c" if run.loop.engine == "c" else "vm"
-
-
 class Series:
     """Runs one after the other, each of which starts from what the one before has compiled."""
 
-    def __init__(self, loaded: LoadedConfig, asked: str, engine: str, first: Run | None = None) -> None:
+    def __init__(self, loaded: LoadedConfig, asked: str, engine: Way, first: Run | None = None) -> None:
         """Takes a config.
 
         Args:
@@ -129,7 +165,7 @@ class Series:
         """The run with these values, checked; or the row that says why there is none."""
 
         def made() -> Run:
-            loaded = self._loaded.overridden([f"{path}={written(value)}" for path, value in point.items()])
+            loaded = self._loaded.with_numbers(point)
             self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
             return self._last
 
@@ -159,12 +195,6 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return {"status": CRASHED, "error": in_one_line(error)}
 
 
-def written(value: float) -> str:
-    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
-    value = float(value)
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-
-
 def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a run.
 
@@ -188,7 +218,7 @@ _series: Series | None = None
 """Of a process that works for `run_all`."""
 
 
-def _begin(loaded: LoadedConfig, asked: str, engine: str) -> None:
+def _begin(loaded: LoadedConfig, asked: str, engine: Way) -> None:
     global _series
     signal(SIGINT, SIG_IGN)  # the parent ends the work
     _series = Series(loaded, asked, engine)

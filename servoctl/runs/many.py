@@ -1,27 +1,26 @@
 """Runs of one config side by side in generated C: metrics only, on as many threads as are asked for.
 
-Design: one thread makes the runs ready, block by block, while the others take their steps in C; rows are handed out in
-order, so memory holds a few blocks whatever the number of runs. A run that the batch cannot take, or that meets
-something to stop at, is taken alone and says what it always says.
+Design: one thread makes the runs ready, as many at a time as the processor has lanes, while the others take their
+steps in C; rows are handed out in order, so memory holds a few blocks whatever the number of runs. A run that the batch
+cannot take, or that meets something to stop at, is taken alone and says what it always says.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop
+from servoctl.closed_loop.chance import chance
 from servoctl.engine.batch import BatchLibrary, Outcome, Plan
 from servoctl.integrate import held_steps
 from servoctl.integrate.many import channels, plan_of, summary_of
 from servoctl.runs.run import Run
 from servoctl.types import Array
-
-GROUPS = 2
-"""Fillings of the processor's lanes in a block: few, so that the threads end together."""
 
 Row = dict[str, Any]
 Point = Mapping[str, float]
@@ -54,7 +53,7 @@ class SideBySide:
 
     def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
         """The rows of all points, in order, as they come."""
-        block = GROUPS * self._library.lanes
+        block = self._library.lanes
         waiting: deque[list[Callable[[], Row]]] = deque()
         with ThreadPoolExecutor(threads) as pool:
             try:
@@ -76,17 +75,20 @@ class SideBySide:
         groups: dict[Any, list[int]] = {}
         for i, run in enumerate(made):
             if isinstance(run, Run) and self._fits(run):
-                groups.setdefault((run.start.t, run.settings), []).append(i)
+                groups.setdefault((run.start.t, replace(run.settings, seed=0)), []).append(i)
         for members in groups.values():
             runs = [run for run in (made[i] for i in members) if isinstance(run, Run)]
             plan = plan_for(runs[0])
             if plan is not None:
-                starts = np.array([np.concatenate([run.start.q, run.start.v, run.loop.memory_start]) for run in runs])
-                parameters = np.array([parameters_of(run) for run in runs])
-                future = pool.submit(self._library.run, plan, parameters, starts, self._halt)
+                future = pool.submit(self._take, plan, runs)
                 for place, i in enumerate(members):
                     waits[i] = partial(self._finish, future, len(plan.times) - 1, place, runs[place])
         return waits
+
+    def _take(self, plan: Plan, runs: Sequence[Run]) -> Outcome:
+        starts = np.array([run.loop.vector(run.start) for run in runs])
+        parameters = np.array([parameters_of(run) for run in runs])
+        return self._library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
         """Whether a run takes the steps of the library."""
@@ -117,4 +119,14 @@ def plan_for(run: Run) -> Plan | None:
 def parameters_of(run: Run) -> Array:
     """Of the loop."""
     assert isinstance(run.loop, CompiledLoop)
-    return run.loop.parameters
+    return run.loop.step_parameters
+
+
+def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()]:
+    """Random numbers of realistic runs, one table per seed, and the table of each; nothing where no chance is in it."""
+    realism = runs[0].system.realism
+    if realism is None or not realism.random:
+        return ()
+    seeds = list(dict.fromkeys(run.settings.seed for run in runs))
+    tables = np.array([chance(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
+    return tables, np.array([seeds.index(run.settings.seed) for run in runs], dtype=np.int64)

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.config.overrides import apply_overrides
+from servoctl.config.overrides import apply_overrides, written
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import constant
 from servoctl.expression.suggest import suggestion
-from servoctl.runs.batch import written
 from servoctl.runs.make import make_run
 from servoctl.runs.run import Run
 

@@ -8,18 +8,22 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from servoctl.config import dump
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ClusterError, ConfigError, RunFolderError
 from servoctl.expression.suggest import remedy
 from servoctl.run_folder.files import CONFIG, STREAM, SUMMARY, TABLE, replace
 from servoctl.runs.batch import VIOLATIONS, columns_of, run_all
 from servoctl.runs.run import Run
+from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 SCHEMA = 1
 GREATEST = {"pivot_min"}
@@ -41,6 +45,7 @@ class Study:
         metrics: Names of the metrics among them.
         wall_time: [s].
         broken: What ended the sweep, where neither its end nor a person did.
+        limits: Where the gains end that the period or the step bears; none where what is varied does not matter.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Study:
     metrics: tuple[str, ...]
     wall_time: float
     broken: str | None = None
+    limits: tuple[Limit, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -102,6 +108,7 @@ class Study:
             "wall_time": self.wall_time,
             "runs_per_second": count / self.wall_time if self.wall_time > 0.0 else None,
             "best": best,
+            "limits": {one.name: {path: one.crossings for path in one.axes} for one in self.limits},
         }
 
     def save(self, folder: str | PathLike[str], metric: str) -> Path:
@@ -201,8 +208,9 @@ def sweep(
     seed: int = 0,
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
+    cluster: "Cluster | None" = None,
 ) -> Study:
-    """Runs a config at every point; interrupted, or where a process of its own dies, what there is.
+    """Runs a config at every point; interrupted, or where what works for it dies, what there is.
 
     Args:
         run: The config.
@@ -212,6 +220,7 @@ def sweep(
         seed: Likewise.
         jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
         progress: Called with the fraction that is done, 0 to 1.
+        cluster: What does the work instead of this machine; the table does not depend on it.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -219,7 +228,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     broken, began = None, perf_counter()
     try:
-        for row in run_all(run, points, jobs):
+        for row in run_all(run, points, jobs, cluster):
             rows.append(row)
             if progress is not None:
                 progress(len(rows) / len(points))
@@ -227,6 +236,8 @@ def sweep(
         pass  # the summary says so
     except BrokenProcessPool:
         broken = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
+    except ClusterError as error:
+        broken = str(error)
     wall_time = perf_counter() - began
     metrics = metric_names(run)
     found = columns_of(rows)
@@ -235,4 +246,6 @@ def sweep(
     for name in ["status", "error", "engine", *metrics]:
         columns[name] = found.get(name, [None] * len(rows))
     text = "" if run.loaded is None else dump(run.loaded.config)
-    return Study(run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time, broken)
+    limits = limits_of(run, varies)
+    said = run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time, broken, limits
+    return Study(*said)
