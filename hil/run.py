@@ -307,7 +307,7 @@ class HilRun:
         own += self._live.values
         self.recorder.row(self._table.row(own))
         self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
-        self._timing.sample_ages(round(age * SECOND) if math.isfinite(age) else 0 for age in ages)
+        self._timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
         for part, began, ended in zip(self._parts.values(), (tick.began, *times), times, strict=False):
             part.add(ended - began)
         self._ticks = tick.number + 1
