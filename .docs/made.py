@@ -1,8 +1,12 @@
-"""What the blocks of a page make: run once per content, then taken from `build/pages`."""
+"""What the blocks of a page make: run once per content, then taken from `build/pages`.
+
+`python .docs/made.py gallery/robots` runs a page by itself.
+"""
 
 import hashlib
 import re
 import shutil
+import sys
 import tempfile
 from functools import cache
 from importlib.metadata import distributions
@@ -40,12 +44,12 @@ def made(page: Path) -> Path:
     key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
     kept = KEPT / f"{name.replace('/', '-')}-{key}"
     if not kept.is_dir():
-        for old in KEPT.glob(f"{name.replace('/', '-')}-{'?' * 16}"):
+        for old in KEPT.glob(f"{name.replace('/', '-')}-{'?' * 16}*"):
             shutil.rmtree(old)
         part = kept.with_suffix(".part")
-        part.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:
             blocks.run(f"{name}.md", blocks.blocks(page.read_text()), Path(folder))
+            part.mkdir(parents=True)
             for picture in pictures(page):
                 (part / picture).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(_picture(name, Path(folder) / picture), part / picture)
@@ -77,3 +81,10 @@ def _sources() -> str:
     known = sorted(f"{each.metadata['Name']} {each.version}" for each in distributions())
     content = [path.read_bytes() for path in sorted(files) if path.is_file() and path.suffix != ".pyc"]
     return hashlib.sha256(b"\0".join([*content, *map(str.encode, known)])).hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        print(made(PAGES / f"{sys.argv[1]}.md"))
+    except blocks.BlockError as error:
+        sys.exit(str(error))

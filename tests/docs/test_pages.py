@@ -16,6 +16,7 @@ NOT_RUN = {
     ("drives", "needs drives on a real bus, armed"),
     ("index", "makes an environment"),
     ("papers", "takes minutes; the reference tests run its cases"),
+    ("sweeps", "machines of a cluster; tests start one of their own"),
 }
 """Page and reason of every block that does not run."""
 
