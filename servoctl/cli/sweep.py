@@ -60,7 +60,7 @@ def sweep(
 
     if cluster is not None and jobs > 1:
         raise ConfigError(
-            f"--jobs {jobs}: given with --cluster, whose workers are as many as were started (leave it out)"
+            f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
         )
     loaded = load(config, overrides or (), engine=engine)
     varies = read_varies(vary or (), loaded)
