@@ -11,8 +11,9 @@ from servoctl.closed_loop import CompiledLoop
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
 from servoctl.integrate.many import channels, plan_of, summary_of
-from servoctl.runs.batch import metrics_of, run_all
+from servoctl.runs.batch import run_all
 from servoctl.runs.many import GROUPS
+from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.types import Array, Status
 

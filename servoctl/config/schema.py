@@ -30,6 +30,7 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
+from servoctl.config.tune import Tune
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
@@ -277,5 +278,5 @@ class Config(Section):
         default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
     )
     run: Run = Field(description="duration, sampling and integration")
-    tune: dict[str, Any] | None = Field(default=None, description="search over law parameters")
+    tune: Tune | None = Field(default=None, description="search over numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -21,10 +21,10 @@ from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
+from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
 
-VIOLATIONS = ("max_violation", "rms_violation", "final_violation")
 REFUSED = "refused"
 """Status of a run that could not start; `error` says why."""
 
@@ -159,29 +159,12 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return {"status": CRASHED, "error": in_one_line(error)}
 
 
-def written(value: float) -> str:
-    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
+def written(value: float | str) -> str:
+    """A number as YAML reads it back, to the last bit, whole numbers as integers; a text as it is."""
+    if isinstance(value, str):
+        return value
     value = float(value)
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-
-
-def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a run.
-
-    Returns:
-        `status`, `error`, `engine`, `max_violation`, `rms_violation` and `final_violation` (of the worst task, and
-        with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`, `residual_max`, `pivot_min`.
-    """
-    kept: dict[str, Any] = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
-    for metric in VIOLATIONS:
-        own = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
-        if own:
-            kept[metric] = None if None in own.values() else max(own.values())
-        kept |= own
-    for actuator, values in summary["inputs"].items():
-        sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
-        kept |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
-    return kept | {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
 
 
 _series: Series | None = None

@@ -16,14 +16,13 @@ from servoctl.config import dump
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.expression.suggest import remedy
 from servoctl.run_folder.files import CONFIG, STREAM, SUMMARY, TABLE, replace
-from servoctl.runs.batch import VIOLATIONS, columns_of, run_all
+from servoctl.runs.batch import columns_of, run_all
+from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.run import Run
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 
 SCHEMA = 1
-GREATEST = {"pivot_min"}
-"""Metrics of which the greatest is best; of the others it is the least."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +132,6 @@ class Study:
         kinds = {"run": pa.int64(), "status": pa.string(), "error": pa.string(), "engine": pa.string()}
         arrays = {name: pa.array(values, kinds.get(name, pa.float64())) for name, values in self.columns.items()}
         pq.write_table(pa.table(arrays), file)
-
-
-def metric_names(run: Run) -> list[str]:
-    """What each run of this config is measured by."""
-    tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
-    names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
-    names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
-    return names + (["residual_max", "pivot_min"] if run.system.law is not None else [])
 
 
 def make_folder(folder: str | PathLike[str]) -> Path:
