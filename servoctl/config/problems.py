@@ -64,6 +64,22 @@ def _problem(error: Mapping[str, Any]) -> Problem:
     return Problem(path, f"expected {_EXPECTED.get(kind, error['msg'])}{or_else}, got {in_words(value)}")
 
 
+def unit_of(path: str) -> str:
+    """The unit that the description of a field ends with, in brackets; nothing where it names none.
+
+    Args:
+        path: As after `--set`.
+    """
+    keys: list[str | int] = [*path.split(".")]
+    if keys[0] == "task":
+        keys[1:2] = [0]  # every entry alike
+    for node in _nodes(tuple(keys)):
+        found = re.search(r"\[([^][]*)\][^][]*$", node.get("description", ""))
+        if found:
+            return found[1]
+    return ""
+
+
 def _nodes(path: FieldPath) -> list[dict[str, Any]]:
     """The parts of the JSON Schema that describe a field, one per shape it can take."""
     nodes = list(_shapes(_schema()))

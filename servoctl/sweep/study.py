@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from servoctl.config import dump
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
-from servoctl.run_folder.files import CONFIG, STREAM, SUMMARY, TABLE, replace
+from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
 from servoctl.runs.batch import columns_of, run_all
 from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.run import Run
@@ -122,7 +122,7 @@ class Study:
             replace(place / "sweep.png", lambda file: draw(self, metric, file))
             replace(place / SUMMARY, lambda file: file.write(summary.encode()))
         except OSError as error:
-            raise _unwritable(place, error) from error
+            raise unwritable(place, error) from error
         return place
 
     def _write_table(self, file: BinaryIO) -> None:
@@ -141,21 +141,12 @@ def make_folder(folder: str | PathLike[str]) -> Path:
         ConfigError: The files of a single run would be overwritten.
         RunFolderError: The folder cannot be made.
     """
-    place = Path(folder)
-    held = [name for name in (TABLE, STREAM) if (place / name).exists()]
-    if held:
-        raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+    place = study_folder(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
         (place / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(place, error) from error
+        raise unwritable(place, error) from error
     return place
-
-
-def _unwritable(place: Path, error: OSError) -> RunFolderError:
-    why = error.strerror or error
-    return RunFolderError(f"{place}: cannot be written: {why} (free the place, or choose another)")
 
 
 def default_metric(run: Run) -> str:
