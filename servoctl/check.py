@@ -14,13 +14,10 @@ from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
-from servoctl.runs.gains import Spacing, passive_gains, passive_spacing, task_gains, task_spacing
+from servoctl.runs.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.runs.recommend import Recommendation, recommend
 from servoctl.trajectory import plain
 from servoctl.types import Status
-
-HIL_DELAY = 1
-"""Cycles between a measurement on drives and the torque that answers it."""
 
 SHOWN = 10
 """Lines of one kind that a person is shown; a program gets all."""
@@ -212,9 +209,9 @@ def _gains(run: Run, report: CheckReport) -> None:
     report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}
     report.values["passive_gains"] = {gain.row.name: gain.to_dict() for gain in passive}
     _recommended(report, "recommended corrections", "recommended", recommend(run))
-    if run.loaded is None or run.loaded.config.hil is None or not task:
+    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    if run.loaded is None or spacing is None or not task:
         return
-    spacing = Spacing("hil.period", run.loaded.config.hil.period, held=True, delay=HIL_DELAY)
     task = list(task_gains(run.system, spacing))
     report.sections.append((f"corrections on drives: {spacing}", _shortened([gain.line for gain in task])))
     report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}

@@ -236,6 +236,7 @@ TOOLS = {
     "mypy",
     "odrive-can",
     "pyarrow-stubs",
+    "pytest-rerunfailures",
     "pytest-xdist",
     "ruff",
     "scipy-stubs",

@@ -12,7 +12,6 @@ from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
 from servoctl.integrate.many import channels, plan_of, summary_of
 from servoctl.runs.batch import run_all
-from servoctl.runs.many import GROUPS
 from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.types import Array, Status
@@ -209,7 +208,7 @@ def test_runs_that_fail_or_are_refused_keep_their_rows(blocks: list[int]) -> Non
 
 
 def test_threads_change_nothing() -> None:
-    values = list(np.linspace(2.0, 9.0, 2 * 8 * GROUPS + 5))
+    values = list(np.linspace(2.0, 9.0, 4 * 8 + 5))
     tables = [loaded("two_mass_spring", SHORT).batch({ALPHA: values}, jobs) for jobs in (1, 2, 3)]
     assert tables[0] == tables[1] == tables[2]
     assert tables[0]["status"] == ["done"] * len(values)

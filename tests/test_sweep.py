@@ -13,9 +13,10 @@ import pytest
 
 import servoctl as sc
 from servoctl.cli import main
+from servoctl.config.overrides import written
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.runs.batch import run_all, written
+from servoctl.runs.batch import run_all
 from servoctl.runs.metrics import metric_names, metrics_of
 from servoctl.sweep import Study, plan, points_of, read_varies, sweep
 from servoctl.sweep.picture import draw

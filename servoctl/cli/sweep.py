@@ -86,6 +86,9 @@ def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
     if rows:
         say()
         say_table(["run", *columns], rows, numbers=len(columns))
+    limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
+    for i, (name, path, values) in enumerate(limits):
+        say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")
     reasons = [i for i, ok in enumerate(study.done) if not ok]
     if reasons:
         first = reasons[0]

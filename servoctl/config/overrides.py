@@ -1,12 +1,15 @@
 """`--set PATH=VALUE`: values that replace those of the file."""
 
 import copy
+import json
+import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeVar
 
 from servoctl.config.document import Document, FieldPath, in_words
-from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, read_value
+from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, Reading, read_value
 from servoctl.expression.suggest import remedy
 
 
@@ -32,37 +35,83 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> tuple[Docum
     return document, refused
 
 
+def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Document, list[str]]:
+    """As `apply_overrides` of `PATH=VALUE` with each number `written`, without the reading of text."""
+    refused = []
+    for path, number in numbers.items():
+        override = f"{path}={written(number)}"
+        try:
+            if math.isfinite(number):
+                document = _with(document, override, _parts(path), Reading(_plain(number), {}, ()))
+            else:
+                document = _replaced(document, override)
+        except _RefusedError as error:
+            refused.append(f"--set {override}: {error}")
+    return document, refused
+
+
+def written(number: float) -> str:
+    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
+    return repr(_plain(number))
+
+
+def setting(path: str, value: Any) -> str:
+    """`PATH=VALUE` as after `--set`, of a number, a text, true or false, or a list of these."""
+    return f"{path}={written(value) if is_number(value) else json.dumps(value)}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is one, and not true or false."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _plain(number: float) -> float | int:
+    number = float(number)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
 def _replaced(document: Document, override: str) -> Document:
     words, equals, text = override.partition("=")
-    parts = words.strip().split(".")
-    if not equals or not all(parts):
+    parts = _parts(words) if equals else []
+    try:
+        return _with(document, override, parts, read_value(text))
+    except NotYamlError as error:
+        raise _RefusedError(error.what) from error
+
+
+def _parts(words: str) -> list[str]:
+    return words.strip().split(".")
+
+
+def _with(document: Document, override: str, parts: list[str], reading: Reading) -> Document:
+    """The document with a value at a path; it shares with the old one what does not change."""
+    if not all(parts) or not parts:
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
         raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
-    try:
-        reading = read_value(text)
-    except NotYamlError as error:
-        raise _RefusedError(error.what) from error
-    values = copy.deepcopy(dict(document.values))
-    path, first_new = _assign(values, parts, reading.value)
+    values, path, first_new = _assigned(document.values, parts, reading.value)
     found = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
     return Document(
         document.file,
         values,
-        {place: line for place, line in document.lines.items() if not _is_under(place, path)},
-        {place: setting for place, setting in document.settings.items() if not _is_under(place, path)}
-        | {path: override, path[:first_new]: override},
-        tuple(problem for problem in document.problems if not _is_under(problem.path, path)) + found,
+        _outside(document.lines, path),
+        {**_outside(document.settings, path), path: override, path[:first_new]: override},
+        tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + found,
     )
 
 
-def _is_under(place: FieldPath, path: FieldPath) -> bool:
-    return place[: len(path)] == path
+T = TypeVar("T")
 
 
-def _assign(values: dict[str, Any], parts: list[str], value: Any) -> tuple[FieldPath, int]:
-    """Write a value; returns its path, and the length of the path to the first key that was made for it."""
-    node: Any = values
+def _outside(places: Mapping[FieldPath, T], path: FieldPath) -> dict[FieldPath, T]:
+    depth = len(path)
+    return {place: value for place, value in places.items() if place[:depth] != path}
+
+
+def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[dict[str, Any], FieldPath, int]:
+    """Values with one replaced, its path, and the length of the path to the first key that was made for it."""
+    changed = dict(values)
+    node: Any = changed
     path: FieldPath = ()
     first_new = len(parts)
     for part in parts[:-1]:
@@ -71,10 +120,12 @@ def _assign(values: dict[str, Any], parts: list[str], value: Any) -> tuple[Field
         if isinstance(node, dict) and node.get(part) is None:
             node[part] = [] if path == ("task",) else {}
             first_new = min(first_new, len(path))
+        else:
+            node[key] = copy.copy(node[key])
         node = node[key]
     key = _key(node, parts[-1], path)
     node[key] = value
-    return (*path, key), first_new
+    return changed, (*path, key), first_new
 
 
 def _key(node: Any, part: str, path: FieldPath) -> str | int:

@@ -35,11 +35,21 @@ def _schema() -> dict[str, Any]:
     return schema | {"title": "servoctl config"}
 
 
-def validate(values: Mapping[str, Any]) -> tuple[Config | None, list[Problem]]:
-    """The config that plain values make, None where a field is wrong, and every problem."""
+def validate(
+    values: Mapping[str, Any], like: tuple[Mapping[str, Any], Config] | None = None
+) -> tuple[Config | None, list[Problem]]:
+    """The config that plain values make, None where a field is wrong, and every problem.
+
+    Args:
+        values: Top level of a config.
+        like: Other values, and the config that they make: sections that are the same objects in both serve again.
+    """
     broken_rules = check_rules(values)
+    known: dict[str, Any] = {}
+    if like is not None:
+        known = {key: getattr(like[1], key) for key, value in values.items() if value is like[0].get(key, known)}
     try:
-        return Config.model_validate(values), broken_rules
+        return Config.model_validate({**values, **known}), broken_rules
     except ValidationError as errors:
         return None, [_problem(error) for error in errors.errors(include_url=False)] + broken_rules
 

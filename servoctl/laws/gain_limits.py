@@ -11,12 +11,15 @@ linearised, which is what the law makes of it. The one-line results that it must
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy.integrate import DOP853
 
 from servoctl.types import Array
+
+KEPT = 1024
+"""Answers that are kept: rows share gains, and the runs of a sweep share rows."""
 
 
 def poles(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float] = ()) -> Array:
@@ -72,13 +75,14 @@ def _stability(method: str) -> Array | None:
     return np.array(coefficients[::-1])
 
 
+@lru_cache(KEPT)
 def growth(
     damping: float,
     stiffness: float,
     has_rate: bool,
     h: float,
     held: bool,
-    higher: Sequence[float] = (),
+    higher: tuple[float, ...] = (),
     delay: int = 0,
     method: str = "rk4",
 ) -> float:
@@ -94,14 +98,17 @@ def growth(
         delay: Cycles of delay of a held command.
         method: Integrator of a command that acts continuously.
     """
-    gains = _gains(damping, stiffness, has_rate, higher)
+    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method)
+
+
+def _radius(gains: list[float], h: float, held: bool, delay: int, method: str) -> float:
     if held:
         return float(np.max(np.abs(np.linalg.eigvals(sampled(gains, h, delay)))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
 
-@cache
+@lru_cache(KEPT)
 def longest_spacing(
     damping: float,
     stiffness: float,
@@ -131,7 +138,7 @@ def longest_spacing(
         return math.inf
 
     def decays(h: float) -> bool:
-        return growth(damping, stiffness, has_rate, h, held, higher, delay, method) < 1.0
+        return _radius(gains, h, held, delay, method) < 1.0
 
     stable = 1e-2 / (speed * (1 + delay))
     if not decays(stable):

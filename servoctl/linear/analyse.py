@@ -11,11 +11,9 @@ from servoctl.linear.jacobians import Linear
 from servoctl.linear.margins import Margin, margin, stable
 from servoctl.linear.modes import Mode, modes
 from servoctl.runs import Run
+from servoctl.runs.gains import drives_spacing
 from servoctl.trajectory import plain
 from servoctl.types import Array, State
-
-DRIVES_DELAY = 1
-"""Cycles between a measurement on drives and the torque that answers it."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +111,9 @@ def _timings(run: Run) -> list[tuple[str, float | None, int]]:
     period = run.settings.period
     found: list[tuple[str, float | None, int]] = []
     found.append(("the law acts at once" if period is None else f"held for {period:g} s", period, 0))
-    if run.loaded is not None and run.loaded.config.hil is not None:
-        own = run.loaded.config.hil.period
-        found.append((f"on drives: held for {own:g} s, {DRIVES_DELAY} cycle late", own, DRIVES_DELAY))
+    drives = None if run.loaded is None else drives_spacing(run.loaded)
+    if drives is not None and drives.h is not None:
+        found.append((f"on drives: held for {drives.h:g} s, {drives.delay} cycle late", drives.h, drives.delay))
     return found
 
 

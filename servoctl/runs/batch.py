@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import is_number, setting
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
@@ -129,7 +130,9 @@ class Series:
         """The run with these values, checked; or the row that says why there is none."""
 
         def made() -> Run:
-            loaded = self._loaded.overridden([f"{path}={written(value)}" for path, value in point.items()])
+            words = [setting(path, value) for path, value in point.items() if not is_number(value)]
+            loaded = self._loaded.overridden(words) if words else self._loaded
+            loaded = loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
             self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
             return self._last
 
@@ -157,14 +160,6 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
     except Exception as error:  # a user's plant may raise anything: the other runs go on
         return {"status": CRASHED, "error": in_one_line(error)}
-
-
-def written(value: float | str) -> str:
-    """A number as YAML reads it back, to the last bit, whole numbers as integers; a text as it is."""
-    if isinstance(value, str):
-        return value
-    value = float(value)
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
 _series: Series | None = None

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.closed_loop import System
+from servoctl.config.load import LoadedConfig
 from servoctl.integrate import held_steps
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, poles
 from servoctl.mechanics.model import Row
 from servoctl.simulation import Settings
+
+DRIVES_DELAY = 1
+"""Cycles between a measurement on drives and the torque that answers it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,14 @@ class RowGains:
         return at >= 1.0 and h >= self.longest
 
     @property
+    def growth(self) -> float | None:
+        """Spectral radius of the violation's map over h: 1 at the limit; None without feedback, or without an h."""
+        by = self.spacing
+        if by.h is None or not (self.damping or self.stiffness):
+            return None
+        return growth(self.damping, self.stiffness, self.row.has_rate, by.h, by.held, self.higher, by.delay, by.method)
+
+    @property
     def problem(self) -> str | None:
         """Why it must not run; None where it may."""
         if self.spacing.h is None or not self.grows(self.spacing.h):
@@ -136,6 +148,12 @@ def task_spacing(settings: Settings) -> Spacing:
 def passive_spacing(settings: Settings) -> Spacing:
     """How finely a run stabilises the plant's own constraints, which acts within a hold as well."""
     return _step(settings)
+
+
+def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
+    """How finely the law acts on drives; None where the config has none."""
+    hil = loaded.config.hil
+    return None if hil is None else Spacing("hil.period", hil.period, held=True, delay=DRIVES_DELAY)
 
 
 def _step(settings: Settings) -> Spacing:

@@ -81,7 +81,7 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
     problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
-    settings = _settings(values.run)
+    settings = settings_of(values.run)
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     problems.check()
     assert loop is not None
@@ -158,7 +158,8 @@ def _reach(system: System, start: State, brief: bool) -> Reach:
     return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
 
 
-def _settings(run: RunValues) -> Settings:
+def settings_of(run: RunValues) -> Settings:
+    """How to run, as a config says it."""
     own = run.integrator
     integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
     return Settings(run.duration, integrator, run.period, run.output_step)

@@ -1,8 +1,8 @@
 """Runs of one config side by side in generated C: metrics only, on as many threads as are asked for.
 
-Design: one thread makes the runs ready, block by block, while the others take their steps in C; rows are handed out in
-order, so memory holds a few blocks whatever the number of runs. A run that the batch cannot take, or that meets
-something to stop at, is taken alone and says what it always says.
+Design: one thread makes the runs ready, as many at a time as the processor has lanes, while the others take their
+steps in C; rows are handed out in order, so memory holds a few blocks whatever the number of runs. A run that the batch
+cannot take, or that meets something to stop at, is taken alone and says what it always says.
 """
 
 from collections import deque
@@ -19,9 +19,6 @@ from servoctl.integrate import held_steps
 from servoctl.integrate.many import channels, plan_of, summary_of
 from servoctl.runs.run import Run
 from servoctl.types import Array
-
-GROUPS = 2
-"""Fillings of the processor's lanes in a block: few, so that the threads end together."""
 
 Row = dict[str, Any]
 Point = Mapping[str, float]
@@ -54,7 +51,7 @@ class SideBySide:
 
     def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
         """The rows of all points, in order, as they come."""
-        block = GROUPS * self._library.lanes
+        block = self._library.lanes
         waiting: deque[list[Callable[[], Row]]] = deque()
         with ThreadPoolExecutor(threads) as pool:
             try:

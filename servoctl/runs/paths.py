@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from servoctl.config.overrides import apply_overrides
+from servoctl.config.overrides import apply_overrides, is_number, setting
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression.suggest import suggestion
-from servoctl.runs.batch import written
 from servoctl.runs.make import make_run
 from servoctl.runs.run import Run
 
@@ -26,7 +25,7 @@ def check_path(run: Run, path: str, values: Sequence[Any]) -> None:
     wants_number = all(is_number(value) for value in values)
     if wants_number and path in known and path not in numbers:
         raise ConfigError(f"{path} is {known[path]!r}, no number (vary a number)")
-    overrides = [f"{path}={written(value)}" for value in values]
+    overrides = [setting(path, value) for value in values]
     _, refused = apply_overrides(run.loaded.document, overrides[:1])
     if wants_number and path in numbers and not refused:
         return
@@ -42,11 +41,6 @@ def check_path(run: Run, path: str, values: Sequence[Any]) -> None:
         raise ConfigError(f"{path}: {'; '.join(str(first).splitlines())}")
     listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
     raise ConfigError(f"{path}: the config has no such number ({near or listed})")
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is one, and not true or false."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def leaves(run: Run) -> dict[str, Any]:

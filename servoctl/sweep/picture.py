@@ -1,16 +1,21 @@
-"""The picture of a sweep: a heat map of a grid over two paths, else points against each path; crosses are failures."""
+"""The picture of a sweep: a heat map of a grid over two paths, else points against each path.
+
+Crosses are runs that failed or were refused; a line is where gains end that the period or the step bears.
+"""
 
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from servoctl.report.style import PALETTE, QUIET, drawing_style
+from servoctl.report.style import INK, PALETTE, QUIET, drawing_style
+from servoctl.sweep.limit import Limit
 from servoctl.sweep.study import Study
 from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patheffects import AbstractPathEffect
 
 DPI = 160
 DECADES = 1.5
@@ -65,6 +70,8 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
         drawn = axes.scatter(x[known], y[known], c=values[known], norm=norm if known.any() else None, s=22)
     failed = ~study.done
     axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
+    for limit in study.limits:
+        _draw_limit(axes, study, limit)
     axes.set_xlabel(study.paths[0], parse_math=False)
     axes.set_ylabel(study.paths[1], parse_math=False)
     assert axes.figure is not None
@@ -80,8 +87,30 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
         axes.set_yscale("log")
     for place in x[~study.done]:
         axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
+    lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
+    for row, (name, crossing) in enumerate(lines):
+        axes.axvline(crossing, color=INK, linewidth=1.2)
+        axes.annotate(f"{name} {crossing:.4g}", (crossing, 1.0), (0, 2 + 10 * row), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", ha="center", color=INK, fontsize=8)  # fmt: skip
     axes.set_xlabel(path, parse_math=False)
     axes.set_ylabel(metric, color=QUIET, parse_math=False)
+
+
+def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
+    """The limit as a line over two paths, with its name on it."""
+    x, y, growth = limit.over(study.varies)
+    drawn = axes.contour(x, y, np.ma.masked_invalid(growth.T), levels=[1.0], colors=INK, linewidths=1.5)
+    drawn.set_path_effects(_halo())
+    longest = max(drawn.allsegs[0], key=len)
+    for label in axes.clabel(drawn, fmt=limit.name, fontsize=8, manual=[longest[len(longest) // 2]]):
+        label.set_path_effects(_halo())
+
+
+def _halo() -> "list[AbstractPathEffect]":
+    """What keeps ink legible on any colour."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=3.0, foreground="white")]
 
 
 def _is_wide(values: Array) -> bool:

@@ -19,6 +19,7 @@ from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, un
 from servoctl.runs.batch import columns_of, run_all
 from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.run import Run
+from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 
@@ -40,6 +41,7 @@ class Study:
         metrics: Names of the metrics among them.
         wall_time: [s].
         broken: What ended the sweep, where neither its end nor a person did.
+        limits: Where the gains end that the period or the step bears; none where what is varied does not matter.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Study:
     metrics: tuple[str, ...]
     wall_time: float
     broken: str | None = None
+    limits: tuple[Limit, ...] = ()
 
     @property
     def paths(self) -> list[str]:
@@ -101,6 +104,7 @@ class Study:
             "wall_time": self.wall_time,
             "runs_per_second": count / self.wall_time if self.wall_time > 0.0 else None,
             "best": best,
+            "limits": {one.name: {path: one.crossings for path in one.axes} for one in self.limits},
         }
 
     def save(self, folder: str | PathLike[str], metric: str) -> Path:
@@ -217,4 +221,6 @@ def sweep(
     for name in ["status", "error", "engine", *metrics]:
         columns[name] = found.get(name, [None] * len(rows))
     text = "" if run.loaded is None else dump(run.loaded.config)
-    return Study(run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time, broken)
+    limits = limits_of(run, varies)
+    said = run.name, text, tuple(varies), sample, seed, len(points), columns, tuple(metrics), wall_time, broken, limits
+    return Study(*said)

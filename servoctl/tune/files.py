@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from servoctl.config import dump
+from servoctl.config.overrides import setting
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
-from servoctl.runs.batch import written
 from servoctl.tune.pictures import pictures
 from servoctl.tune.result import Trial, Tuning
 
@@ -58,7 +58,7 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
     """The config with a trial's values, without its `tune:`, as it loads from a folder."""
     loaded = tuning.problem.run.loaded
     assert loaded is not None
-    config = loaded.overridden([f"{path}={written(value)}" for path, value in trial.at.items()]).config
+    config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
     changed: dict[str, Any] = {"tune": None}
     changed["plant"] = config.plant.model_copy(
         update={"class_": _seen_from(folder, config.plant.class_, loaded.folder)}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from servoctl.runs.batch import run_all, written
+from servoctl.config.overrides import setting
+from servoctl.runs.batch import run_all
 from servoctl.runs.gains import task_gains, task_spacing
 from servoctl.runs.make import make_run
 from servoctl.runs.metrics import GREATEST
@@ -165,11 +166,11 @@ class Judge:
     def _where(self, place: int) -> str:
         """Which of a trial's runs."""
         changed = {} if place == 0 else self._later()[place - 1]
-        return " with " + ", ".join(f"{path} = {written(value)}" for path, value in changed.items()) if changed else ""
+        return " with " + ", ".join(setting(path, value) for path, value in changed.items()) if changed else ""
 
     def _gain_share(self, trial: Point) -> float:
         assert self._problem.run.loaded is not None
-        overrides = [f"{path}={written(value)}" for path, value in trial.items()]
+        overrides = [setting(path, value) for path, value in trial.items()]
         run = make_run(self._problem.run.loaded.overridden(overrides), "auto", like=self._problem.run)
         margins = [gain.margin for gain in task_gains(run.system, task_spacing(run.settings))]
         return max((1.0 / margin for margin in margins if margin), default=0.0)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from servoctl.config.overrides import is_number
 from servoctl.config.tune import Range, Tune
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.runs.metrics import metric_names
-from servoctl.runs.paths import check_path, is_number, leaves
+from servoctl.runs.paths import check_path, leaves
 from servoctl.runs.run import Run
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"

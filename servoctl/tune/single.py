@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from servoctl.runs.batch import written
+from servoctl.config.overrides import setting
 from servoctl.tune.problem import Point
 
 TIMES = 3
@@ -27,7 +27,7 @@ def seconds_of_a_process(config: Path, overrides: Sequence[str], points: Sequenc
     with tempfile.TemporaryDirectory(prefix="servoctl-tune-") as folder:
         for number in range(TIMES):
             point = points[number % len(points)]
-            given = [*overrides, *(f"{path}={written(value)}" for path, value in point.items())]
+            given = [*overrides, *(setting(path, value) for path, value in point.items())]
             command = [sys.executable, "-m", "servoctl", "run", str(config), "--out", f"{folder}/{number}", "--json"]
             for override in given:
                 command += ["--set", override]

@@ -1,0 +1,93 @@
+"""The stability limit in the picture of a sweep: where it is known in closed form, and where runs are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.runs import gains
+from servoctl.sweep import points_of, read_varies, sweep
+from servoctl.sweep.limit import Limit, limits_of
+from servoctl.sweep.picture import draw
+
+ALPHA, P, PERIOD = "law.correction.baumgarte.alpha", "law.correction.p_feedback.P", "run.period"
+SHORT = ["run.duration=0.3", "run.integrator={method: rk4}", "run.output_step=", "initial.max_violation=1"]
+FEEDBACK = "law.correction={p_feedback: {P: 1}}"
+CRITICAL = "law.correction={baumgarte: {alpha: 20, beta: 20}}"
+
+
+def limits(name: str, settings: list[str], *vary: str) -> dict[str, Limit]:
+    run = sc.load(name, [*SHORT, *settings])
+    return {limit.name: limit for limit in limits_of(run, read_varies(vary, run))}
+
+
+@pytest.mark.parametrize(("delay", "feedback", "critical"), [(0, 2.0, 1.0), (1, 1.0, 0.426), (2, 0.618, 0.258)])
+def test_on_drives_the_limit_is_the_known_one(
+    delay: int, feedback: float, critical: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kappa h of first-order feedback, and alpha h of a double pole, by cycles of delay."""
+    monkeypatch.setattr(gains, "DRIVES_DELAY", delay)
+    found = limits("two_mass_spring_drive", [FEEDBACK], f"{P}=0.0002:0.01")
+    (step,) = found["stability limit"].crossings  # the run has no period: what a step of rk4 bears
+    assert 0.001 / step == pytest.approx(2.7853, abs=5e-4)
+    (crossing,) = found["stability limit on drives"].crossings
+    assert 0.001 / crossing == pytest.approx(feedback, abs=5e-4)
+    found = limits("two_mass_spring_drive", [CRITICAL], "hil.period=0.001:0.1")
+    (crossing,) = found["stability limit on drives"].crossings
+    assert 20.0 * crossing == pytest.approx(critical, abs=5e-4)
+
+
+def test_two_paths_meet_the_closed_form_in_a_line_that_is_drawn() -> None:
+    """A period bears kappa h < 2: h = 2 P; on it lie the ends of what ran, beyond it every run is refused."""
+    run = sc.load("two_mass_spring", [*SHORT, FEEDBACK], engine="vm")
+    varies = read_varies([f"{P}=0.01:0.05:6", f"{PERIOD}=0.02:0.15:7"], run)
+    study = sweep(run, varies, points_of(varies))
+    beyond = study.numbers(PERIOD) >= 2.0 * study.numbers(P)
+    assert np.array_equal(study.done, ~beyond) and 5 < beyond.sum() < 37
+    assert set(np.array(study.columns["status"])[beyond]) == {"refused"}
+    (axes, _) = draw(study, "rms_violation").axes
+    crosses = axes.lines[0]
+    assert np.array_equal(crosses.get_xdata(), study.numbers(P)[beyond])
+    (line,) = [drawn for drawn in axes.collections if hasattr(drawn, "allsegs")]
+    corners = np.concatenate(line.allsegs[0])
+    assert len(corners) > 50 and corners[:, 1].max() > 0.09
+    np.testing.assert_allclose(corners[:, 1], 2.0 * corners[:, 0], rtol=0.01)
+    assert [text.get_text() for text in axes.texts] == ["stability limit"]
+
+
+def test_one_path_that_matters_is_a_straight_line_over_two() -> None:
+    run = sc.load("two_mass_spring", [*SHORT, CRITICAL, "run.period=0.02"], engine="vm")
+    varies = read_varies(["plant.parameters.m1=1:2:2", f"{PERIOD}=0.02:0.08:4"], run)
+    study = sweep(run, varies, points_of(varies))
+    (limit,) = study.limits
+    assert limit.crossings == pytest.approx([0.05], rel=1e-3) and list(limit.axes) == [PERIOD]
+    (axes, _) = draw(study, "rms_violation").axes
+    (line,) = [drawn for drawn in axes.collections if hasattr(drawn, "allsegs")]
+    np.testing.assert_allclose(np.concatenate(line.allsegs[0])[:, 1], 0.05, rtol=1e-3)
+
+
+def test_the_command_says_where_the_limit_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [part for setting in [*SHORT, CRITICAL, "run.period=0.02"] for part in ("--set", setting)]
+    line = ["sweep", "two_mass_spring", "--vary", f"{ALPHA}=12:92:5", "--engine", "vm", *settings]
+    with pytest.raises(SystemExit) as ended:
+        main([*line, "--out", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"\nstability limit: {ALPHA} = 50\n" in said  # alpha h < 1, whatever beta below alpha
+    assert "5 runs, 3 failed" in said and "these gains bear" in said
+
+
+@pytest.mark.parametrize(
+    "vary",
+    [
+        ["plant.parameters.k=5:15"],
+        [f"{ALPHA}=1:3"],  # all of it below the limit
+        [f"{ALPHA}=1:100", "law.correction.baumgarte.beta=1:100", f"{PERIOD}=0.01:0.1"],  # a surface
+        [f"{PERIOD}=-2:-1"],  # nothing that a config takes
+    ],
+)
+def test_where_there_is_nothing_to_draw_there_is_no_line(vary: list[str]) -> None:
+    run = sc.load("two_mass_spring", [*SHORT, "run.period=0.02"])
+    assert limits_of(run, read_varies(vary, run)) == ()
