@@ -17,7 +17,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
-from servoctl.trajectory import Trajectory
+from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
 
 FRAMES = 200
@@ -42,12 +42,14 @@ class Settings:
         integrator: How to step.
         period: Of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        settling_band: A violation has settled once it stays within this [units of the row].
     """
 
     duration: float
     integrator: Integrator = field(default_factory=Integrator)
     period: float | None = None
     output_step: float | None = None
+    settling_band: float = SETTLING_BAND
 
 
 class Columns:
@@ -131,7 +133,7 @@ def simulate_loop(
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
-    said = {**(said or {}), "engine": loop.engine, "tasks": tasks}
+    said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
     if out is None:
         recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
         if facts["status"] == "interrupted":

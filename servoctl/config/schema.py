@@ -257,6 +257,9 @@ class Run(Section):
     output_step: PositiveTime | None = Field(
         default=None, description="spacing of the rows written [s]; left out: every step"
     )
+    settling_band: Positive = Field(
+        default=1e-3, description="a violation has settled once it stays within this [units of the row]"
+    )
     seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
         default=0, description="seed of every random number of the run [-]"
     )

@@ -67,25 +67,29 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def run_all(run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1) -> Iterator[dict[str, Any]]:
+def run_all(
+    run: Run, points: Sequence[Mapping[str, Any]], jobs: int = 1, planned: int | None = None
+) -> Iterator[dict[str, Any]]:
     """The metrics of each run, in order, as they come.
 
     Args:
         run: The config; a run that was made in Python has none.
-        points: Path -> value, one mapping per run.
+        points: Path -> value, a number or a word, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
+        planned: How many runs there will be in all calls together, which is what compiling must pay for; None: these.
 
     Raises:
         ConfigError: The run was not loaded from a config.
     """
+    planned = max(planned or 0, len(points))
     if run.loaded is None:
         raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
-    library = batch_library(run.loop, run.start, run.settings, run.engine, len(points))
+    library = batch_library(run.loop, run.start, run.settings, run.engine, planned)
     if library is not None:
         series = Series(run.loaded, run.engine, "c", run)
         yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, jobs)
         return
-    engine = _engine(run, len(points))
+    engine = _engine(run, planned)
     if jobs <= 1 or len(points) <= 1:
         series = Series(run.loaded, run.engine, engine, run)
         yield from map(series, points)
@@ -121,12 +125,12 @@ class Series:
         """
         self._loaded, self._asked, self._engine, self._last = loaded, asked, engine, first
 
-    def __call__(self, point: Mapping[str, float]) -> dict[str, Any]:
+    def __call__(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """The metrics of the run with these values."""
         run = self.make(point)
         return self.alone(run) if isinstance(run, Run) else run
 
-    def make(self, point: Mapping[str, float]) -> Run | dict[str, Any]:
+    def make(self, point: Mapping[str, Any]) -> Run | dict[str, Any]:
         """The run with these values, checked; or the row that says why there is none."""
 
         def made() -> Run:
@@ -172,6 +176,6 @@ def _begin(loaded: LoadedConfig, asked: str, engine: str) -> None:
     _series = Series(loaded, asked, engine)
 
 
-def _work(point: Mapping[str, float]) -> dict[str, Any]:
+def _work(point: Mapping[str, Any]) -> dict[str, Any]:
     assert _series is not None
     return _series(point)

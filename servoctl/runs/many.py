@@ -21,7 +21,7 @@ from servoctl.runs.run import Run
 from servoctl.types import Array
 
 Row = dict[str, Any]
-Point = Mapping[str, float]
+Point = Mapping[str, Any]
 
 
 class SideBySide:
@@ -82,7 +82,7 @@ class SideBySide:
                 parameters = np.array([parameters_of(run) for run in runs])
                 future = pool.submit(self._library.run, plan, parameters, starts, self._halt)
                 for place, i in enumerate(members):
-                    waits[i] = partial(self._finish, future, len(plan.times) - 1, place, runs[place])
+                    waits[i] = partial(self._finish, future, plan, place, runs[place])
         return waits
 
     def _fits(self, run: Run) -> bool:
@@ -93,8 +93,8 @@ class SideBySide:
     def _one(self, run: Run | Row) -> Row:
         return self._alone(run) if isinstance(run, Run) else run
 
-    def _finish(self, future: "Future[Outcome]", steps: int, place: int, run: Run) -> Row:
-        summary = summary_of(self._names, future.result(), place, steps)
+    def _finish(self, future: "Future[Outcome]", plan: Plan, place: int, run: Run) -> Row:
+        summary = summary_of(self._names, future.result(), place, plan)
         if summary is None:
             return self._alone(run)
         return self._row(summary | {"status": "done", "engine": "c"})
@@ -108,7 +108,7 @@ def parts_of(run: Run) -> int | None:
 def plan_for(run: Run) -> Plan | None:
     """What runs of this one's kind have in common; None where they cannot be taken side by side."""
     s = run.settings
-    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step)
+    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.settling_band)
 
 
 def parameters_of(run: Run) -> Array:

@@ -75,7 +75,8 @@ class Judge:
             runner: What makes the runs; None: this machine.
         """
         self._problem = problem
-        self._runner: Runner = runner or (lambda run, points: run_all(run, points, jobs))
+        planned = problem.tune.trials * len(problem.members)
+        self._runner: Runner = runner or (lambda run, points: run_all(run, points, jobs, planned))
         self.engines: set[str] = set()
         self.runs = 0
 
