@@ -236,3 +236,12 @@ def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys:
         main(["run", str(out / "best.yaml"), "--out", str(tmp_path / "run"), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["tasks"]["stay"]["rms_violation"] == pytest.approx(summary["best"]["values"][0], rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["vm", "c"])
+def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, engine: str) -> None:
+    given = read_problem(sc.load(config, [], engine=engine))
+    one, two = (tune(given, tmp_path / f"{jobs}", jobs) for jobs in (1, 2))
+    assert table(one) == table(two)
+    assert one.best == two.best

@@ -71,6 +71,8 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         hint = suggestion(value, known) if isinstance(value, str) else ""
         expected = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
         return Problem(path, f"expected {expected}{or_else}, got {in_words(value)}" + (f" ({hint})" if hint else ""))
+    if kind == "too_short" and isinstance(value, Mapping):
+        return Problem(path, f"expected a mapping with at least one key, got {in_words(value)}")
     return Problem(path, f"expected {_EXPECTED.get(kind, error['msg'])}{or_else}, got {in_words(value)}")
 
 

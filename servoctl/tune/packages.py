@@ -1,7 +1,5 @@
 """Optuna and what it needs: an extra, asked for before it is imported where it is used."""
 
-from importlib import import_module
-
 from servoctl.errors import MissingPackageError
 
 
@@ -12,9 +10,9 @@ def require() -> None:
         MissingPackageError: One is not installed.
     """
     try:
-        for name in ("cmaes", "optuna"):  # Optuna would miss cmaes in the middle of a search
-            import_module(name)
+        import cmaes  # noqa: F401  which Optuna would miss in the middle of a search
+        from optuna.logging import WARNING, set_verbosity
     except ImportError as error:
         message = f"servoctl tune: {error.name} is not installed (pip install servoctl[tune])"
         raise MissingPackageError(message) from error
-    import_module("optuna.logging").set_verbosity(30)
+    set_verbosity(WARNING)
