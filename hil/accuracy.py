@@ -25,6 +25,7 @@ from hil.columns import STAGES
 from hil.drives import Feedback
 from hil.prepare import Prepared
 from hil.safety.stages import Mode
+from hil.sample_errors import sample_errors
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.trace import trace
 from servoctl.laws.constraint_following import BoundConstraintFollowing
@@ -136,7 +137,7 @@ def _friction(prepared: Prepared, trajectory: Trajectory) -> Array:
 
 def _sampled(prepared: Prepared, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
     """What the error of each sample does to T u and to the violations, shape (samples, rows) each."""
-    positions, speeds = _sample_errors(prepared)
+    positions, speeds = sample_errors(prepared.settings.values, (*prepared.drives, *prepared.sensors))
     coordinates, loop = prepared.sensing.coordinates, prepared.loop
     inverse = coordinates.view(state.t, state.q).seen.pseudoinverse() * prepared.sensing.displacements.weights
     still = np.zeros_like(inverse)
@@ -159,17 +160,6 @@ def together(errors: Array) -> Array:
     """Largest sum of independent errors, shape (errors, rows) -> (rows,), each within plus or minus its value."""
     added: Array = np.minimum(np.abs(errors).sum(axis=0), DEVIATIONS * np.linalg.norm(errors, axis=0))
     return added
-
-
-def _sample_errors(prepared: Prepared) -> tuple[Array, Array]:
-    """Largest errors of the channels' displacements and rates by quantisation and noise, shape (channels,) each."""
-    values, nodes = prepared.settings.values, (*prepared.drives, *prepared.sensors)
-    noise = np.array([3.0 * values.emulation.encoder_noise / node.settings.gear for node in nodes])
-    steps = np.array([node.quantum()[:2] for node in nodes])
-    positions = steps[:, 0] / 2 + noise
-    differences = 2.0 * positions / values.period
-    given = steps[:, 1] / 2 + noise / values.period
-    return positions, differences if values.velocity == "filter" else np.where(np.isnan(given), differences, given)
 
 
 def norm(gains: Sequence[float]) -> float:

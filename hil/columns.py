@@ -14,6 +14,9 @@ from servoctl.types import Array
 STAGES = [mode.value for mode in Mode]
 """What the numbers in the column `stage` mean."""
 
+LIVE = "live"
+"""Group of the columns that hold the gains in force, by their paths in the config."""
+
 
 class Table:
     """Names, units and order of the columns, and the row of a tick.
@@ -24,7 +27,9 @@ class Table:
             loop's row, one after the other, then the last three by themselves; to be written in place.
     """
 
-    def __init__(self, loop: Loop, nodes: Sequence[Node], drives: int, emulated: bool) -> None:
+    def __init__(
+        self, loop: Loop, nodes: Sequence[Node], drives: int, emulated: bool, live: Sequence[str] = ()
+    ) -> None:
         """Lays the columns out.
 
         Args:
@@ -32,6 +37,7 @@ class Table:
             nodes: Drives, in the plant's order, then encoder nodes.
             drives: How many drives.
             emulated: Whether there is a simulated plant to know the truth from.
+            live: Gains that may change while the loop runs.
         """
         plant = loop.system.model.plant
         base = Columns(loop)
@@ -57,6 +63,7 @@ class Table:
         if emulated:
             own |= {f"true_q.{name}": unit for name, unit in coordinates.items()}
             own |= {f"true_v.{name}": f"{unit}/s" for name, unit in coordinates.items()}
+        own |= {f"{LIVE}.{path}": "" for path in live}
         self.units: Mapping[str, str] = {name: units.get(name, "") for name in source} | own
         self._row = np.zeros(len(self.units))
         self._numbers = np.zeros(len(numbers))

@@ -1,7 +1,7 @@
 """Frames between buses and nodes, each recorded on its way."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from hil.bus.base import Bus, BusError, Health, Link
 from hil.drives.base import Drive, Exchange, Feedback, Node
@@ -13,6 +13,15 @@ SYNC = Frame(0x080)
 
 Record = Callable[[int, bool, Frame, int], None]
 """(number of the bus, whether it was sent, frame, time [ns])."""
+
+
+class _Line(NamedTuple):
+    """A bus, its number in the log, the nodes to which an id belongs, and who listens beside them."""
+
+    bus: Bus
+    number: int
+    routes: dict[int, list[Node]]
+    listeners: list[Callable[[Frame], None]]
 
 
 class Dispatch:
@@ -29,28 +38,31 @@ class Dispatch:
         self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
         self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
-        self._record, self._numbers = record, {name: i for i, name in enumerate(buses)}
+        self._record, self._now = record, clock.now
         self._down: dict[str, str] = {}
         self._drives = {
             name: [node for node in nodes if isinstance(node, Drive) and node.settings.bus == name] for name in buses
         }
         self._several = len(self.buses) > 1
-        self._routes: dict[str, dict[int, list[Node]]] = {name: {} for name in buses}
+        self._lines = {
+            name: _Line(bus, number, {}, self.listeners[name]) for number, (name, bus) in enumerate(buses.items())
+        }
         for node in nodes:
             for identity in node.identities:
-                self._routes[node.settings.bus].setdefault(identity, []).append(node)
+                self._lines[node.settings.bus].routes.setdefault(identity, []).append(node)
         self._synced = [
             name for name in buses if any(n.settings.bus == name and n.feedback is Feedback.SYNC for n in nodes)
         ]
 
     def send(self, bus: str, frame: Frame) -> None:
         """Sends a frame; a bus that is down takes none, which its health says."""
+        line = self._lines[bus]
         try:
-            self.buses[bus].send(frame)
+            line.bus.send(frame)
         except BusError as error:
             self._down[bus] = str(error)
             return
-        self._record(self._numbers[bus], True, frame, self.clock.now())
+        self._record(line.number, True, frame, self._now())
 
     def synchronise(self) -> None:
         """Sends SYNC on every bus whose nodes wait for it."""
@@ -69,31 +81,32 @@ class Dispatch:
 
         A bus that is down gives none, which its health says; the others must go on.
         """
+        line = self._lines[bus]
         try:
-            frame = self.buses[bus].receive(until)
+            frame = line.bus.receive(until)
         except BusError as error:
             self._down[bus] = str(error)
             self.clock.sleep_until(until)
             return False
         if frame is None:
             return False
-        if frame.time > (now := self.clock.now()):  # a time stamp from ahead would hide that nothing comes any more
+        if frame.time > (now := self._now()):  # a time stamp from ahead would hide that nothing comes any more
             frame = frame._replace(time=now)
-        self._record(self._numbers[bus], False, frame, frame.time)
-        nodes = self._routes[bus].get(frame.id)
+        self._record(line.number, False, frame, frame.time)
+        nodes = line.routes.get(frame.id)
         if nodes is None:
             self.unknown += 1
         else:
             for node in nodes:
                 node.accept(frame)
-        for listener in self.listeners[bus]:
+        for listener in line.listeners:
             listener(frame)
         return True
 
     def drain(self) -> None:
         """Takes in what has arrived."""
-        now = self.clock.now()
-        for bus in self.buses:
+        now = self._now()
+        for bus in self._lines:
             while self.receive(bus, now):
                 pass
 
@@ -115,7 +128,7 @@ class Dispatch:
         found = {name: bus.health for name, bus in self.buses.items()}
         for name, reason in self._down.items():
             if found[name].link in (Link.ACTIVE, Link.WARNING):
-                found[name] = replace(found[name], link=Link.DOWN, reason=reason)
+                found[name] = found[name]._replace(link=Link.DOWN, reason=reason)
         return found
 
     def close(self) -> None:

@@ -9,17 +9,20 @@ import numpy as np
 
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
+from hil.live import LiveGains
+from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
-from hil.sensing import Channel, Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
 from hil.settings import HilSettings, hil_settings
-from servoctl.closed_loop import CompiledLoop, Loop
+from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Law
 from servoctl.errors import CompileError, ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
+from servoctl.runs.gains import Spacing, task_gains
 from servoctl.runs.make import make_run
 from servoctl.runs.run import Run
 from servoctl.types import Array, State
@@ -29,6 +32,9 @@ LARGEST_SOURCE = 400_000
 
 STOP_DECAYS = 5.0
 """Time constants that a controlled stop takes."""
+
+BEGINNING = 1e-9
+"""When the path moves already: what it is engaged by, for before it stands [s]."""
 
 STABLE = 0.25
 """Of the damping at which a controlled stop would become unstable at the period."""
@@ -48,6 +54,7 @@ class Prepared:
         holding: What holds a pose.
         falls: Whether the machine moves from rest without torque.
         bounds: When an event is one.
+        live: Gains that an operator may change.
         notes: What a person should know before it begins.
         reseeded: Seed in place of the config's; None: that.
     """
@@ -62,6 +69,7 @@ class Prepared:
     holding: Holding
     falls: bool
     bounds: Bounds
+    live: LiveGains
     notes: tuple[str, ...]
     reseeded: int | None = None
 
@@ -119,7 +127,7 @@ class Prepared:
             return self.holding(0.0, q).u if self.falls else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(t, q, v))
+            return task_errors(model, State(max(t, BEGINNING), q, v))
 
         return Plan(
             stage,
@@ -155,11 +163,14 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
     if "on_infeasible" not in loaded.document.values["law"]:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
-    run = make_run(loaded, "numpy" if engine == "numpy" else "auto")
+    if "realism" in loaded.document.values:  # of simulated runs; `hil.emulation` says what emulated drives are like
+        loaded = loaded.overridden(["realism="])
+    run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
-    notes = [*run.warnings, *_take_engine(run.loop, engine)]
+    live = LiveGains(loaded, model, run.system.law)
+    notes = [*run.warnings, *_check_gains(loaded, run.system, values.period), *_take_engine(run.loop, engine)]
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
@@ -167,18 +178,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
-        sensing = Sensing(
-            model,
-            [channel_of(node, values.period) for node in (*drives, *sensors)],
-            start,
-            values.period,
-            rank_tolerance=tolerance,
-            filtered=values.velocity == "filter",
-            filter_time=values.velocity_filter,
-            residual_tolerance=values.safety.residual_tolerance,
-            motion=prediction,
-            engine=engine,
-        )
+        sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
     falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
@@ -192,8 +192,21 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     return Prepared(
-        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, tuple(notes)
+        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
     )
+
+
+def _check_gains(loaded: LoadedConfig, system: System, period: float) -> list[str]:
+    """What the law's gains leave to be said at the loop's period.
+
+    Raises:
+        ConfigError: The violation of a row would grow.
+    """
+    gains, where = list(task_gains(system, Spacing.on_drives(period))), loaded.where("hil", "period")
+    problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
+    if problems:
+        raise ConfigError(problems)
+    return [f"{where}: {gain.warning}" for gain in gains if gain.warning is not None]
 
 
 def _shared_replies(drives: Sequence[Drive]) -> list[str]:
@@ -214,20 +227,6 @@ def _placed(loaded: LoadedConfig, problem: str) -> str:
     """A problem of a field of the config, with its line."""
     field, _, what = problem.partition(": ")
     return f"{loaded.where(*field.split('.'))}: {what}"
-
-
-def channel_of(node: Node, period: float) -> Channel:
-    """What sensing knows of a node."""
-    settings = node.settings
-    limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
-    return Channel(
-        settings.name,
-        node.quantum()[0],
-        encoder=not isinstance(node, Drive),
-        speed_limit=limit,
-        interval=period,
-        feedback=node.feedback,
-    )
 
 
 def _take_engine(loop: Loop, engine: str) -> list[str]:

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from hil.columns import LIVE
 from hil.drives.base import Node, Sample
 from hil.drives.protocols import build
+from hil.live import LiveGains
 from hil.recorder import read_frames
 from hil.settings import hil_settings
 from servoctl.closed_loop import Loop
@@ -116,6 +118,11 @@ def replay(
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
     loaded = load_config(config)
     loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
+    if loaded.config.realism is not None:
+        raise ConfigError(
+            f"{loaded.where('realism')}: u is what acted, after delay and actuators; what the law answered, the run "
+            "did not log (run it again: its seed makes the same run)"
+        )
     best: Replay | None = None
     for recompute in _loops(loaded, run):
         found = _compared(run, recompute, tolerance, progress)
@@ -157,7 +164,7 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
     """
     logged, on_drives = run.metadata.get("engine"), "task_time" in run.columns
     for engine in {"numpy": ("auto", "numpy"), "vm": ("vm",)}.get(str(logged), ("auto",)):
-        made = make_run(loaded, engine, strict=False)
+        made = make_run(loaded, engine, strict=False, waiting=on_drives)
         if made.system.law is None:
             raise ConfigError(f"{loaded.where('law')}: there is none (u was given, not computed)")
         if logged == "numpy" and made.loop.engine != "numpy":
@@ -167,17 +174,38 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
             settings = dataclasses.replace(settings, period=settings.period or 1.0, integrator=Integrator("dop853"))
         if logged == "c":
             take_engine(made.loop, made.start, settings, "c")
-        yield _Law(made.loop, settings.period is not None, on_drives)
+        gains = _gains(loaded, run, made.loop)
+        yield _Law(made.loop, settings.period is not None, on_drives, gains)
+
+
+def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | None:
+    """The gains that may have changed while the run went on; None where none could.
+
+    Raises:
+        RunFolderError: The config does not know those that the run has logged.
+    """
+    logged = list(run.group(LIVE))
+    if not logged:
+        return None
+    known = [] if loaded.config.hil is None else list(loaded.config.hil.live)
+    if logged != known:
+        raise RunFolderError(
+            f"{LIVE}: the run has changed {', '.join(logged)}, its config lets {', '.join(known) or 'nothing'} change "
+            "(a replay needs the config.yaml of the run)"
+        )
+    return LiveGains(loaded, loop.system.model, loop.system.law)
 
 
 class _Law:
     """Evaluates the law as the run did."""
 
-    def __init__(self, loop: Loop, sampled: bool, on_drives: bool) -> None:
-        self.loop, self._sampled, self._on_drives = loop, sampled, on_drives
+    def __init__(self, loop: Loop, sampled: bool, on_drives: bool, gains: LiveGains | None) -> None:
+        self.loop, self._sampled, self._on_drives, self._gains = loop, sampled, on_drives, gains
 
-    def __call__(self, t: float, x: Array, last: bool) -> Array:
-        """u, shape (m,); the last row of a simulation belongs to no hold."""
+    def __call__(self, t: float, x: Array, last: bool, gains: Array) -> Array:
+        """u, shape (m,), by these gains; the last row of a simulation belongs to no hold."""
+        if self._gains is not None and (values := tuple(gains.tolist())) != self._gains.values:
+            self._gains.force(values, self.loop.take_law)
         held = self._sampled and (self._on_drives or not last)
         row = self.loop.control(t, x) if held else self.loop.rates(t, x)[1]
         return row[self.loop.layout.slices["u"]]
@@ -190,6 +218,7 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
     logged = np.column_stack([run[f"{group}.{name}"] for name in actuators])
     names = [f"{kind}.{name}" for kind in ("q", "v") for name in plant.coordinates]
     states = np.column_stack([run[name] for name in names + [f"memory.{name}" for name in law.loop.memory_names]])
+    gains = np.column_stack([np.empty((len(run), 0)), *run.group(LIVE).values()])
     times = run.columns.get("task_time", run.t)
     asked = ~np.isnan(logged).all(axis=1) if group == "law" else np.ones(len(run), dtype=bool)
     if not asked.any():
@@ -198,7 +227,7 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
     done = run.metadata.get("status") == "done"
     with np.errstate(all="ignore"):
         for count, k in enumerate(rows.tolist()):
-            recomputed[k] = law(float(times[k]), states[k], done and k == len(run) - 1)
+            recomputed[k] = law(float(times[k]), states[k], done and k == len(run) - 1, gains[k])
             if progress is not None and count % 256 == 0:
                 progress(count / len(rows))
         difference = np.abs(recomputed - logged)

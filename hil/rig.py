@@ -12,7 +12,7 @@ from hil.dispatch import BusExchange, Dispatch
 from hil.drives.base import Condition, Drive, Feedback, Node, Sample
 from hil.safety.events import Kind
 from hil.safety.monitor import Monitor
-from hil.sensing import Prediction, Sensing
+from hil.sensing import Finding, Prediction, Sensing
 from hil.verbs import Verbs
 from servoctl.loop import SECOND, Clock, Reading, Rig, nanoseconds
 from servoctl.types import Array, State
@@ -25,8 +25,11 @@ OFF_TIME = 0.5
 
 NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
-OFF = (Condition.DISABLED, Condition.FAULT)
-"""Conditions in which a drive makes no torque."""
+
+def _kind(finding: Finding) -> Kind:
+    if finding.motion:
+        return Kind.TRACKING
+    return Kind.ENCODER if finding.stops else Kind.IMPLAUSIBLE
 
 
 class CanRig(Rig):
@@ -156,25 +159,22 @@ class CanRig(Rig):
         return None
 
     def _sense(self) -> Reading:
-        now = self.clock.now()
+        now, free = self.clock.now(), self._free
         sight = self._sensing.read(
             now / SECOND,
             now,
             [node.sample for node in self._nodes],
-            self._command if self._free else None,
+            self._command if free else None,
             self._began if self.sends else None,
         )
         found, drives = sight.estimate, len(self.drives)
         self.positions, self.speeds = list(sight.positions[:drives]), list(sight.rates[:drives])
-        samples = [drive.sample or NOTHING for drive in self._drives]
-        self.measured = [value for values in list(zip(*samples, strict=True))[:3] for value in values]
-        self.problems = [
-            (Kind.ENCODER if finding.stops else Kind.IMPLAUSIBLE, finding.channel, finding.reason)
-            for finding in sight.findings
-        ]
-        residual = float(np.abs(found.residual).max(initial=0.0))
+        positions, velocities, torques, _ = zip(*[drive.sample or NOTHING for drive in self._drives], strict=True)
+        self.measured = [*positions, *velocities, *torques]
+        self.problems = [(_kind(finding), finding.channel, finding.reason) for finding in sight.findings]
+        residual = max(map(abs, found.residual.tolist()), default=0.0)
         q, v = found.q, found.v
-        if self._prediction is not None and sight.valid and self._free:
+        if self._prediction is not None and sight.valid and free:
             q, v = self._prediction(now / SECOND, self._ahead, q, v, self._command)
         return Reading(q, v, sight.ages, sight.valid, residual)
 
@@ -182,7 +182,7 @@ class CanRig(Rig):
     def _free(self) -> bool:
         """Whether the machine moves by the torques that are sent: no brake holds it, no drive is off."""
         enabled = Condition.ENABLED
-        return not self.off and all(drive.condition is enabled for drive in self.drives)
+        return not self.off and all([drive.condition is enabled for drive in self._drives])
 
     def write(self, command: Array) -> None:
         self._command = np.zeros(len(self.drives)) if self.off else command
@@ -197,6 +197,8 @@ class CanRig(Rig):
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         """Starts to enable every drive, each with its torque from the first instant on."""
+        for drive in self.drives:
+            drive.asked_on = True
         verbs = {drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)}
         self._verbs = Verbs(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
 
@@ -230,7 +232,7 @@ class CanRig(Rig):
             for frame in frames:
                 self._dispatch.send(drive.settings.bus, frame)
         self._count += 1
-        return self._count > 1 and all(drive.condition in OFF for drive in self.drives)
+        return self._count > 1 and all(drive.surely_off for drive in self.drives)
 
     def stop(self) -> None:
         """Sends every drive off and waits until all have confirmed, `OFF_TIME` at most; `unconfirmed` says which not.
@@ -250,4 +252,4 @@ class CanRig(Rig):
     @property
     def unconfirmed(self) -> list[str]:
         """Drives that have not confirmed that they are off."""
-        return [drive.settings.name for drive in self.drives if drive.condition not in OFF]
+        return [drive.settings.name for drive in self.drives if not drive.surely_off]

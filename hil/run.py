@@ -8,8 +8,8 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -25,12 +25,16 @@ from hil.rig import CanRig
 from hil.safety import Event, Kind, Limits, Monitor
 from hil.safety.plan import Stage
 from hil.safety.stages import Mode, Stages
+from hil.view import View
+from hil.view.plan import SIGNAL
 from servoctl.closed_loop import Loop
 from servoctl.config import dump
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.loop import SECOND, Clock, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
 from servoctl.loop.timing import Distribution, Timing
+from servoctl.mechanics.drawing import drawing
+from servoctl.run_folder import write_drawing
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, State
 
@@ -44,6 +48,10 @@ LOOK_EVERY = 100
 """Ticks from one look at the recorder to the next."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+BUTTON = "stop button of the live page"
+
+STOPPED = (Mode.STOPPING, Mode.DISABLING, Mode.OVER)
 
 
 class HostFaults(Protocol):
@@ -145,7 +153,16 @@ class HilRun:
         self._monitor = Monitor(prepared.drives, prepared.sensors, prepared.bounds)
         faults = place.faults
         self._controller = Controller(prepared.loop) if faults is None else TamperedController(prepared.loop, faults)
-        self._table = Table(prepared.loop, nodes, len(prepared.drives), place.truth is not None)
+        self._live = prepared.live
+        self._view: View | None = None
+        self._live.begin(self._controller.take_law)
+        self._table = Table(
+            prepared.loop,
+            nodes,
+            len(prepared.drives),
+            place.truth is not None,
+            [gain.path for gain in self._live.gains],
+        )
         self._timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
         self._parts = {name: Distribution() for name in ("read", "law", "write")}
         self.said = said
@@ -176,6 +193,15 @@ class HilRun:
         self._span: list[float] = []
         self._wall, self._worked, self._ticks = 0.0, 0.0, 0
         self._error: str | None = None
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Of a row: column -> unit, in order."""
+        return self._table.units
+
+    def show(self, view: View) -> None:
+        """Lets an operator look on, and act, from now on."""
+        self._view = view
 
     def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> Ended:
         """Runs to the end.
@@ -228,8 +254,10 @@ class HilRun:
             self._rig.stop()
         finally:
             if self._rig.sends:
-                for name in self._rig.unconfirmed:
-                    self._report(Kind.NOT_CONFIRMED, name, "")
+                for drive in self._prepared.drives:
+                    if not drive.surely_off:
+                        kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                        self._report(kind, drive.settings.name, "")
             self._tell()
 
     @contextmanager
@@ -237,10 +265,13 @@ class HilRun:
         """Signals ask for the controlled stop."""
 
         def ask(number: int, frame: FrameType | None) -> None:
-            self._stages.ask_to_stop(signal.Signals(number).name)
+            self._stages.ask_to_stop(BUTTON if number == SIGNAL else signal.Signals(number).name)
             self._rig.cancel()
 
-        before = {number: signal.signal(number, ask) for number in SIGNALS}
+        heard = SIGNALS if self._view is None else (*SIGNALS, SIGNAL)
+        before = {number: signal.signal(number, ask) for number in heard}
+        if self._view is not None and self._view.stop_pressed:  # before anybody heard it
+            ask(SIGNAL, None)
         try:
             yield
         finally:
@@ -273,6 +304,7 @@ class HilRun:
         ]  # fmt: skip
         if self._place.truth is not None:
             own += [*rig.true.q.tolist(), *rig.true.v.tolist()]
+        own += self._live.values
         self.recorder.row(self._table.row(own))
         self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
         self._timing.sample_ages(round(age * SECOND) if math.isfinite(age) else 0 for age in ages)
@@ -283,9 +315,22 @@ class HilRun:
             self._span = [*self._span[:1], tick.began / SECOND]
         if tick.number % LOOK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._report(Kind.RECORDER, "", problem)
+        self._attend(tick)
         self._tell()
         if self._progress is not None and tick.number % 100 == 0:
             self._progress(min(1.0, stages.task_time / self._plan.duration))
+
+    def _attend(self, tick: Tick) -> None:
+        """Gains that the operator wants, and those on their way: behind the torque, so that it waits for nobody."""
+        if self._view is not None:
+            for number, value in self._view.look():
+                refused = "refused: the run is stopping" if self._stages.mode in STOPPED else None
+                self._report(Kind.GAIN, self._live.gains[number].path, refused or self._live.ask(number, value))
+            if tick.number % LOOK_EVERY == 0 and (end := self._view.gone) is not None:
+                self._report(Kind.VIEW, "", end)
+            if self._place.lockstep:
+                self._view.pace(tick.began)
+        self._live.advance(self._controller.take_law)
 
     def _tell(self) -> None:
         """Hands events on that are new."""
@@ -310,7 +355,8 @@ class HilRun:
         if not self._place.lockstep and self._ticks:
             timing["cpu_per_tick_s"] = self._worked / self._ticks
         facts: dict[str, Any] = {**self.said, "status": status, "timing": timing, "stage": self._stage.name.lower()}
-        unconfirmed = tuple(self._rig.unconfirmed) if self._rig.sends else ()
+        drives, sends = self._prepared.drives, self._rig.sends
+        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
         lasted = self._ticks * self._prepared.settings.values.period
         facts |= {
             "duration": lasted, "steps": self._ticks, "evaluations": self._prepared.loop.evaluations,
@@ -320,12 +366,12 @@ class HilRun:
         if verdicts and code:
             facts["error"] = str(verdicts[0])
         facts["bus"] = {
-            name: vars(health) | {"link": health.link.value} for name, health in self._dispatch.healths().items()
+            name: health._asdict() | {"link": health.link.value} for name, health in self._dispatch.healths().items()
         }
         facts["drives"] = {
             drive.settings.name: {
                 "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-                "confirmed_off": drive.settings.name not in unconfirmed if self._rig.sends else None,
+                "confirmed_off": drive.surely_off if sends and (drive.surely_off or drive.maybe_on) else None,
             }
             for drive in self._prepared.drives
         }  # fmt: skip
@@ -334,4 +380,18 @@ class HilRun:
         facts |= self._place.facts()
         self._dispatch.close()
         trajectory = self.recorder.close(facts)
+        if self._view is not None:
+            self._view.close({"status": status, "exit_code": code, "error": facts.get("error")})
+        trajectory = self._draw(trajectory)
         return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)
+
+    def _draw(self, trajectory: Trajectory) -> Trajectory:
+        """The run with its drawing, in its folder too; left out where the plant cannot: the run has ended as it has."""
+        run = trajectory
+        with suppress(Exception):
+            task_time = run.columns.get("task_time")
+            frames = drawing(self._prepared.loop.system.model, run.t, run.q, run.v, task_time)
+            run = replace(run, drawing=frames)
+            if frames and isinstance(self.recorder, Recorder):
+                write_drawing(self.recorder.path, frames)
+        return run

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hil.bus import Bus
+from hil.bus.open import is_loopback
 from hil.emulation import likeness, simulated
 from hil.emulator.faults import read_faults
 from hil.emulator.process import Server, open_for_emulation
@@ -98,6 +99,8 @@ def serve(
     try:
         nodes = {each.name: each.protocol for each in (*settings.drives, *settings.sensors)}
         faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
+        if any(fault.since == "engaged" for fault in faults) and not all(map(is_loopback, settings.buses.values())):
+            raise ConfigError("hil.faults: on vcan no loop says when it engages (count them since: power_on)")
         server = Server(
             simulated(prepared),
             prepared.start,

@@ -3,23 +3,27 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hil.accuracy import explained_errors
 from hil.bus import Bus, BusError
-from hil.bus.identity import answers_as_emulator
+from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
 from hil.emulation import in_lockstep
 from hil.prepare import Prepared, load
 from hil.realtime import bare_lateness, prepare
+from hil.recorder import Recorder
 from hil.run import Ended, HilRun, Place
 from hil.safety import Event
 from hil.safety.plan import Stage
-from servoctl.errors import ConfigError
+from hil.view import View
+from servoctl.errors import ConfigError, RigError
 from servoctl.loop import WallClock
 from servoctl.trajectory import Trajectory
+from servoctl.types import Status
 
 IDENTITY_TIME = 0.5
 """Time that an emulator has to answer [s]."""
@@ -72,7 +76,11 @@ class Begun:
         return self._place.lockstep
 
     def run(
-        self, out: Path | None, say: Callable[[Event], None], progress: Callable[[float], None] | None = None
+        self,
+        out: Path | None,
+        say: Callable[[Event], None],
+        progress: Callable[[float], None] | None = None,
+        show: Callable[[str], None] | None = None,
     ) -> Ended:
         """Runs to the end.
 
@@ -80,8 +88,10 @@ class Begun:
             out: The run folder; None: in memory only, which is for lock-step.
             say: Takes every event as it happens; on the wall clock it must not wait.
             progress: Called now and then with the fraction that is done, 0 to 1; as `say`.
+            show: Takes the address of a live page, which it then has; in lock-step the run keeps to the wall clock.
 
         Raises:
+            RigError: The page cannot be served; nothing was sent.
             RealtimeError: Real-time rights were asked for and not granted; nothing was sent.
             RunFolderError: The folder cannot be made; nothing was sent.
         """
@@ -97,6 +107,10 @@ class Begun:
         with ExitStack() as stack:
             run = HilRun(self.prepared, place, self.stage, request.duration, out, said)
             stack.callback(run.abandon)
+            if show is not None:
+                view = stack.enter_context(self._view(run))
+                run.show(view)
+                show(view.address)
             if not place.lockstep:
                 granted = stack.enter_context(prepare())
                 if request.require_rt:
@@ -106,6 +120,29 @@ class Begun:
                 period = self.prepared.settings.values.period
                 run.said["timing"] = {"bare": bare_lateness(period, BARE_TIME).as_dict()}
             return run.run(say, progress)
+
+    def _view(self, run: HilRun) -> View:
+        """The page of a run; started before real-time rights are taken, which it shall not have.
+
+        Raises:
+            RigError: It cannot be served.
+        """
+        settings, said = self.prepared.settings, run.said
+        about: dict[str, Any] = {
+            name: said[name] for name in ("config", "torque_limits", "tasks", "stages", "lockstep")
+        }
+        about |= {
+            "emulated": said["emulated"], "units": dict(run.columns), "period": settings.values.period,
+            "ramp": settings.values.live_ramp, "stage": self.stage.name.lower(), "stale": settings.values.safety.stale,
+            "max_bus_load": settings.values.max_bus_load, "engage_tolerance": settings.values.safety.engage_tolerance,
+            "statuses": {status.code: status.value for status in Status},
+        }  # fmt: skip
+        bitrates = {name: float(bus["bitrate"]) for name, bus in settings.buses.items()}
+        gains = {gain.path: (gain.lower, gain.upper) for gain in self.prepared.live.gains}
+        if not isinstance(run.recorder, Recorder):
+            raise RigError("--view: a run in memory leaves nothing to look at (give it a folder)")
+        plant = self.prepared.loop.system.model.plant
+        return View(run.recorder, list(run.columns), bitrates, gains, about, plant)
 
     def close(self) -> None:
         """Closes the buses of a run that shall not begin."""
@@ -156,6 +193,13 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
             f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
+    untold = [drive.settings.name for drive in prepared.drives if not drive.watchdog_said]
+    if stage > Stage.SHADOW and untold:
+        raise ConfigError(
+            f"hil.drives: {', '.join(untold)}: drive_watchdog is missing: when the loop dies, the last torque of "
+            "a drive without one stays (say drive_watchdog: false where something else takes the power away then, or "
+            "true where the drive's status proves it)"
+        )
     if stage is Stage.SHADOW:
         silent = [name for name, keys in prepared.settings.buses.items() if is_loopback(keys)]
         if silent:
@@ -184,4 +228,6 @@ def _on_buses(prepared: Prepared) -> Place:
         for bus in buses.values():
             bus.close()
         raise
-    return Place(buses, clock, emulated, lockstep=False)
+    first = next(iter(buses.values()))
+    told = partial(first.send, beginning()) if emulated else lambda: None
+    return Place(buses, clock, emulated, lockstep=False, engaged=told)

@@ -47,8 +47,7 @@ class Swarm(Plant):
         return energy
 
     def links(self, q: Array) -> dict[str, Array]:
-        marker = 0.1 * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]])
-        return {f"robot{i}": marker + position for i, position in enumerate(q.reshape(-1, 2), start=1)}
+        return {f"robot{i}": position[None, :] for i, position in enumerate(q.reshape(-1, 2), start=1)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
 from servoctl.runs.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
+from servoctl.runs.realism import facts, in_words
 from servoctl.runs.recommend import Recommendation, recommend
 from servoctl.trajectory import plain
 from servoctl.types import Status
@@ -51,7 +52,7 @@ def check(run: Run) -> CheckReport:
         run: As `load(config, strict=False)` gives it.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _hierarchy, _task, _reach, _gains, _internal, _start, _engine):
+    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _start, _engine):
         part(run, report)
     return report
 
@@ -197,9 +198,17 @@ def _reach(run: Run, report: CheckReport) -> None:
     }  # fmt: skip
 
 
+def _realism(run: Run, report: CheckReport) -> None:
+    values = None if run.loaded is None else run.loaded.config.realism
+    if values is None or run.system.realism is None:
+        return
+    report.sections.append(("realism", in_words(run.system, values)))
+    report.values["realism"] = facts(run.system, values)
+
+
 def _gains(run: Run, report: CheckReport) -> None:
     settings = run.settings
-    task = list(task_gains(run.system, task_spacing(settings)))
+    task = list(task_gains(run.system, task_spacing(run.system, settings)))
     passive = list(passive_gains(run.system, passive_spacing(settings)))
     if not task and not passive:
         return

@@ -9,6 +9,7 @@ ServoctlError
 +-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
 +-- RunFolderError     (OSError)       a run folder cannot be written or read
 +-- RigError           (RuntimeError)  a bus is down, or a drive refuses or does not answer
++-- ClusterError       (ConnectionError) a cluster is lost in the middle of its work
 +-- ColumnError        (KeyError)      a trajectory has no such column, task or row
 +-- MissingPackageError (ImportError)  an optional package is not installed
 """
@@ -81,6 +82,10 @@ class RunFolderError(ServoctlError, OSError):
 
 class RigError(ServoctlError, RuntimeError):
     """A bus is down, or a drive refuses, does not answer in time, or is not what the config says it is."""
+
+
+class ClusterError(ServoctlError, ConnectionError):
+    """A cluster is lost in the middle of its work, or its workers cannot do it."""
 
 
 class ColumnError(ServoctlError, KeyError):

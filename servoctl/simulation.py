@@ -15,13 +15,11 @@ import numpy as np
 from servoctl.closed_loop import Loop
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
+from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
 from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
-
-FRAMES = 200
-"""Instants at which the plant is drawn."""
 
 EVENTS = 1000
 """Events kept of one run; what comes after is counted only."""
@@ -42,6 +40,7 @@ class Settings:
         integrator: How to step.
         period: Of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        seed: Of every random number of the run.
         settling_band: A violation has settled once it stays within this [units of the row].
     """
 
@@ -49,6 +48,7 @@ class Settings:
     integrator: Integrator = field(default_factory=Integrator)
     period: float | None = None
     output_step: float | None = None
+    seed: int = 0
     settling_band: float = SETTLING_BAND
 
 
@@ -140,11 +140,11 @@ def simulate_loop(
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
         metadata = said | _afterwards(loop, trajectory) | facts
-        return Trajectory(recorded, columns.units(), metadata, _drawing(model, trajectory) if drawing else {})
+        return Trajectory(recorded, columns.units(), metadata, _drawn(model, trajectory) if drawing else {})
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        closed = folder.close(said | _afterwards(loop, trajectory) | facts, _drawing(model, trajectory))
+        closed = folder.close(said | _afterwards(loop, trajectory) | facts, _drawn(model, trajectory))
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed
@@ -163,11 +163,9 @@ def _run(
     interrupted = False
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
-    x = np.concatenate([start.q, start.v, loop.memory_start])
+    x, s = loop.vector(start), settings
     try:
-        for chunk in integrate(
-            loop, x, start.t, settings.duration, settings.integrator, settings.period, settings.output_step
-        ):
+        for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
             chunks.append(columns.of(chunk))
             record(chunks[-1])
             reached, stopped, at = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped, chunk.at
@@ -269,13 +267,5 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
     return events
 
 
-def _drawing(model: Model, trajectory: Trajectory) -> dict[str, Array]:
-    """The plant's polylines at some instants; nothing where the plant draws nothing."""
-    if not len(trajectory):
-        return {}
-    chosen = sorted(set(np.linspace(0, len(trajectory) - 1, FRAMES).round().astype(int).tolist()))
-    frames = [model.plant.links(trajectory.q[i]) for i in chosen]
-    if not frames[0]:
-        return {}
-    drawing = {name: np.array([np.asarray(frame[name], dtype=float) for frame in frames]) for name in frames[0]}
-    return {**drawing, "t": trajectory.t[chosen]}
+def _drawn(model: Model, trajectory: Trajectory) -> dict[str, Array]:
+    return draw(model, trajectory.t, trajectory.q, trajectory.v)

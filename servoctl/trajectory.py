@@ -35,7 +35,7 @@ SETTLING_BAND = 1e-3
 
 SAID_SOMETIMES = (
     "settling_band", "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives",
-    "faults", "counts", "realtime", "observer", "emulator", "recorder",
+    "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 
@@ -53,8 +53,9 @@ class Trajectory:
         metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
             list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
             metrics of tasks are of the rows between.
-        drawing: Polyline -> points [m], shape (frames, points, 2 or 3), and `t` -> times of the frames [s]; empty
-            when the plant draws nothing.
+        drawing: Polyline -> points [m], shape (frames, points, 2 or 3), `t` -> times of the frames [s], `energy` ->
+            the plant's [J], shape (frames,), and `task.<polyline>` -> where the task wants its end, shape (places, 2
+            or 3); what there is not is left out.
     """
 
     columns: dict[str, Array]
@@ -286,6 +287,20 @@ class Trajectory:
         from servoctl.run_folder import load
 
         return load(folder)
+
+
+def traced(points: Array) -> Array:
+    """The point of a drawn polyline whose path is drawn: its end, or the middle of its corners where it is closed.
+
+    Args:
+        points: Shape (frames, points, dimensions).
+
+    Returns:
+        Shape (frames, dimensions).
+    """
+    closed = points.shape[1] > 2 and bool(np.allclose(points[:, 0], points[:, -1]))
+    path: Array = points[:, :-1].mean(axis=1) if closed else points[:, -1]
+    return path
 
 
 def rms(t: Array, x: Array) -> float:

@@ -220,6 +220,7 @@ def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
     configs = {f"servoctl/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "servoctl/cli/templates").iterdir()}
     data = {f"hil/drives/{name}" for name in ("servoctl_cst.eds", "mit_ranges.yaml")}
+    data |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "hil/view/web").iterdir()}
     assert configs and templates
     assert sources | typed | configs | templates | data <= names
     assert {name.split("/")[0] for name in names} == {
@@ -244,7 +245,7 @@ TOOLS = {
 }
 
 
-IMPORTED_AS = {"pin": "pinocchio"}
+IMPORTED_AS = {"dask": "distributed", "pin": "pinocchio"}
 
 
 def test_every_package_of_an_extra_is_used() -> None:

@@ -53,7 +53,7 @@ def table(tuning: Tuning) -> list[Any]:
 
 @pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "random"])
 def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
-    config: Path, tmp_path: Path, sampler: str
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     given = problem(config, f"tune.sampler={sampler}")
     whole = tune(given, tmp_path / "whole")
@@ -65,7 +65,7 @@ def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
     def dying_after(count: int) -> Any:
         left = count
 
-        def runner(run: Any, points: Any) -> Iterator[Any]:
+        def runner(run: Any, points: Any, *_: Any) -> Iterator[Any]:
             nonlocal left
             for row in run_all(run, points):
                 left -= 1
@@ -76,8 +76,9 @@ def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
         return runner
 
     for turn, runs in enumerate((8, 22, 8)):  # in the first generation, and in later ones
-        with pytest.raises(KilledError):
-            tune(given, tmp_path / "parts", resume=turn > 0, runner=dying_after(runs))
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            patch.setattr("servoctl.tune.tune.run_all", dying_after(runs))
+            tune(given, tmp_path / "parts", resume=turn > 0)
     parts = tune(given, tmp_path / "parts", resume=True)
     assert 0 < parts.here < 17
     assert table(parts) == table(whole)

@@ -1,8 +1,8 @@
 """What every bus offers: send at once, receive until a deadline, and say how it is."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from hil.frame import Frame
 from servoctl.errors import RigError
@@ -22,8 +22,7 @@ class Link(Enum):
     DOWN = "down"
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(NamedTuple):
     """What a bus knows of itself.
 
     Attributes:

@@ -15,8 +15,9 @@ import can
 from can.interfaces import BACKENDS
 
 from hil.bus.base import BusError
+from hil.bus.multicast import RawMulticast
 from hil.bus.python_can import RECEIVE_BUFFER, Filter, PythonCanBus
-from hil.bus.raw import Raw, RawMulticast, RawSocketCan
+from hil.bus.raw import Raw, RawSocketCan
 from servoctl.errors import in_one_line
 from servoctl.loop.clock import Clock
 
@@ -71,20 +72,21 @@ def open_bus(
         rest["can_filters"] = [
             {"can_id": each.id, "can_mask": each.mask, "extended": each.extended} for each in filters
         ]
+    raw = _raw(interface, channel, keys)
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
+        return PythonCanBus(
+            name,
+            bus,
+            clock,
+            filters,
+            echoes=bool(keys.get("receive_own_messages")) or (interface == "udp_multicast" and raw is None),
+            system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
+            receive_buffer=receive_buffer,
+            raw=raw,
+        )
     except Exception as error:  # drivers raise what they like
         raise BusError(f"{where}: {_explained(interface, channel, error)}") from error
-    return PythonCanBus(
-        name,
-        bus,
-        clock,
-        filters,
-        echoes=interface == "udp_multicast" or bool(keys.get("receive_own_messages")),
-        system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
-        receive_buffer=receive_buffer,
-        raw=_raw(interface, channel, keys),
-    )
 
 
 def _raw(interface: str, channel: str | int, keys: Mapping[str, Any]) -> Callable[[socket.socket], Raw] | None:

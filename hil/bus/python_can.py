@@ -130,12 +130,13 @@ class PythonCanBus(Bus):
         self._must_be_open()
         while True:
             before = self._clock.now()
-            message = self._take(0.0)
+            left = (until - before) / SECOND
+            message = self._take(0.0 if self._raw is None else left)
             if message is None:
                 self._earliest = before
                 if before >= until:
                     return None
-                message = self._wait((until - before) / SECOND)
+                message = self._wait(left)
             frame = None if message is None else self._accept(message)
             if frame is not None:
                 self._received += 1
@@ -146,7 +147,8 @@ class PythonCanBus(Bus):
         if self._socket is not None:
             with suppress(OSError):
                 words = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * _MEMINFO_WORDS)
-                self._lost = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
+                drops = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
+                self._lost = max(0, drops - (0 if self._raw is None else self._raw.dropped))
         return Health(
             self._link,
             self._reason,
@@ -166,6 +168,8 @@ class PythonCanBus(Bus):
         if not self._closed:
             self._lost = self.health.lost
             self._closed = True
+            if self._raw is not None:
+                self._raw.close()
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
@@ -177,6 +181,8 @@ class PythonCanBus(Bus):
 
     def _wait(self, timeout: float) -> Taken | None:
         """The next message; None where none came, at the latest after `timeout` [s]."""
+        if self._raw is not None:
+            return None  # the socket itself has waited
         if self._descriptor is None:
             return self._take(timeout)
         try:
@@ -189,11 +195,12 @@ class PythonCanBus(Bus):
         while True:
             try:
                 if self._raw is not None:
-                    return self._raw.receive()
+                    return self._raw.receive(timeout)
                 message = self._bus.recv(timeout)
                 return None if message is None else _taken(message)
             except UnreadableError:
                 self._invalid += 1
+                timeout = 0.0  # whoever goes on waiting knows for how long
             except (can.CanError, OSError) as error:
                 if not _unreadable(error):
                     raise self._down(error) from error

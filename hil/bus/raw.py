@@ -1,14 +1,14 @@
-"""Frames straight through a bus's socket, for the two interfaces of python-can that are one.
+"""Frames straight through a bus's socket, where an interface of python-can is one: in general, and for SocketCAN.
 
 python-can opens the bus and closes it; the bytes are those that it puts on the same socket, and takes from it.
 
-Source: Linux, include/uapi/linux/can.h; python-can, interfaces/udp_multicast/utils.py.
+Source: Linux, include/uapi/linux/can.h.
 """
 
 import socket
 import struct
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hil.frame import Frame
 from servoctl.loop.clock import SECOND
@@ -19,8 +19,6 @@ _SPACE = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0
 _CAN_FRAME = struct.Struct("=IB3x8s")
 _EXTENDED, _REMOTE, _ERROR = 0x80000000, 0x40000000, 0x20000000
 _FD_SIZE = 72
-_LARGEST_BLOB = 4096
-_BOOLEAN = (False, True)
 
 
 class Taken(NamedTuple):
@@ -52,12 +50,21 @@ class UnreadableError(ValueError):
 
 
 class Raw(ABC):
-    """The socket of a bus that is open."""
+    """The socket of a bus that is open.
 
-    def __init__(self, opened: socket.socket, length: int) -> None:
-        """Takes the socket, and the length of the longest record on it [byte]."""
+    Attributes:
+        own: Whose datagrams are not taken in; None: everybody's are.
+        dropped: Datagrams that the kernel dropped because it was told to.
+    """
+
+    own: Any = None
+    dropped = 0
+
+    def __init__(self, opened: socket.socket, length: int, sender: socket.socket | None = None) -> None:
+        """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same one."""
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._socket, self._length = opened, length
+        self._socket, self._length, self._sender = opened, length, sender or opened.dup()
+        self._sender.setblocking(False)
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
@@ -71,17 +78,26 @@ class Raw(ABC):
     def _read(self, record: bytes, stamp: int) -> Taken:
         """Makes sense of a record."""
 
-    def receive(self) -> Taken | None:
-        """What is there; None where nothing is.
+    def close(self) -> None:
+        """Closes what sends; the socket is the bus's."""
+        self._sender.close()
+
+    def receive(self, timeout: float) -> Taken | None:
+        """What is there, or comes within so long [s]; None where nothing does.
 
         Raises:
             OSError: The interface is down.
             UnreadableError: It is no frame.
         """
-        try:
-            record, extra, _, _ = self._socket.recvmsg(self._length, _SPACE, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return None
+        self._socket.settimeout(max(0.0, timeout))  # one call waits and takes
+        while True:
+            try:
+                record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE)
+            except (BlockingIOError, TimeoutError):
+                return None
+            if sender != self.own:
+                break
+            self._socket.settimeout(0.0)
         seconds, rest = _STAMP.unpack(extra[0][2])
         return self._read(record, seconds * SECOND + rest)
 
@@ -96,7 +112,7 @@ class RawSocketCan(Raw):
     def send(self, frame: Frame) -> None:
         flags = frame.extended * _EXTENDED | frame.remote * _REMOTE | frame.error * _ERROR
         length = frame.length if frame.remote else len(frame.data)
-        self._socket.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data), socket.MSG_DONTWAIT)
+        self._sender.send(_CAN_FRAME.pack(frame.id | flags, length, frame.data))
 
     def _read(self, record: bytes, stamp: int) -> Taken:
         word, length, data = _CAN_FRAME.unpack_from(record)
@@ -104,53 +120,3 @@ class RawSocketCan(Raw):
         identity = word & (0x1FFFFFFF if extended or error else 0x7FF)
         payload = b"" if remote else data[:length]
         return Taken(identity, payload, extended, remote, error, length, len(record) == _FD_SIZE, stamp)
-
-
-class RawMulticast(Raw):
-    """A socket of `udp_multicast`, whose frames are maps in MessagePack."""
-
-    def __init__(self, opened: socket.socket, group: str, port: int) -> None:
-        """Takes the socket and where it sends."""
-        import msgpack  # of the extra `hil`
-
-        super().__init__(opened, _LARGEST_BLOB)
-        self._to, self._pack, self._unpack = (group, port), msgpack.Packer(use_bin_type=True).pack, msgpack.unpackb
-
-    def send(self, frame: Frame) -> None:
-        blob = self._pack(
-            {
-                "timestamp": 0.0,
-                "arbitration_id": frame.id,
-                "is_extended_id": frame.extended,
-                "is_remote_frame": frame.remote,
-                "is_error_frame": frame.error,
-                "channel": None,
-                "dlc": frame.length if frame.remote else len(frame.data),
-                "data": frame.data,
-                "is_fd": False,
-                "bitrate_switch": False,
-                "error_state_indicator": False,
-            }
-        )
-        self._socket.sendto(blob, socket.MSG_DONTWAIT, self._to)
-
-    def _read(self, record: bytes, stamp: int) -> Taken:
-        try:
-            said = self._unpack(record)
-            identity, data, dlc = said["arbitration_id"], said["data"] or b"", said["dlc"]
-            extended, remote, error = said["is_extended_id"], said["is_remote_frame"], said["is_error_frame"]
-            fd = said["is_fd"]
-        except Exception as problem:  # of MessagePack: all kinds
-            raise UnreadableError(str(problem)) from problem
-        if (
-            type(identity) is not int
-            or identity < 0
-            or type(dlc) is not int
-            or type(data) is not bytes
-            or extended not in _BOOLEAN
-            or remote not in _BOOLEAN
-            or error not in _BOOLEAN
-            or (remote and data)
-        ):
-            raise UnreadableError("no frame")
-        return Taken(identity, data, extended, remote, error, dlc, fd, stamp)

@@ -143,6 +143,10 @@ class Node(ABC):
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps on the wire, at the joint: of position, velocity, torque; NaN where there is none of it."""
 
+    def visible(self) -> float:
+        """Smallest motion of the joint that surely shows [joint unit]: the wire may be finer than the encoder."""
+        return self.quantum()[0]
+
     @abstractmethod
     def identify(self, exchange: Exchange) -> Steps:
         """Checks without moving anything that the node is what the config says: versions, units, modes, ranges."""
@@ -157,9 +161,11 @@ class Drive(Node):
         fault: What it says is wrong, in a person's words with its code; empty where nothing is.
         saturated: Whether it says that it cannot make the torque it is asked for.
         watchdog: Whether it stops by itself when nothing comes; where not, `test_watchdog` does nothing.
+        watchdog_said: Whether it is known which of the two; where not, it must not make torque on a real bus.
         heartbeat: Longest time between frames that prove it alive [s]; None where it only answers.
         alive: When the last such frame came [ns].
         foreign: Why frames on the bus look like another master's; empty where none do.
+        asked_on: Whether this run has begun to enable it.
         quiet: Whether a verb wants the drive's watchdog to run out: until it ends the loop sends no command to this
             drive, and the bus no frame of `alive_frames`.
     """
@@ -167,6 +173,7 @@ class Drive(Node):
     settings: DriveSettings
     heartbeat: float | None = None
     watchdog = True
+    watchdog_said = True
 
     def __init__(self, settings: DriveSettings) -> None:
         super().__init__(settings)
@@ -175,7 +182,18 @@ class Drive(Node):
         self.saturated = False
         self.alive = 0
         self.foreign = ""
+        self.asked_on = False
         self.quiet = False
+
+    @property
+    def surely_off(self) -> bool:
+        """Whether it says that it makes no torque."""
+        return self.condition in (Condition.DISABLED, Condition.FAULT)
+
+    @property
+    def maybe_on(self) -> bool:
+        """Whether it may make torque that this run has to answer for, or says that it does."""
+        return not self.surely_off and (self.asked_on or self.condition is not Condition.UNKNOWN)
 
     @abstractmethod
     def command(self, torque: float) -> Frame:

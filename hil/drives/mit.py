@@ -40,7 +40,7 @@ class MitDrive(Drive):
         options = options_of(MitOptions, settings)
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
-        self.watchdog = options.drive_watchdog
+        self.watchdog, self.watchdog_said = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = (6, 8) if options.status == "none" else (8,)
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
@@ -70,7 +70,7 @@ class MitDrive(Drive):
             found.append(Problem(("host",), f"{options.host} is the motor's own id (replies need another)"))
         if options.drive_watchdog and options.status != "damiao":
             what = f"true cannot be tested with status {options.status}: it does not say that commands were lost"
-            found.append(Problem(("drive_watchdog",), f"{what} (leave it out: what is not tested does not count)"))
+            found.append(Problem(("drive_watchdog",), f"{what} (say false: what is not tested does not count)"))
         if (options.motor is None) == (options.ranges is None):
             what = "both are given" if options.motor else "is missing, and so is `ranges`"
             found.append(Problem(("motor",), f"{what} (give either motor, or {EXPECTED})"))

@@ -58,14 +58,15 @@ class MitOptions:
         ranges: Of this motor.
         host: Id of all replies.
         status: What a reply says beside measurements.
-        drive_watchdog: Whether the drive stops by itself when nothing comes.
+        drive_watchdog: Whether the drive stops by itself when nothing comes; None: nobody has said, which on a real
+            bus is refused.
     """
 
     motor: str | None = word("a motor of the table", tables(), None)
     ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009, it makes a field
     host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
     status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
-    drive_watchdog: bool = flag("true or false", False)
+    drive_watchdog: bool | None = flag("true or false", None)
 
     @property
     def table(self) -> Ranges:

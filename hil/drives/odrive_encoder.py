@@ -18,6 +18,8 @@ TURN = 2 * pi
 INTERVALS = 40
 """Encoder periods over which the rate of the drive is measured."""
 RATE_TOLERANCE = 0.25
+COARSE = 12
+"""Bits per turn that an encoder has at least which nothing is said of."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,9 @@ class OdriveEncoder(Node):
         """Smallest steps at the joint: of the encoder or, as of velocity, of single precision near one turn."""
         bits, turn = self._options.encoder_bits, abs(self._turn)
         return turn * (2.0**-bits if bits else single_step(1.0)), turn * single_step(1.0), nan
+
+    def visible(self) -> float:
+        return abs(self._turn) * 2.0 ** -(self._options.encoder_bits or COARSE)
 
 
 def single_step(value: float) -> float:

@@ -1,7 +1,9 @@
 """What becomes of a torque command before it acts: current loop, limit, quantisation, errors of the torque constant."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
+from typing import Any
 
 from servoctl.loop.clock import SECOND
 
@@ -30,6 +32,9 @@ class ActuatorOptions:
 class Actuator:
     """The torque of one motor, a first-order lag behind the command, integrated exactly.
 
+    Design: what moves lies in four numbers, those of all motors side by side, so that the compiled step of the machine
+    moves them too.
+
     Attributes:
         limit: Largest torque [N m].
         factor: True torque per torque asked for: 1, unless the torque constant is wrong; a fault sets it.
@@ -37,22 +42,25 @@ class Actuator:
         saturated: Whether the last command was above the limit.
     """
 
-    __slots__ = ("_asked", "_impulse", "_lag", "_quantum", "_target", "_time", "_torque", "derating", "factor", "limit",
-                 "saturated")  # fmt: skip
+    __slots__ = ("_asked", "_lag", "_quantum", "_state", "derating", "factor", "limit", "saturated")
 
-    def __init__(self, options: ActuatorOptions) -> None:
-        """At rest, without torque."""
+    def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
+        """At rest, without torque.
+
+        Args:
+            options: What it is like.
+            state: Where its numbers lie, zero at first: torque [N m], impulse since a step began [N m s], target
+                [N m], and when that was [ns]; None: in a list of its own.
+        """
         self._lag, self._quantum = options.lag, options.quantum
         self.limit = float("inf") if options.limit is None else options.limit
         self.factor = self.derating = 1.0
         self.saturated = False
-        self._asked = self._target = self._torque = self._impulse = 0.0
-        self._time = 0
+        self._asked = 0.0
+        self._state = [0.0, 0.0, 0.0, 0.0] if state is None else state
 
     def command(self, torque: float, now: int) -> None:
         """Asks for a torque [N m] from now [ns] on; one that is not a number asks for none."""
-        self._torque, self._impulse = self._after(now)
-        self._time = now
         self._asked = torque = torque if torque == torque else 0.0
         if self._quantum:
             torque = self._quantum * round(torque / self._quantum)
@@ -60,7 +68,10 @@ class Actuator:
         self.saturated = not -limit <= torque <= limit
         if self.saturated:
             torque = limit if torque > limit else -limit
-        self._target = self.factor * torque
+        target, state = self.factor * torque, self._state
+        made, state[1] = after(state, now, self._lag, exp)
+        state[0] = made if self._lag else target
+        state[2], state[3] = target, now
 
     def refresh(self, now: int) -> None:
         """Takes a change of `limit`, `factor` or `derating` into account."""
@@ -68,23 +79,19 @@ class Actuator:
 
     def torque(self, now: int) -> float:
         """The torque now [N m]."""
-        return self._after(now)[0]
+        return float(after(self._state, now, self._lag, exp)[0])
 
-    def mean(self, now: int, duration: float) -> float:
-        """Mean torque [N m] since the last `take`, `duration` [s] ago."""
-        return self._after(now)[1] / duration
 
-    def take(self, now: int, duration: float) -> float:
-        """The same, and a new mean begins."""
-        torque, impulse = self._after(now)
-        self._torque, self._impulse, self._time = torque, 0.0, now
-        return impulse / duration
+def after(state: Any, now: Any, lag: Any, exp: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Torque [N m] and impulse [N m s] now, of `lag T' = target - T`; on numbers, arrays or symbols.
 
-    def _after(self, now: int) -> tuple[float, float]:
-        """Torque [N m] and impulse [N m s] now; to look changes nothing, not even by rounding."""
-        elapsed, target = (now - self._time) / SECOND, self._target
-        if self._lag > 0.0:
-            left = exp(-elapsed / self._lag)
-            above = self._torque - target
-            return target + above * left, self._impulse + target * elapsed + above * self._lag * (1.0 - left)
-        return target, self._impulse + target * elapsed
+    Args:
+        state: The four numbers of `Actuator`.
+        now: [ns].
+        lag: Time constant [s]; where it is 0 the torque equals its target.
+        exp: Of such values.
+    """
+    torque, impulse, target, since = state
+    elapsed, above = (now - since) / SECOND, torque - target
+    left = exp(-elapsed / (lag + (lag == 0)))
+    return target + above * left, impulse + target * elapsed + above * lag * (1.0 - left)

@@ -244,16 +244,14 @@ class CanOpen:
         if self.nmt != OPERATIONAL:
             return
         self._profile.synced()
-        due = []
+        due, everything = [], False
         for pdo in self._synchronous:
             pdo.counter += 1
             if pdo.counter >= pdo.kind:
                 pdo.counter = 0
                 due.append(pdo)
-        if due:
-            everything = False
-            for pdo in due:
                 everything = everything or pdo.more
+        if due:
             self._profile.measure(everything)
             for pdo in due:
                 self._pack(pdo)

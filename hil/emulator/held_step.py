@@ -1,19 +1,17 @@
-"""One Runge-Kutta step of an open loop under held inputs, on buffers that are made once."""
+"""One Runge-Kutta step of an open loop and its actuators, on buffers that are made once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import casadi as ca
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop, System, make_loop, rk4
-from servoctl.engine.kernel import Kernel
+from hil.emulator.actuator import ActuatorOptions, after
+from servoctl.closed_loop import CompiledLoop, Loop, System, make_loop, rk4
+from servoctl.engine.kernel import Kernel, Tick
 from servoctl.engine.quick import run_fast
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
-
-Step = Callable[[float, Array, float, Array], Array]
-"""(t, x, h, u) -> x after h."""
 
 
 def open_loop(system: System, start: State) -> System:
@@ -21,52 +19,91 @@ def open_loop(system: System, start: State) -> System:
     return System(Model(system.model.plain.plant, {}, start), None, {}, system.passive)
 
 
-def held_step(system: System, engine: str = "auto") -> tuple[Step, str]:
-    """A step, and the engine that it runs on.
+class HeldStep:
+    """A step under the mean torques that actuators make in it.
 
-    Args:
-        system: Without law.
-        engine: `auto`: C where there is a compiler; `c`, `vm` or `numpy`.
-
-    Raises:
-        CompileError: C is asked for and cannot be had.
+    Attributes:
+        engine: What it runs on: `c`, `vm` or `numpy`.
+        actuators: Numbers of each motor as `Actuator` has them, shape (4, m).
     """
-    loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
-    if isinstance(loop, CompiledLoop):
-        return _compiled(loop, engine)
-    more = np.zeros(loop.layout.command_size - system.model.m)
 
-    def numeric(t: float, x: Array, h: float, u: Array) -> Array:
-        command = np.concatenate([u, more])
-        following: Array = rk4(lambda s, y: loop.motion(s, y, command)[0], t, x, h)
-        return following
+    def __init__(
+        self, system: System, options: Sequence[ActuatorOptions], gains: Sequence[float], engine: str = "auto"
+    ) -> None:
+        """Compiles.
 
-    return numeric, loop.engine
+        Args:
+            system: Without law.
+            options: Of each actuator.
+            gains: Torque or force at each joint per torque of the motor.
+            engine: `auto`: C where there is a compiler; `c`, `vm` or `numpy`.
+
+        Raises:
+            CompileError: C is asked for and cannot be had.
+        """
+        loop = make_loop(system, "numpy" if engine == "numpy" else "auto")
+        n, m = loop.size, system.model.m
+        fixed = np.array([gains, [each.lag for each in options]], dtype=float)
+        if isinstance(loop, CompiledLoop):
+            kernel = _kernel(loop)
+            self.engine, why = run_fast(kernel, engine)
+            if engine == "c" and self.engine != "c":
+                raise CompileError(why)
+            tick = Tick(kernel)
+            self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
+            self._following, self._torques = tick.outputs.values()
+            constants[:], parameters[:] = fixed, loop.parameters
+            self._evaluate: Callable[[], object] = tick
+        else:
+            self.engine = loop.engine
+            self._times, self._x, self._lost = np.zeros(3), np.zeros(n), np.zeros(m)
+            self.actuators = np.zeros((4, m), order="F")
+            self._following, self._torques = np.zeros(n), np.zeros(m)
+            self._evaluate = self._in_numpy(loop, *fixed)
+
+    def __call__(self, t: float, x: Array, h: float, now: int, lost: Array | None = None) -> Array:
+        """x after a step; the actuators stay as they are.
+
+        Args:
+            t: Time at its beginning [s].
+            x: q and v then, shape (2 n,).
+            h: Its length [s].
+            now: Its end [ns].
+            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing.
+        """
+        times = self._times
+        times[0], times[1], times[2] = t, h, now
+        self._x[:] = x
+        self._lost[:] = 0.0 if lost is None else lost
+        self._evaluate()
+        return self._following.copy()
+
+    def keep(self) -> None:
+        """Moves the actuators to the end of the last step, where a new mean begins."""
+        self.actuators[0], self.actuators[1], self.actuators[3] = self._torques, 0.0, self._times[2]
+
+    def _in_numpy(self, loop: Loop, gains: Array, lags: Array) -> Callable[[], object]:
+        more = np.zeros(loop.layout.command_size - loop.system.model.m)
+
+        def evaluate() -> None:
+            t, h, now = self._times.tolist()
+            self._torques[:], impulse = after(self.actuators, now, lags, np.exp)
+            command = np.concatenate([gains * impulse / h - self._lost, more])
+            self._following[:] = rk4(lambda s, y: loop.motion(s, y, command)[0], t, self._x, h)
+
+        return evaluate
 
 
-def _compiled(loop: CompiledLoop, engine: str) -> tuple[Step, str]:
-    n, parameters = loop.size, loop.parameters
-    sizes = {"times": 2, "x": n, "p": len(parameters), "u": loop.system.model.m}
-    times, x, p, u = symbols = [ca.SX.sym(name, size) for name, size in sizes.items()]
-    command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - sizes["u"]))
+def _kernel(loop: CompiledLoop) -> Kernel:
+    m = loop.system.model.m
+    sizes = {"times": (3,), "x": (loop.size,), "actuators": (4, m), "lost": (m,), "constants": (2, m),
+             "p": (len(loop.parameters),)}  # fmt: skip
+    times, x, actuators, lost, constants, p = symbols = [ca.SX.sym(name, *size) for name, size in sizes.items()]
+    gains, lags = ca.vertsplit(constants)
+    torques, impulse = after(ca.vertsplit(actuators), times[2], lags, ca.exp)
+    u = (gains * impulse / times[1]).T - lost
+    command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
     motion = loop.motion_kernel.only("plant_motion", "rates").called()
     following = rk4(lambda s, y: motion(s, y, p, command), times[0], x, times[1])
-    function = ca.Function("plant_step", symbols, [ca.densify(following)])
-    kernel = Kernel(function, {name: (size,) for name, size in sizes.items()}, {"x": (n,)})
-    ran_on, why = run_fast(kernel, engine)
-    if engine == "c" and ran_on != "c":
-        raise CompileError(why)
-
-    given: list[Array] = [np.zeros(size) for size in sizes.values()]
-    moments, state, fixed, inputs = given
-    result = np.zeros(n)
-    fixed[:] = parameters
-    evaluate = kernel.bound(given, [result])
-
-    def step(t: float, x: Array, h: float, u: Array, kept: list[Array] = given) -> Array:
-        moments[0], moments[1] = t, h
-        state[:], inputs[:] = x, u
-        evaluate()
-        return result.copy()
-
-    return step, ran_on
+    function = ca.Function("plant_step", symbols, [ca.densify(following), torques.T])
+    return Kernel(function, sizes, {"x": (loop.size,), "torques": (m,)})

@@ -71,8 +71,8 @@ class Observer:
                 concerned.setdefault(identity, []).append(reader)
 
         def tap(frame: Frame, sender: Station) -> None:
-            if sender.host and frame.id in concerned and not frame.extended and not frame.remote:
-                for reader in concerned[frame.id]:
+            if sender.host and not frame.extended and not frame.remote:
+                for reader in concerned.get(frame.id, ()):
                     reader.read(frame)
 
         wire.taps.append(tap)
@@ -124,26 +124,29 @@ class _Reader:
         """The host asks for a torque of the motor [N m]."""
         observer, drive = self._observer, self._drive
         observer.commands += 1
-        self.settle(frame.time)
+        if self._early is not None:
+            self.settle(frame.time)
         if not isfinite(motor_torque):
             self._wrong("a torque that is not a finite number", frame, frame.time)
             return
         torque, quantum = drive.joint_torque(motor_torque), self.quantum * drive.gear
-        observer.largest[drive.name] = max(observer.largest[drive.name], abs(torque))
-        if abs(torque) > drive.torque_limit * (1 + 1e-6) + quantum:
+        size, before = abs(torque), self._torque
+        if size > observer.largest[drive.name]:
+            observer.largest[drive.name] = size
+        if size > drive.torque_limit * (1 + 1e-6) + quantum:
             self._wrong(f"a torque of {torque:.6g}, the limit is {drive.torque_limit:g}", frame, frame.time)
         elapsed = (frame.time - self._time + observer.jitter) / SECOND
-        grown = abs(torque) > abs(self._torque) or torque * self._torque < 0
-        step = abs(torque - self._torque)
+        grown = size > abs(before) or torque * before < 0
+        step = abs(torque - before)
         seeded = drive.brake and not self._enabled  # what holds the pose, before it is enabled and its brake opens
         if grown and not seeded and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
             self._wrong(
-                f"a step of torque from {self._torque:.6g} to {torque:.6g} in {elapsed:.4g} s, "
+                f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "
                 f"the limit is {drive.torque_rate_limit:g} per second",
                 frame,
                 frame.time,
             )
-        if not self._enabled and self._disabled_once and abs(torque) > quantum and self._early is None:
+        if not self._enabled and self._disabled_once and size > quantum and self._early is None:
             self._early = (frame.time, frame)
         self._torque, self._time = torque, frame.time
 
@@ -170,6 +173,9 @@ class _ODriveReader(_Reader):
             self._wrong("a setpoint that is no torque", frame, frame.time)
 
 
+_RPDO1 = struct.Struct("<Hh")
+
+
 class _CiA402Reader(_Reader):
     """RPDO1 at 0x200 + node: controlword, target torque in thousandths of the rated torque."""
 
@@ -190,7 +196,7 @@ class _CiA402Reader(_Reader):
         if len(frame.data) != 4:
             self._wrong(f"an RPDO1 of {len(frame.data)} bytes, expected 4", frame, frame.time)
             return
-        word, thousandths = struct.unpack("<Hh", frame.data)
+        word, thousandths = _RPDO1.unpack(frame.data)
         if word & 0x8F == 0x0F:
             self.enable()
         elif self._enabled:

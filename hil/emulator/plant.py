@@ -7,13 +7,14 @@ looks; between two steps a partial one, which is not kept. Nothing depends on wh
 closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
 """
 
+import copy
 from collections import deque
 from math import isfinite
 
 import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
-from hil.emulator.held_step import held_step, open_loop
+from hil.emulator.held_step import HeldStep, open_loop
 from servoctl.closed_loop import System, make_loop
 from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
@@ -87,26 +88,40 @@ class SimulatedPlant:
             system: Whose plant it is; task and law are left out.
             start: State; its time counts as the world's 0.
             step: Of integration [ns].
-            engine: As `held_step`.
+            engine: As of `HeldStep`.
             options: Of each actuator; None: all alike.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
             creep: Speed of each joint over which dry friction changes sign; None: 0.01.
         """
         loop_system = open_loop(system, start)
         self.model = loop_system.model
-        self._advance, self.engine = held_step(loop_system, engine)
         m = self.model.m
-        options = options or m * [ActuatorOptions()]
-        self.actuators = [Actuator(each) for each in options]
-        self._gains = np.ones(m) if gains is None else np.array(gains, dtype=float)
+        options = self._options = options or m * [ActuatorOptions()]
+        self._advance = HeldStep(loop_system, options, m * [1.0] if gains is None else gains, engine)
+        self.engine = self._advance.engine
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
         self._creep = np.full(m, 0.01) if creep is None else np.array(creep, dtype=float)
-        self._friction = bool(self._coulomb.any() or self._viscous.any())
+        self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = Displacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
-        self._origin, self.step, self._now, self.steps = start.t, step, 0, 0
-        self._x = np.concatenate([start.q, start.v]).astype(float)
+        self._origin, self.step = start.t, step
+        self._start = np.concatenate([start.q, start.v]).astype(float)
+        self._begin()
+
+    def anew(self) -> "SimulatedPlant":
+        """Another such machine, at its start; what is compiled is shared, so this one must rest from now on."""
+        other = copy.copy(self)
+        other._begin()
+        return other
+
+    def _begin(self) -> None:
+        columns = self._advance.actuators.T
+        columns[:] = 0.0
+        self.actuators = [
+            Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
+        ]
+        self._x, self._now, self.steps = self._start.copy(), 0, 0
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
@@ -200,8 +215,7 @@ class SimulatedPlant:
 
     def _partial(self, now: int) -> Array:
         duration = (now - self._now) / SECOND
-        torque = [actuator.mean(now, duration) for actuator in self.actuators]
-        x = self._advance(self._time(self._now), self._x, duration, self._at_joints(torque))
+        x = self._advance(self._time(self._now), self._x, duration, now, self._friction())
         return x if _finite(x) else self._x
 
     def _take(self, then: int) -> None:
@@ -209,12 +223,12 @@ class SimulatedPlant:
         start, h = self._now, (then - self._now) / SECOND
         if self._past.maxlen != 1:
             self._past.append(self._measured(start, self._x))
-        torque = [actuator.take(then, h) for actuator in self.actuators]
+        x = self._advance(self._time(start), self._x, h, then, self._friction())
+        self._advance.keep()
         self._now, self._seen = then, None
         if self._still or self.diverged is not None:
             return
         self.steps += 1
-        x = self._advance(self._time(start), self._x, h, self._at_joints(torque))
         if not _finite(x):
             self.diverged = then
             x = self._x.copy()
@@ -225,14 +239,14 @@ class SimulatedPlant:
             x = self._closing(self._time(then), x)
         self._x = x
 
-    def _at_joints(self, torque: list[float]) -> Array:
-        """Torques at the joints, what friction takes of them left out."""
-        u = self._gains * torque
-        if self._friction:
-            n = self.model.n
-            rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
-            u -= self._coulomb * np.tanh(rates / self._creep) + self._viscous * rates
-        return u
+    def _friction(self) -> Array | None:
+        """What friction takes of the torques at the joints; None where there is none."""
+        if not self._rubs:
+            return None
+        n = self.model.n
+        rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
+        lost: Array = self._coulomb * np.tanh(rates / self._creep) + self._viscous * rates
+        return lost
 
     def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
         """Rows of closed brakes and of the passive constraints, and the mass matrix."""
@@ -261,7 +275,7 @@ class SimulatedPlant:
 
 
 def _finite(x: Array) -> bool:
-    return all(map(isfinite, x.tolist()))
+    return isfinite(sum(x.tolist()))
 
 
 def _impulse(rows: Array, M: Array, motion: Array) -> Array:

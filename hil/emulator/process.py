@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError
-from hil.bus.identity import answer
+from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import Emulator, Likeness, make_plant
 from hil.emulator.faults import KINDS, Fault, schedule
 from hil.emulator.node import EmulatedDrive
+from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key
 from hil.emulator.world import World
 from hil.frame import Frame
@@ -32,6 +33,9 @@ SHORTEST_WAIT = SECOND // 5000
 LONGEST_WAIT = SECOND // 50
 """Time after which `stop` is asked again [ns]."""
 
+QUIET = SECOND // 5
+"""Time without a frame of a loop after which its drives are free for another [ns]."""
+
 HOST_PLACES = ("bus", "host", "host_or_node")
 
 
@@ -40,13 +44,22 @@ class Outlet:
 
     Attributes:
         world: Their time.
-        heard: When a frame of the host last came in for somebody here [ns].
+        heard: When a frame of the host last came in for somebody here [ns]; 0: none has.
         refused: Frames that the bus did not take.
+        asked: Whether the drives are another loop's, when one asks for an emulator.
+        began: Called when a loop says that its task begins.
     """
 
     def __init__(self, world: World, bus: Bus) -> None:
         """Takes an open bus."""
-        self.world, self.bus, self.refused, self.troubled, self.heard = world, bus, 0, False, 0
+        self.bus, self.refused, self.troubled = bus, 0, False
+        self.asked: Callable[[], bool] = lambda: False
+        self.began: Callable[[], None] = lambda: None
+        self.begin(world)
+
+    def begin(self, world: World) -> None:
+        """Leaves its nodes for the new ones of another world."""
+        self.world, self.heard = world, 0
         self._stations: list[Station] = []
 
     def attach(self, name: str, receive: Callable[[Frame], None], ids: Iterable[int]) -> Station:
@@ -80,8 +93,11 @@ class Outlet:
 
     def deliver(self, frame: Frame) -> None:
         """Hands a frame to those whom it concerns; the question for an emulator is answered."""
-        if frame.extended and (reply := answer(frame)) is not None:
-            self.bus.send(reply)
+        if is_question(frame):
+            self.bus.send(answer(self.asked()))
+            return
+        if is_beginning(frame):
+            self.began()
             return
         number = key(frame)
         for station in self._stations:
@@ -91,7 +107,7 @@ class Outlet:
 
 
 class Server:
-    """Emulated drives on open buses.
+    """Emulated drives on open buses; a loop that asks for them finds them as they were at power-on.
 
     Attributes:
         emulator: The drives and the machine.
@@ -131,16 +147,39 @@ class Server:
         likeness = likeness or Likeness()
         for fault in faults:
             _check_fault(fault)
-        world = World()
-        self.outlets = {name: Outlet(world, bus) for name, bus in buses.items()}
-        plant = make_plant(system, start, period, drives, likeness)
-        self._clock, self._lag = clock, clock.now()
-        self.emulator = Emulator(world, plant, self.outlets, drives, sensors, likeness)
+        self._clock, self._tell_line = clock, tell
+        self._drives, self._sensors, self._likeness, self._faults = drives, sensors, likeness, faults
+        self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
+        for outlet in self.outlets.values():
+            outlet.asked, outlet.began = self._asked, self._begun
+        self._power_on(make_plant(system, start, period, drives, likeness))
+
+    def _power_on(self, plant: SimulatedPlant) -> None:
+        world, self._lag, self._waiting = World(), self._clock.now(), True
+        for outlet in self.outlets.values():
+            outlet.begin(world)
+        self.emulator = Emulator(world, plant, self.outlets, self._drives, self._sensors, self._likeness)
+        self._motors = [node.motor for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
         for node in self.emulator.nodes.values():
             if isinstance(node, EmulatedDrive):
-                node.motor.told = partial(self._tell, tell, node.settings)
-        for since in ("power_on", "engaged"):  # nobody here knows when a loop engages
-            schedule(faults, since, self.emulator, likeness.seed)
+                node.motor.told = partial(self._tell, self._tell_line, node.settings)
+        schedule(self._faults, "power_on", self.emulator, self._likeness.seed)
+
+    def _asked(self) -> bool:
+        """Whether the drives are another loop's; where they are not, but were, they are powered on again."""
+        heard, now = max(outlet.heard for outlet in self.outlets.values()), self.emulator.world.now
+        if any(motor.enabled for motor in self._motors) or (heard and now - heard < QUIET):
+            return True
+        if heard:
+            self._tell_line(f"{now / SECOND:9.4f} s  a new loop: the drives are powered on again, at the start pose")
+            self._power_on(self.emulator.plant.anew())
+        return False
+
+    def _begun(self) -> None:
+        """Starts the clock of the faults that count from the beginning of the task."""
+        if self._waiting:
+            self._waiting = False
+            schedule(self._faults, "engaged", self.emulator, self._likeness.seed)
 
     def serve(self, stop: Callable[[], bool]) -> None:
         """Runs until `stop()`.
@@ -148,10 +187,10 @@ class Server:
         Raises:
             BusError: A bus is down.
         """
-        world, outlets = self.emulator.world, list(self.outlets.values())
+        outlets = list(self.outlets.values())
         while not stop():
             self._follow()
-            due = world.next_event
+            due = self.emulator.world.next_event
             until = self._clock.now() + (LONGEST_WAIT if len(outlets) == 1 else SHORTEST_WAIT)
             if due is not None:
                 until = min(until, due + self._lag)

@@ -118,7 +118,7 @@ class Station:
         if self.capacity is not None and len(queue) >= self.capacity:
             return False
         queue.append(frame)
-        if len(queue) == 1:
+        if queue[0] is frame:
             self.rank = priority(frame)
             self._wire.pending(self)
         return True

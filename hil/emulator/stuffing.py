@@ -48,8 +48,8 @@ _CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
 
 
 @lru_cache(maxsize=4096)
-def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int, int]:
-    """Bits from start of frame to length code, those stuffed in, run of equal bits and CRC at their end."""
+def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int]:
+    """Bits of a frame without those stuffed in after the length code, run of equal bits and CRC at that point."""
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
@@ -57,12 +57,13 @@ def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[i
     count = 39 if extended else 19
     # the start bit is the first of its run, and leaves the CRC at zero
     state, stuffed = _feed(0, bits, count - 1)
-    return count, stuffed, state, _crc(0, bits, count - 1)
+    data = 0 if remote else 8 * length
+    return count + stuffed + data + 15 + UNSTUFFED_TAIL, state, _crc(0, bits, count - 1)
 
 
 def crc15(frame: Frame) -> int:
     """The CRC of a frame."""
-    crc = _header(frame.id, frame.extended, frame.remote, _length(frame))[3]
+    crc = _header(frame.id, frame.extended, frame.remote, _length(frame))[2]
     for byte in frame.data:
         crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
     return crc
@@ -70,14 +71,15 @@ def crc15(frame: Frame) -> int:
 
 def frame_bits(frame: Frame) -> int:
     """Bits of a frame with those stuffed in, interframe space included."""
-    data, steps, checks = frame.data, _BYTE, _CRC_BYTE
-    count, stuffed, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
+    identity, data, extended, remote, _, length, _ = frame
+    steps, checks = _BYTE, _CRC_BYTE
+    bits, state, crc = _header(identity, extended, remote, length if remote else len(data))
     for byte in data:
         crc = (crc << 8 & 0x7FFF) ^ checks[crc >> 7 ^ byte]
         state, more = steps[state][byte]
-        stuffed += more
+        bits += more
     state, more = steps[state][crc >> 7]
-    return count + 8 * len(data) + 15 + stuffed + more + _SEVEN_BITS[state][crc & 0x7F] + UNSTUFFED_TAIL
+    return bits + more + _SEVEN_BITS[state][crc & 0x7F]
 
 
 def _length(frame: Frame) -> int:

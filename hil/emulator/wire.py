@@ -216,12 +216,10 @@ class Wire:
         self._begin(start, frame, partial(self._finish, frame, best))
 
     def _begin(self, start: int, frame: Frame, finish: Callable[[], None]) -> None:
-        self._active = True
-        bits = self._bits(frame)
-        length = bits * SECOND // self.bitrate
-        self._free = start + length
+        length = self._bits(frame) * SECOND // self.bitrate
+        self._active, self._free = True, start + length
         self.busy += length
-        self.world.at(self._free - self._interframe, finish)
+        self.world.at(start + length - self._interframe, finish)
 
     def _finish(self, frame: Frame, sender: Station) -> None:
         """The end of a frame: everybody has it, or an error flag made it void."""

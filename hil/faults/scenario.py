@@ -165,9 +165,11 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "encoder's sign flips": (_fault("encoder_flip", drive=NODES), PROTOCOLS),
     "encoder drifts": (_fault("encoder_drift", drive=["a", "x1"], rate=(0.3, 1.0)), PROTOCOLS),
     # in an actuator
-    "torque derated": (_fault("derating", drive=ANY, factor=(0.02, 0.5)), PROTOCOLS),
-    "torque constant wrong": (_fault("torque_constant", drive=ANY, factor=(0.5, 1.5)), PROTOCOLS),
-    "torque table wrong": (_fault("torque_table", drive=ANY, factor=(0.5, 2.0)), PROTOCOLS),
+    "torque derated": (_fault("derating", drive=ANY, factor=(0.01, 0.05)), PROTOCOLS),  # the carts need 0.16 of it
+    "torque constant wrong": (_fault("torque_constant", drive=ANY, factor=[0.5, 2.0]), PROTOCOLS),
+    "torque constant wrong by little": (_fault("torque_constant", drive=ANY, factor=(0.95, 1.05)), PROTOCOLS),
+    "torque table wrong": (_fault("torque_table", drive=ANY, factor=[0.5, 2.0]), PROTOCOLS),
+    "coupling slips": (_fault("torque_constant", drive=ANY, factor=(0.0, 0.2)), PROTOCOLS),
     # in the host
     "loop stalls for a moment": (_fault("stall", **{"for": (0.003, 0.005)}), PROTOCOLS),
     "loop stalls": (_fault("stall", **{"for": (0.04, 0.3)}), PROTOCOLS),

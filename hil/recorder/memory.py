@@ -47,16 +47,16 @@ class Memory:
         table: The slots of the rows, shape (capacity, columns).
     """
 
-    def __init__(self, columns: int, capacity: Capacity, descriptor: int | None = None) -> None:
-        """Makes the memory, or takes over a descriptor of it.
+    def __init__(self, columns: int, capacity: Capacity, descriptor: int | None = None, writable: bool = True) -> None:
+        """Makes the memory, or takes over a descriptor of it; who only looks on need not be able to write.
 
         Raises:
             OSError: The system has none to give.
         """
         sizes = [(8 * columns, capacity.rows), (FRAME.size, capacity.frames), (1, capacity.events)]
         total = PROBLEM + sum(Ring.footprint(*size) for size in sizes)
-        self.descriptor = _nameless(total) if descriptor is None else descriptor
-        self._mapped = mmap.mmap(self.descriptor, total)
+        self.descriptor = nameless("servoctl recorder", total) if descriptor is None else descriptor
+        self._mapped = mmap.mmap(self.descriptor, total, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         memory = memoryview(self._mapped)
         if descriptor is None:
             memory[:] = bytes(total)  # every page is there before the first tick needs it
@@ -98,21 +98,15 @@ class Memory:
         os.close(self.descriptor)
 
 
-def _nameless(size: int) -> int:
+def nameless(name: str, size: int) -> int:
     """Descriptor of memory, zero at first, that is gone when nobody has it any more."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("servoctl recorder")
+        descriptor = os.memfd_create(name)
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
     return descriptor
-
-
-def packed(bus: int, sent: bool, frame: Frame, time: int) -> tuple[int, int, int, int, int, bytes]:
-    """A frame as the values of a `FRAME`."""
-    flags = sent | frame.extended << 1 | frame.remote << 2 | frame.error << 3
-    return time, frame.id, bus, flags, frame.length if frame.remote else len(frame.data), frame.data
 
 
 def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes) -> tuple[int, bool, Frame, int]:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from hil.frame import Frame
 from hil.recorder.events import encode
-from hil.recorder.memory import FRAME, Capacity, Memory, packed
+from hil.recorder.memory import FRAME, Capacity, Memory
 from hil.recorder.process import Plan
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
@@ -65,7 +65,7 @@ class Recorder:
         """
         if "t" not in columns:
             raise RunFolderError(f"{folder}: a run needs the column t (name it among the columns)")
-        capacity = capacity or Capacity()
+        self._capacity = capacity = capacity or Capacity()
         self._memory = Memory(len(columns), capacity)
         self._rows, self._frames, self._events = self._memory.rows, self._memory.frames, self._memory.events
         self._lossless = lossless
@@ -83,7 +83,7 @@ class Recorder:
         self._connection, there = Pipe()
         self._closed = False
         try:
-            with there, _no_signals():
+            with there, no_signals():
                 self._process = subprocess.Popen(
                     [sys.executable, "-c", PROGRAM, str(there.fileno()), *sys.path],
                     stdin=subprocess.DEVNULL,
@@ -125,7 +125,10 @@ class Recorder:
         slot = ring.slot()
         if slot < 0 and (slot := self._no_room(ring, 1)) < 0:
             return
-        FRAME.pack_into(ring.slots, slot * FRAME.size, *packed(bus, sent, frame, time))
+        identity, data, extended, remote, error, length, _ = frame
+        flags = sent | extended << 1 | remote << 2 | error << 3
+        size = length if remote else len(data)
+        FRAME.pack_into(ring.slots, slot * FRAME.size, time, identity, bus, flags, size, data)
         ring.publish()
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
@@ -149,6 +152,11 @@ class Recorder:
                 return slot
         ring.lose()
         return -1
+
+    @property
+    def shared(self) -> tuple[int, Capacity]:
+        """Descriptor of the memory and how it is divided, for who looks on."""
+        return self._memory.descriptor, self._capacity
 
     @property
     def lost(self) -> dict[str, int]:
@@ -247,7 +255,7 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def _no_signals() -> Iterator[None]:
+def no_signals() -> Iterator[None]:
     """What is started in here never feels Ctrl-C or the end of the terminal, which go to the whole group of processes.
 
     The loop stops the machine first, and closes the recorder then.

@@ -33,6 +33,11 @@ class Ring:
         return COUNTS + -(-size * capacity // 64) * 64
 
     @property
+    def head(self) -> int:
+        """Records that were ever put."""
+        return self._counts[HEAD]
+
+    @property
     def lost(self) -> int:
         """Records that found no room, or that the consumer could not write."""
         return self._counts[LOST] + self._counts[UNWRITTEN]

@@ -41,6 +41,7 @@ class Kind(Enum):
     REJECTED = (Reaction.NOTE, Origin.RIG, "a frame that is not valid was dropped")
     IMPLAUSIBLE = (Reaction.NOTE, Origin.RIG, "a sample that cannot be was dropped")
     ENCODER = (Reaction.STOP, Origin.RIG, "the encoder cannot be right")
+    TRACKING = (Reaction.STOP, Origin.RIG, "the machine does not follow its model")
     NON_FINITE = (Reaction.STOP, Origin.TASK, "the law has no finite command")
     POSITION = (Reaction.STOP, Origin.TASK, "the joint is beyond its position limits")
     SPEED = (Reaction.STOP, Origin.TASK, "the joint is faster than its speed limit")
@@ -66,7 +67,14 @@ class Kind(Enum):
     INTERRUPTED = (Reaction.STOP, Origin.OPERATOR, "the operator stops the run")
     EXCEPTION = (Reaction.DISABLE, Origin.RIG, "the loop has failed")
     NOT_CONFIRMED = (Reaction.WARN, Origin.RIG, "THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
+    NEVER_ENABLED = (
+        Reaction.WARN,
+        Origin.NOBODY,
+        "this run never enabled the drive and sent it no torque; whether it is on by others it has not said",
+    )
     RECORDER = (Reaction.WARN, Origin.RIG, "not everything is recorded")
+    GAIN = (Reaction.WARN, Origin.NOBODY, "gain, by the operator")
+    VIEW = (Reaction.WARN, Origin.NOBODY, "the live page is gone; the run goes on")
     STAGE = (Reaction.NOTE, Origin.NOBODY, "")
 
     def __init__(self, reaction: Reaction, origin: Origin, meaning: str) -> None:
@@ -77,7 +85,7 @@ class Event(NamedTuple):
     """Something that happened.
 
     Attributes:
-        time: On the run's clock [ns].
+        time: On the run's clock [ns]; never before an event that was noticed earlier.
         kind: What.
         subject: Of which drive, bus or row; empty where of none.
         detail: Numbers with units; may be empty.

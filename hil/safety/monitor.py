@@ -15,6 +15,9 @@ RUNAWAY = 1.2
 
 _ACTIVE = Link.ACTIVE
 
+EVERY_TIME = (Kind.STAGE, Kind.GAIN)
+"""Kinds that are written down however often they come; of the others the first for each subject."""
+
 BEATS = 2.5
 """Heartbeats that may be missing."""
 
@@ -59,7 +62,7 @@ class Monitor:
     Attributes:
         counts: Kind -> how often, notes included.
         worst: The worst reaction so far; it never falls.
-        events: What happened, each kind once per subject.
+        events: What happened, each kind once per subject but for `EVERY_TIME`.
     """
 
     def __init__(self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds) -> None:
@@ -83,10 +86,12 @@ class Monitor:
         """Takes an event in; returns it where it is the first of its kind and subject."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.worst = max(self.worst, kind.reaction)
-        if kind is not Kind.STAGE:
+        if kind not in EVERY_TIME:
             if (kind, subject) in self._seen:
                 return None
             self._seen.add((kind, subject))
+        if self.events:  # what is told as of a tick's beginning may follow from what was seen within it
+            time = max(time, self.events[-1].time)
         event = Event(time, kind, subject, detail)
         self.events.append(event)
         return event

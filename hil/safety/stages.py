@@ -10,7 +10,7 @@ from enum import Enum
 
 import numpy as np
 
-from hil.drives.base import Condition, DriveError
+from hil.drives.base import DriveError
 from hil.safety.events import Kind, Reaction
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
@@ -289,8 +289,9 @@ class Stages:
             self._enter(Mode.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
             for drive in self._machine.drives:
-                if drive.condition not in (Condition.DISABLED, Condition.FAULT):
-                    self._monitor.report(now, Kind.NOT_CONFIRMED, drive.settings.name, drive.condition.value)
+                if not drive.surely_off:
+                    kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                    self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
             self._enter(Mode.OVER, now)
         return []
 

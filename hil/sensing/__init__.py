@@ -5,7 +5,8 @@ from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.plausibility import Finding
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing, Sight
-from hil.sensing.statics import Fall, Hold, Holding, falls_without_torque, not_ready, task_errors
+from hil.sensing.statics import Fall, Hold, Holding, accelerations, falls_without_torque, not_ready, task_errors
+from hil.sensing.tracking import Tracking, Unexplained
 
 __all__ = [
     "Channel",
@@ -19,6 +20,9 @@ __all__ = [
     "Prediction",
     "Sensing",
     "Sight",
+    "Tracking",
+    "Unexplained",
+    "accelerations",
     "falls_without_torque",
     "not_ready",
     "task_errors",

@@ -29,6 +29,8 @@ class Channel:
         turn: Displacement after which a wrapping encoder starts again [joint unit].
         interval: Time between two samples at most [s].
         feedback: When it is sampled.
+        visible: Smallest motion that surely shows [joint unit]; 0: the resolution.
+        held: Acceleration that friction may take from the model's [joint unit/s^2].
     """
 
     name: str
@@ -39,6 +41,8 @@ class Channel:
     turn: float = np.inf
     interval: float = np.inf
     feedback: Feedback = Feedback.CYCLIC
+    visible: float = 0.0
+    held: float = 0.0
 
 
 class Displacements:

@@ -22,7 +22,7 @@ STEPS = 3
 """Resolutions that it may move beside."""
 
 STUCK_TRAVEL = 10.0
-"""Resolutions: how far the model must have moved a joint while its encoder stood still."""
+"""Smallest visible motions: how far the model must have moved a joint, against friction, while its encoder stood."""
 
 STUCK_TIME = 0.02
 """Shortest time that this must have lasted [s]."""
@@ -59,11 +59,13 @@ class Finding(NamedTuple):
         channel: Its name.
         reason: In a person's words, with numbers.
         stops: Whether it must stop the machine; else the sample was left out, once.
+        motion: Whether it is the machine's motion that cannot be, and no sample.
     """
 
     channel: str
     reason: str
     stops: bool
+    motion: bool = False
 
 
 def judge(
@@ -92,15 +94,21 @@ def judge(
     last = memory.accepted
     if last is None or sample.position != last.position or not math.isfinite(expected):
         return Memory(sample, sample.time, 0, 0.0, sample.time), None
-    travel = memory.travel + expected * (sample.time - last.time) / SECOND
+    elapsed = (sample.time - last.time) / SECOND
+    travel = memory.travel + _against(expected, channel.held * elapsed) * elapsed
     still = (sample.time - memory.moved) / SECOND
-    if abs(travel) > STUCK_TRAVEL * channel.resolution and still >= STUCK_TIME:
+    if abs(travel) > STUCK_TRAVEL * (channel.visible or channel.resolution) and still >= STUCK_TIME:
         where = f"stands at {sample.position:.6g} {unit} for {still:.3g} s"
         reason = f"encoder {where}, the model moves it by {travel:.3g} {unit}"
         return Memory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
     if still >= STUCK_WINDOW:
         return Memory(sample, sample.time, 0, 0.0, sample.time), None
     return Memory(sample, sample.time, 0, travel, memory.moved), None
+
+
+def _against(speed: float, friction: float) -> float:
+    """What is left of a speed that friction may have taken so much from: a joint that it holds is not stuck."""
+    return math.copysign(max(0.0, abs(speed) - friction), speed)
 
 
 def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float) -> str:

@@ -77,8 +77,3 @@ class RateFilter:
 
     def _pole(self, elapsed: float) -> float:
         return math.exp(-2.0 * elapsed / self.tau)
-
-
-def carried(position: float, rate: float, measured: int, now: int) -> float:
-    """A displacement brought from when it was measured to now [ns], at its speed."""
-    return position + rate * ((now - measured) / SECOND)

@@ -16,8 +16,9 @@ from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
 from hil.sensing.prediction import Prediction
-from hil.sensing.rates import RateFilter, Track, carried
+from hil.sensing.rates import RateFilter, Track
 from hil.sensing.sight import require_seen
+from hil.sensing.tracking import Tracking
 from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -67,6 +68,7 @@ class Sensing:
         skew: float | None = None,
         residual_tolerance: float | None = None,
         motion: Prediction | None = None,
+        tracking: Tracking | None = None,
         engine: str = "auto",
     ) -> None:
         """Builds everything that the ticks need.
@@ -83,6 +85,7 @@ class Sensing:
             residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by resolution.
             motion: The model's motion, for where the last torques lead; None: speeds stay as they are meanwhile, and
                 no encoder is watched for being stuck.
+            tracking: Watches whether the machine follows `motion`; None: nobody does.
             engine: `auto`, `c`, `vm` or `numpy`.
 
         Raises:
@@ -93,6 +96,7 @@ class Sensing:
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)
         require_seen(model, self.coordinates, start)
         self._model, self._motion, self._filtered = model, motion, filtered
+        self._tracking = tracking
         self._skew = period if skew is None else skew
         times = [
             filter_time or SAMPLING * max(period, c.interval if math.isfinite(c.interval) else 0.0) for c in channels
@@ -117,6 +121,8 @@ class Sensing:
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now
         self._syncs = (-1, -1)
+        if self._tracking is not None:
+            self._tracking.begin()
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
@@ -142,9 +148,9 @@ class Sensing:
         findings: list[Finding] = []
         y, ages, slack = [], [], []
         for i, sample in enumerate(samples):
-            age = self._take(i, sample, now, expected[i], findings)
-            last, rate = self._memories[i].accepted, self._rates[i]
-            y.append(math.nan if last is None else carried(last.position, rate, last.time, now))
+            last, rate = self._take(i, sample, expected[i], findings), self._rates[i]
+            age = math.inf if last is None else (now - last.time) / SECOND
+            y.append(math.nan if last is None else last.position + rate * age)
             ages.append(age)
             # an old sample is off by how far the speed has changed since, and by what is not known of its age
             slack.append(abs(rate) * self._skew + abs(rate - self._before[i]) * min(age, 1.0))
@@ -159,13 +165,18 @@ class Sensing:
             findings.append(contradiction)
             # nobody knows yet which sample is wrong: the law gets where the last good ones lead
             found = found._replace(q=q + carry * v, v=v)
+        if self._tracking is not None:
+            surprise = found.v - v if carry == 0.0 and heard and finite else None
+            lost = self._tracking.judge(t, elapsed, found.q, surprise, u)
+            if lost is not None:
+                findings.append(lost)
         if finite:
             self._q, self._v, self._now = found.q, found.v, now
         valid = heard and finite and found.rank == self._model.n
         return Sight(found, np.array(ages), findings, y, self._rates, valid)
 
-    def _take(self, i: int, sample: Sample | None, now: int, expected: float, findings: list[Finding]) -> float:
-        """Takes one channel's sample in; returns the age of the last good one [s]."""
+    def _take(self, i: int, sample: Sample | None, expected: float, findings: list[Finding]) -> Sample | None:
+        """Takes one channel's sample in; returns the last good one."""
         channel, memory = self.displacements.channels[i], self._memories[i]
         if sample is not None and self._synced[i]:
             position, velocity, torque, received = sample
@@ -176,12 +187,10 @@ class Sensing:
         if finding is not None:
             findings.append(finding)
         last = memory.accepted
-        if last is None:
-            return math.inf
-        if last is not before:
+        if last is not None and last is not before:
             self._before[i] = self._rates[i]
             self._rates[i] = self._rate(i, last)
-        return (now - last.time) / SECOND
+        return last
 
     def _rate(self, i: int, sample: Sample) -> float:
         """Speed of a channel at its newest sample; the filter goes on from there where the next one has none."""

@@ -120,6 +120,21 @@ def falls_without_torque(
     return Fall(not largest <= AT_REST, largest, list(model.plant.coordinates)[worst])
 
 
+def accelerations(model: Model, state: State, torques: Array, rank_tolerance: float = 1e-6) -> tuple[Array, Array]:
+    """The largest that torques of these sizes can add, of displacements, shape (m,), and of coordinates, shape (n,).
+
+    Args:
+        model: The plant; its task does not matter.
+        state: Where.
+        torques: Of each motor, shape (m,) [actuator units].
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+    """
+    matrices = model.plain.matrices(state)
+    terms = assemble(state, matrices, rank_tolerance)
+    reached = solve_upper(terms.L, terms.project(terms.inputs))
+    return np.abs(matrices.B.T @ reached) @ torques, np.abs(reached) @ torques
+
+
 def task_errors(model: Model, state: State) -> dict[str, tuple[float, float]]:
     """Task row -> violation and its rate; NaN where a row has none. What they are small of is the law's to say."""
     found = consistency(model, state)

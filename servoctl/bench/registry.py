@@ -14,6 +14,7 @@ from servoctl.bench.scaling import scaling_study
 from servoctl.bench.startup import startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
+from servoctl.bench.view import view
 
 BENCHMARKS: dict[str, Benchmark] = {
     "tick": tick,
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "startup": startup,
     "memory": memory,
     "hil": hil,
+    "view": view,
     "pseudoinverse": pseudoinverse_study,
 }
 """Name -> benchmark."""

@@ -25,6 +25,13 @@ def hil(
     ] = None,
     armed: Annotated[bool, typer.Option("--armed", help="Let real drives make torque.")] = False,
     require_rt: Annotated[bool, typer.Option("--require-rt", help="Refuse without real-time rights.")] = False,
+    view: Annotated[
+        bool,
+        typer.Option(
+            "--view",
+            help="Serve a live page on this machine, with a stop button, and say its address; paces lock-step.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
     ] = None,
@@ -48,7 +55,10 @@ def hil(
     try:
         with Announcer(begun.name) as announcer:
             ended = begun.run(
-                folder, lambda event: announcer.say(f"{event.time / 1e9:9.4f} s  {event}"), announcer.progress
+                folder,
+                lambda event: announcer.say(f"{event.time / 1e9:9.4f} s  {event}"),
+                announcer.progress,
+                (lambda address: announcer.say(f"live page, for who has its address: {address}")) if view else None,
             )
     except KeyboardInterrupt:
         note("interrupted before the first frame")

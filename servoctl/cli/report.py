@@ -1,4 +1,4 @@
-"""`servoctl report`: pictures and a page from run folders."""
+"""`servoctl report`: a page, pictures and films from run folders."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +11,43 @@ from servoctl.cli.console import say
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders that `run` wrote."),
+        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders that `run` or `hil` wrote."),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: into each run's own folder.")
     ] = None,
+    html: Annotated[bool, typer.Option("--html", help="The page: report.html, of all runs together.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Pictures, 160 dpi.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="The same as vectors, in the width of a printed column.")] = False,
+    gif: Annotated[bool, typer.Option("--gif", help="The animation.")] = False,
+    mp4: Annotated[bool, typer.Option("--mp4", help="The animation as film; needs ffmpeg.")] = False,
 ) -> None:
-    """Draw one or several runs, and print the files written."""
+    """Write a page that opens anywhere, and pictures, of one or several runs; print the files written.
+
+    Without any of the last five options: page and pictures. The page of several runs goes to the first one's folder.
+    """
+    if not (html or png or pdf or gif or mp4):
+        html = png = True
+    if html:
+        from servoctl.report.page import PAGE, write
+
+        say(str(write(runs, (out or runs[0]) / PAGE)))
+    if not (png or pdf or gif or mp4):
+        return
     from servoctl.report import report as draw
     from servoctl.trajectory import Trajectory
 
     for folder in runs:
         place = folder if out is None else out if len(runs) == 1 else out / folder.name
-        for written in draw(Trajectory.load(folder), place):
-            say(str(written))
+        trajectory = Trajectory.load(folder)
+        written = draw(trajectory, place) if png else []
+        if pdf:
+            from servoctl.report.paper import print_figures
+
+            written += print_figures(trajectory, place)
+        for kind in [name for name, wanted in (("gif", gif), ("mp4", mp4)) if wanted]:
+            from servoctl.report.film import film
+
+            written.append(film(trajectory, place / f"film.{kind}"))
+        for path in written:
+            say(str(path))

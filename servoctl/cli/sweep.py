@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder
 
@@ -32,7 +32,8 @@ def sweep(
     ] = "grid",
     samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, where no grid is made.")] = 100,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
-    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")] = 1,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
     ] = None,
@@ -56,9 +57,10 @@ def sweep(
     shown = plan(loaded, metric)
     folder = out or fresh_folder(f"{loaded.name}-sweep")
     points = points_of(varies, sample, samples, seed)
-    make_folder(folder)
-    with ProgressBar(loaded.name) as progress:
-        study = run_sweep(loaded, varies, points, sample, seed, jobs, progress)
+    with connected(cluster, jobs) as workers:
+        make_folder(folder)
+        with ProgressBar(loaded.name) as progress:
+            study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers)
     for sentence in filter(None, [loaded.engine_warning, study.broken]):
         note(f"warning: {sentence}")
     study.save(folder, shown)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, number
 
@@ -21,7 +21,8 @@ def tune(
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-tune-<date>-<time>.")
     ] = None,
     trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Instead of tune.trials.")] = None,
-    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")] = 1,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the study in --out.")] = False,
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="An Optuna storage; default: study.db in the folder.")
@@ -47,8 +48,8 @@ def tune(
     loaded = load(config, given, engine=engine)
     problem = read_problem(loaded)
     folder = _folder(loaded.name, out, resume)
-    with ProgressBar(loaded.name) as progress:
-        tuning = run_tune(problem, folder, jobs, resume, storage, progress=progress)
+    with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
+        tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
     for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
         note(f"warning: {sentence}")
     if compare and tuning.here and tuning.status == "done":

@@ -2,6 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from servoctl.closed_loop.system import System
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, State, Status
@@ -67,14 +69,35 @@ class Loop(ABC):
         """
         own = self.system
         alike = system.model.rows_kernel is own.model.rows_kernel and dict(system.inputs) == dict(own.inputs)
-        if not alike or any(
-            structure(part) != structure(mine) for part, mine in ((system.law, own.law), (system.passive, own.passive))
-        ):
+        parts = ("law", "passive", "friction")
+        if not alike or any(structure(getattr(system, part)) != structure(getattr(own, part)) for part in parts):
             return None
+        return self._of(system)
+
+    def _of(self, system: System) -> Self:
+        """This loop with another system, which fits."""
         other = copy.copy(self)
         other.system, other.evaluations = system, 0
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
+
+    def simulated(self) -> Self:
+        """The loop whose plant answers the law: this one, unless the simulated plant has other parameters."""
+        model = self.system.simulated
+        return self if model is None else self._of(replace(self.system, model=model, simulated=None))
+
+    def vector(self, state: State) -> Array:
+        """x of a run that starts at a state; a realistic one carries the torques and commands of a machine at rest."""
+        return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
+
+    @property
+    def carried(self) -> int:
+        """Numbers that a run carries after q, v and memory."""
+        return 0 if self.system.realism is None else self.system.realism.carried
+
+    def take_law(self, law: BoundLaw) -> None:
+        """Goes on with this law, which differs from the loop's in parameters alone; nothing is traced again."""
+        self.system = replace(self.system, law=law)
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
@@ -92,6 +115,10 @@ class Loop(ABC):
         """x' alone, for stages of which nothing is logged."""
         return self.rates(t, x)[0]
 
+    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
+        """The same under a command that is held."""
+        return self.motion(t, x, command)[0]
+
     @abstractmethod
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         """Changes of q and of v that close the passive constraints to first order."""
@@ -100,15 +127,16 @@ class Loop(ABC):
         """x put back onto the passive constraints: two Newton steps in q, then one in v."""
         n = self.system.model.n
         x = x.copy()
+        body = x[: self.size]
         for _ in range(2):
-            x[:n] += self.closing(t, x)[0]
-        x[n : 2 * n] += self.closing(t, x)[1]
+            body[:n] += self.closing(t, body)[0]
+        body[n : 2 * n] += self.closing(t, body)[1]
         return x
 
     def split(self, t: Any, x: Array) -> tuple[State, Array]:
         """State and memory of a vector x."""
         n = self.system.model.n
-        return State(t, x[:n], x[n : 2 * n]), x[2 * n :]
+        return State(t, x[:n], x[n : 2 * n]), x[2 * n : self.size]
 
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:
         command = system.command(terms, memory)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.closed_loop.realism import Friction, Realism
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import is_finite, where
 from servoctl.expression import Expression
@@ -74,12 +75,18 @@ class System:
         law: The law; None: an open loop, with the inputs below.
         inputs: Actuator -> equation, for an open loop; zero where left out.
         passive: Stabilisation of the passive constraints.
+        friction: At the actuators, unknown to the law; None: there is none.
+        realism: What stands between law and plant in a sampled run; None: nothing.
+        simulated: The plant that answers the law, where its parameters are not those that the law knows.
     """
 
     model: Model
     law: BoundLaw | None
     inputs: Mapping[str, Expression]
     passive: PassiveStabilisation
+    friction: Friction | None = None
+    realism: Realism | None = None
+    simulated: Model | None = None
 
     def terms(self, state: State, matrices: Matrices) -> Terms:
         """The algebra that law and plant share."""
@@ -102,13 +109,14 @@ class System:
     def motion(self, terms: Terms, u: Array) -> dict[str, Array]:
         """Acceleration under u, and what a run logs of it."""
         m = terms.matrices
+        acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
         if terms.finite is False or terms.positive is False:
             bad = np.full(self.model.n, np.nan)
             acceleration, passive_force = bad, bad
         else:
             sound = where(terms.finite, terms.positive, 0.0)
-            acceleration = where(sound, terms.acceleration(u, self.passive.correction(m, self.model)), np.nan)
-            passive_force = terms.passive_force(acceleration, u)
+            acceleration = where(sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
+            passive_force = terms.passive_force(acceleration, acting)
         return {
             "acceleration": acceleration,
             "violation": m.task.violation,

@@ -12,10 +12,11 @@ from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
 from servoctl.closed_loop.tick import ControlTick
 from servoctl.engine.batch import BatchProgram
-from servoctl.engine.ccode import STEP, Library, Program, Step
+from servoctl.engine.ccode import STEP, Between, Library, Program, Step
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.trace import trace
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
@@ -23,7 +24,8 @@ from servoctl.types import Array, State
 
 def _parameters(system: System) -> Array:
     """Every parameter of a system, in the order in which the compiled functions take them."""
-    return np.concatenate([system.model.parameters, parameter_values(system.law), parameter_values(system.passive)])
+    parts = (system.law, system.passive, system.friction)
+    return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
 class TracedLoop(Loop):
@@ -43,23 +45,37 @@ class TracedLoop(Loop):
         self.parameters = _parameters(system)
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
-        n, count, law_count = model.n, len(model.parameters), len(parameter_values(law))
+        n, count = model.n, len(model.parameters)
         t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        ends = np.cumsum([count, *(len(parameter_values(part)) for part in (law, system.passive))])
         self._symbolic = System(
             model,
-            with_parameters(law, p[count : count + law_count]),
+            with_parameters(law, p[count : ends[1]]),
             system.inputs,
-            with_parameters(system.passive, p[count + law_count :]),
+            with_parameters(system.passive, p[ends[1] : ends[2]]),
+            with_parameters(system.friction, p[ends[2] :]),
         )
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
         self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
 
-    def retuned(self, system: System) -> Self | None:
-        other = super().retuned(system)
-        if other is not None:
-            other.parameters = _parameters(system)
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.parameters = _parameters(system)
         return other
+
+    @property
+    def step_parameters(self) -> Array:
+        """What whole steps in C take: `parameters`; of a realistic run also the simulated plant's, and realism's."""
+        realism, plant = self.system.realism, self.simulated()
+        if realism is None:
+            return self.parameters
+        return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
+
+    def take_law(self, law: BoundLaw) -> None:
+        super().take_law(law)
+        values, first = parameter_values(law), len(self.system.model.parameters)
+        self.parameters[first : first + len(values)] = values
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
@@ -114,6 +130,10 @@ class TracedLoop(Loop):
         self.evaluations += 1
         return self.slopes_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
 
+    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
+        self.evaluations += 1
+        return self.held_slopes_kernel(t, x, self.parameters, command, *self._numbers(t, x))[0]
+
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
         return dq, dv
@@ -165,12 +185,12 @@ class CompiledLoop(TracedLoop):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
-        self._libraries: dict[int | None, Library | None] = {}
+        self._libraries: dict[tuple[int | None, Between | None], Library | None] = {}
 
     @property
     def engine(self) -> str:  # type: ignore[override]
-        """`c` once one of the loops that share their functions is on it, else `vm`."""
-        return "c" if self._libraries else "vm"
+        """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
+        return "c" if any(between == self._between for _, between in self._libraries) else "vm"
 
     def program(self, parts: int | None) -> Program:
         """C source of what a run evaluates.
@@ -185,15 +205,24 @@ class CompiledLoop(TracedLoop):
         return BatchProgram(self.step(parts))
 
     def shares_functions(self, other: Loop) -> bool:
-        """Whether this is the other loop, or one of them was `retuned` from the other."""
-        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
+        """Whether this is the other loop, or one was `retuned` from the other, and their steps have one form."""
+        if not isinstance(other, CompiledLoop) or self._steppers is not other._steppers:
+            return False
+        return self._between == other._between
 
     def step(self, parts: int | None) -> Step:
         """What `stepper(parts)` is made of."""
         if parts is None:
             return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
-        functions = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, *(kernel.function for kernel in functions))
+        rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return Step(parts, rates.function, logged.function, control.function, self._between)
+
+    @property
+    def _between(self) -> Between | None:
+        model, own = self.system.model, self.system.realism
+        if own is None:
+            return None
+        return Between(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
 
     def _kernels(self, parts: int | None) -> list[Kernel]:
         """What a run calls from Python."""
@@ -203,9 +232,9 @@ class CompiledLoop(TracedLoop):
         """Evaluates a run in C from now on; `library` is of `program(parts)`."""
         for kernel in self._kernels(parts):
             kernel.run_on(library)
-        if parts != 0:
+        if parts != 0 and self.system.realism is None:
             self.stepper(parts).run_on(library)
-        self._libraries[parts] = None if parts == 0 else library
+        self._libraries[parts, self._between] = None if parts == 0 else library
 
     def tick(self, engine: str = "c") -> ControlTick:
         """The law for a loop in real time.
@@ -223,7 +252,7 @@ class CompiledLoop(TracedLoop):
 
     def library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
-        return self._libraries.get(parts)
+        return self._libraries.get((parts, self._between))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.

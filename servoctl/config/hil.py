@@ -104,6 +104,11 @@ class Safety(Section):
     residual_tolerance: Positive | None = Field(
         default=None, description="largest disagreement of redundant encoders [joint unit]; left out: by resolution"
     )
+    tracking: Positive = Field(
+        default=0.1,
+        description="what friction, loads and drives may add to or take from the torques that are sent, before the "
+        "machine counts as not following its model [share of torque_limit]",
+    )
     zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
     ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
@@ -155,6 +160,10 @@ class Hil(Section):
     )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="what emulated drives are like")
+    live: dict[str, Annotated[tuple[Real, ...], AfterValidator(_limits)]] = Field(
+        default={}, description="gains that the live page may change: path in the config -> [lower, upper]"
+    )
+    live_ramp: PositiveTime = Field(default=0.5, description="time that such a change takes [s]")
     faults: tuple[dict[str, Parameter], ...] = Field(
         default=(), description="faults of emulated drives: {kind, at [s], for [s], drive, ...}"
     )

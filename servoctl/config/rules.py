@@ -11,6 +11,7 @@ from typing import Any
 from servoctl.config.corrections import Correction
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.levels import level_problems
+from servoctl.config.realism import realism_problems
 from servoctl.config.schema import ADAPTIVE, Task
 from servoctl.expression.suggest import remedy
 
@@ -28,6 +29,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _corrections,
         _integrator,
         _levels,
+        realism_problems,
     )
     return [problem for rule in rules for problem in rule(values)]
 

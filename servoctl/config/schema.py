@@ -30,6 +30,7 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
+from servoctl.config.realism import Realism
 from servoctl.config.tune import Tune
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
@@ -281,5 +282,8 @@ class Config(Section):
         default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
     )
     run: Run = Field(description="duration, sampling and integration")
+    realism: Realism | None = Field(
+        default=None, description="noise, delay, actuators and errors of the model, in a simulated run"
+    )
     tune: Tune | None = Field(default=None, description="search over numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -16,9 +16,9 @@ from servoctl.engine.ccode import Source, Step, pointer
 from servoctl.engine.emit import emit, template
 from servoctl.types import Array
 
-BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*, long long,
-    long long, const double*, long long, const long long*, const long long*, const long long*, const double*,
-    long long, const volatile long long*, double*, double*, long long*, double*);"""
+BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,
+    const double*, const long long*, long long, long long, const double*, long long, const long long*, const long long*,
+    const long long*, const double*, long long, const volatile long long*, double*, double*, long long*, double*);"""
 
 KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
 """What is kept of a channel, in the order of `c/batch.h`."""
@@ -121,14 +121,24 @@ class BatchLibrary:
         self._ffi, self._library = opened
         self._step, self.lanes = step, lanes
 
-    def run(self, plan: Plan, parameters: Array, starts: Array, halt: Array | None = None) -> Outcome:
+    def run(
+        self,
+        plan: Plan,
+        parameters: Array,
+        starts: Array,
+        halt: Array | None = None,
+        random: Array | None = None,
+        which: Array | None = None,
+    ) -> Outcome:
         """Takes the runs; threads may do so at the same time.
 
         Args:
             plan: What they have in common.
-            parameters: Of the loop, shape (runs, count).
+            parameters: `step_parameters` of the loops, shape (runs, count).
             starts: States at the first time, shape (runs, size).
             halt: One integer; not zero, set from another thread, ends the work soon, and what came of it is void.
+            random: Of realistic runs: random numbers of each step, shape (tables, steps + 1, width).
+            which: Table of each run, shape (runs,).
         """
         runs, channels = len(starts), len(plan.channels)
         outcome = Outcome(
@@ -147,9 +157,13 @@ class BatchLibrary:
         flag = np.zeros(1, dtype=np.int64) if halt is None else halt
         times, p, x = (pointer(self._ffi, array) for array in numbers)
         places = [pointer(self._ffi, array) for array in (firsts, sizes, entries)]
+        chance = np.zeros(0) if random is None else np.ascontiguousarray(random)
+        tables = np.zeros(runs, dtype=np.int64) if which is None else which.astype(np.int64)
+        drawn = pointer(self._ffi, chance), pointer(self._ffi, tables)
         taken = [pointer(self._ffi, array) for array in vars(outcome).values()]
         self._library.servoctl_batch(
-            runs, len(plan.times) - 1, times, plan.every, p, x, plan.status, len(stops), pointer(self._ffi, stops),
-            channels, *places, pointer(self._ffi, bands), plan.codes, pointer(self._ffi, flag), *taken,
+            runs, len(plan.times) - 1, times, plan.every, p, x, *drawn, plan.status, len(stops),
+            pointer(self._ffi, stops), channels, *places, pointer(self._ffi, bands), plan.codes,
+            pointer(self._ffi, flag), *taken,
         )  # fmt: skip
         return outcome

@@ -30,7 +30,38 @@ STEP = "runge_kutta_step"
 
 ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
-    double*, double*);"""
+    const double*, double*, double*);"""
+
+
+@dataclass(frozen=True)
+class Between:
+    """Sizes of what stands between law and plant in a realistic run, for `c/realism.h`.
+
+    Attributes:
+        coordinates: Of the plant.
+        inputs: Likewise.
+        earliest: Whole periods after which a command may begin to act.
+        latest: Whole periods after which it surely acts.
+        lagged: Whether torques lag.
+        width: Random numbers per tick.
+    """
+
+    coordinates: int
+    inputs: int
+    earliest: int
+    latest: int
+    lagged: bool
+    width: int
+
+    @property
+    def carried(self) -> int:
+        """Numbers that a run carries beside what is integrated."""
+        return self.inputs * self.lagged + self.latest * (self.inputs + 1)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of its own."""
+        return 4 * self.coordinates + 3 * self.inputs + 3
 
 
 @dataclass(frozen=True)
@@ -42,12 +73,14 @@ class Step:
         rates: (t, x, p) -> x'; of a hold (t, x, p, command) -> x'.
         logged: The same -> x', row; of a hold -> x', log.
         control: (t, x, p) -> command, the first part of the row; None: the law acts continuously.
+        between: What stands between law and plant; None: nothing.
     """
 
     parts: int | None
     rates: Any
     logged: Any
     control: Any = None
+    between: Between | None = None
 
     @property
     def functions(self) -> list[Any]:
@@ -57,7 +90,7 @@ class Step:
     @property
     def size(self) -> int:
         """Length of x."""
-        return int(self.rates.numel_out(0))
+        return int(self.rates.numel_out(0)) + (0 if self.between is None else self.between.carried)
 
     @property
     def width(self) -> int:
@@ -71,17 +104,28 @@ class Step:
 
     def source(self) -> str:
         """C of a step."""
+        state, count = int(self.rates.numel_out(0)), int(self.rates.numel_in(2))
         defined = {
+            "STATE": state,
             "SIZE": self.size,
-            "PARAMETERS": int(self.rates.numel_in(2)),
+            "PARAMETERS": count,
             "COMMAND": self.command,
             "WIDTH": self.width,
             "PARTS": self.parts or 0,
             "RATES": f"f_{self.rates.name()}",
             "LOGGED": f"f_{self.logged.name()}",
             "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",
+            "REALISTIC": int(self.between is not None),
+            "RANDOM": 0,
         }
-        return "".join(f"#define {name} {value}\n" for name, value in defined.items()) + template("steps.h")
+        files, own = ["steps.h", "stretches.h"], self.between
+        if own is not None:
+            files.insert(1, "realism.h")
+            defined |= {"PARAMETERS": 2 * count + own.parameters, "LAW_PARAMETERS": count, "RANDOM": own.width}
+            defined |= {"COORDINATES": own.coordinates, "INPUTS": own.inputs, "LAGGED": int(own.lagged)}
+            defined |= {"EARLIEST": own.earliest, "LATEST": own.latest}
+        lines = "".join(f"#define {name} {value}\n" for name, value in defined.items())
+        return lines + "".join(map(template, files))
 
 
 class Source:
@@ -176,7 +220,8 @@ class Program(Source):
         entries = [_entry(name, *counts) for name, counts in self._functions.items()]
         declarations = []
         if step is not None:
-            self._functions[STEP] = (4, 2)
+            if step.between is None:
+                self._functions[STEP] = (4, 2)
             entries.append(step.source())
             entries += [] if step.parts is not None else [template("dop853.h")]
             declarations += [STEPS] if step.parts is not None else [STEPS, DOP853]
@@ -222,15 +267,18 @@ class Library:
 
         return call
 
-    def steps(self, x: Array, times: Array, parameters: Array, status: int, stops: Array) -> tuple[Array, Array]:
+    def steps(
+        self, x: Array, times: Array, parameters: Array, status: int, stops: Array, random: Array | None = None
+    ) -> tuple[Array, Array]:
         """Takes fixed steps until one must be looked at.
 
         Args:
             x: State at the first time, shape (size,).
             times: Of the steps, shape (steps + 1,) [s].
-            parameters: Of the loop.
+            parameters: `step_parameters` of the loop.
             status: Where the status stands in a row.
             stops: Statuses to stop at.
+            random: Of a realistic run: random numbers of each step, shape (steps, width).
 
         Returns:
             States, shape (good + 1, size), and rows, shape (good, width), of the steps that may be kept.
@@ -240,6 +288,7 @@ class Library:
         states, rows = np.empty((count + 1, len(x))), np.empty((count, self._step.width))
         states[0] = x
         given = [np.ascontiguousarray(array, dtype=float) for array in (times, parameters, stops)]
+        given.append(np.zeros(0) if random is None else np.ascontiguousarray(random))
         moments, p, codes, *taken = (pointer(self._ffi, array) for array in (*given, states, rows))
         good = self._library.servoctl_steps(count, moments, p, status, len(stops), codes, *taken)
         return states[: good + 1], rows[:good]

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.integrate.adaptive import adaptive, cvodes
-from servoctl.integrate.fixed import continuous, fixed, held, held_steps
+from servoctl.integrate.fixed import Advance, continuous, fixed, held, held_steps
+from servoctl.integrate.realistic import Period, Ticks
 from servoctl.integrate.rows import METHODS, Chunk, Collector, Integrator, grid
 from servoctl.types import Array
 
-__all__ = ["METHODS", "Chunk", "Integrator", "grid", "held_steps", "integrate", "unfit"]
+__all__ = ["METHODS", "Chunk", "Integrator", "continuous", "grid", "held_steps", "integrate", "sampled", "unfit"]
 
 
 def unfit(loop: Loop, method: str, period: float | None) -> str | None:
@@ -43,17 +44,19 @@ def integrate(
     integrator: Integrator,
     period: float | None = None,
     output_step: float | None = None,
+    seed: int = 0,
 ) -> Iterator[Chunk]:
     """Runs a closed loop.
 
     Args:
         loop: The closed loop.
-        x: State and memory at the start.
+        x: At the start, as `Loop.vector` gives it.
         start: Time at the start [s].
         duration: Length of the run [s].
         integrator: How to step.
         period: Of a sampled law with zero-order hold [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        seed: Of the random numbers of a realistic run.
 
     Raises:
         TaskError: The method does not serve this loop.
@@ -65,7 +68,7 @@ def integrate(
     end, collector = start + duration, Collector(loop)
     try:
         if period is not None:
-            advance, parts = held(loop, integrator, period), held_steps(integrator, period)
+            advance, parts = sampled(loop, integrator, period, start, seed), held_steps(integrator, period)
             yield from fixed(loop, collector, x, grid(start, end, period), advance, None, parts)
         elif integrator.method == "rk4":
             times = grid(start, end, integrator.step)
@@ -79,3 +82,10 @@ def integrate(
     except KeyboardInterrupt:
         yield collector.chunk()
         raise
+
+
+def sampled(loop: Loop, integrator: Integrator, period: float, start: float, seed: int) -> Advance:
+    """One period of a sampled law, realistic where the loop is; arguments as of `integrate`."""
+    if loop.system.realism is None:
+        return held(loop, integrator, period)
+    return Period(loop, integrator, held_steps(integrator, period), Ticks(loop, start, seed))

@@ -9,6 +9,7 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.ccode import Library
 from servoctl.integrate.adaptive import Watched, solver_of, take_step
+from servoctl.integrate.realistic import Period, Ticks
 from servoctl.integrate.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.types import Array
 
@@ -99,7 +100,8 @@ def fixed(
     project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
     library = None if project or not isinstance(loop, CompiledLoop) else loop.library(parts)
     if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
-        done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts)
+        ticks = advance.ticks if isinstance(advance, Period) else None
+        done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts, ticks)
     yield from _stepped(loop, collector, x, times, advance, wanted, parts, project, done)
 
 
@@ -111,6 +113,7 @@ def _stretches(
     times: Array,
     wanted: "Wanted",
     parts: int | None,
+    ticks: Ticks | None,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
     """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
 
@@ -118,10 +121,11 @@ def _stretches(
         The first step that must be looked at, or the number of steps, and the state there.
     """
     done, length, count = 0, FIRST_STRETCH, len(times) - 1
-    stops = np.array(sorted(collector.stops), dtype=float)
+    stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
     while done < count:
         began, asked = time.monotonic(), min(length, count - done)
-        states, rows = library.steps(x, times[done : done + asked + 1], loop.parameters, collector.status, stops)
+        moments, random = times[done : done + asked + 1], None if ticks is None else ticks.several(done, asked)
+        states, rows = library.steps(x, moments, parameters, collector.status, stops, random)
         good, x = len(rows), states[-1]
         loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
         kept = [k for k in range(good) if wanted.at(done + k)]
@@ -147,6 +151,7 @@ def _stepped(
     done: int,
 ) -> Iterator[Chunk]:
     """Step by step from the step `done` on; `project` puts each end back onto the passive constraints."""
+    plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
         following, row = advance(t, x, h)
@@ -164,15 +169,20 @@ def _stepped(
             if not wanted.at(k):
                 collector.add(t, x, row)
             stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
-            yield collector.chunk(stopped, _culprit(loop, t, x, h, parts))
+            at = advance.at if isinstance(advance, Period) else _culprit(loop, t, x, h, parts)
+            yield collector.chunk(stopped, at)
             return
         if stopped is not None:
             yield collector.chunk(stopped)
             return
-        x = loop.projected(t + h, following) if project else following
+        x = plant.projected(t + h, following) if project else following
         if collector.due():
             yield collector.chunk()
-    yield last_row(loop, collector, float(times[-1]), x)
+    if isinstance(advance, Period):
+        end = float(times[-1])
+        yield collector.chunk(collector.add(end, x, advance.row(end, x)))
+    else:
+        yield last_row(loop, collector, float(times[-1]), x)
 
 
 def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:

@@ -68,7 +68,7 @@ class Collector:
     def __init__(self, loop: Loop) -> None:
         self.status = loop.layout.slices["status"].start
         self.stops = stops_of(loop)
-        self._empty = (loop.size, loop.layout.size)
+        self._empty = (loop.size + loop.carried, loop.layout.size)
         self._rows: list[tuple[float, Array, Array]] = []
         self._since = time.monotonic()
 

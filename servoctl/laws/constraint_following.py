@@ -72,21 +72,17 @@ class ConstraintFollowing(Law):
         problems = self._problems(model)
         if len(_levels(model.task_rows, self.priorities or {})) > 1 and self.allocation == "unprojected":
             problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
-        gains: list[tuple[float, ...]] = []
         try:
-            gains = resolve_all(model.task_rows, self.correction, self.corrections)
+            gains = self.gains_of(model.task_rows)
         except TaskError as error:
             problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
         limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
-        width = max(0, *(row.degree - 2 for row in model.task_rows))
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
             levels=_levels(model.task_rows, self.priorities or {}),
-            damping=tuple(gain[0] for gain in gains),
-            stiffness=tuple(gain[1] for gain in gains),
-            higher=tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),
+            **gains,
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
             feedback_allocation=self.feedback_allocation or self.allocation,
@@ -103,6 +99,20 @@ class ConstraintFollowing(Law):
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,
         )
+
+    def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
+        """`damping`, `stiffness` and `higher` of the bound law.
+
+        Raises:
+            TaskError: Names every row that its correction does not fit.
+        """
+        gains = resolve_all(rows, self.correction, self.corrections)
+        width = max([0, *(row.degree - 2 for row in rows)])
+        return {
+            "damping": tuple(gain[0] for gain in gains),
+            "stiffness": tuple(gain[1] for gain in gains),
+            "higher": tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),
+        }
 
     def _problems(self, model: Model) -> list[str]:
         """What is wrong with the law for this plant, its corrections apart."""

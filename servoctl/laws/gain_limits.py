@@ -1,12 +1,13 @@
 """How coarse a period, or a fixed step, the gains of a correction bear.
 
     held for a period h, d cycles late   z+ = Ad z + Bd w(-d),  w = -K z,  z = (y, y', ..., y^(r-1)):  y^(r) is held
+    d + f cycles late, 0 < f < 1         w(-d-1) stands for f h, then w(-d);  with a lag a' = (w - a) / T, y^(r) is a
     explicit Runge-Kutta step h          |R(s h)| < 1 at the poles s,  R(z) = 1 + sum over k of (b A^(k-1) 1) z^k
 
 Design: the limit is computed, not tabulated: the largest h at which the error still decays, from the eigenvalues of
-(z, w(-1), ..., w(-d)), or from the tableau of the method. This analysis is our own; it takes the plant as exactly
-linearised, which is what the law makes of it. The one-line results that it must meet: `kappa h < 2 sin(pi / (2 (2 d +
-1)))` for `beta' = -kappa beta`.
+(z, w(-1), ..., w(-d)) and what lags, or from the tableau of the method. This analysis is our own; it takes the plant as
+exactly linearised, which is what the law makes of it. The one-line results that it must meet: `kappa h < 2 sin(pi / (2
+(2 d + 1)))` for `beta' = -kappa beta`.
 """
 
 import math
@@ -15,6 +16,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 from scipy.integrate import DOP853
+from scipy.linalg import expm
 
 from servoctl.types import Array
 
@@ -40,25 +42,45 @@ def _gains(damping: float, stiffness: float, has_rate: bool, higher: Sequence[fl
     return gains[1:] if has_rate and not stiffness and not higher else gains
 
 
-def sampled(gains: Sequence[float], h: float, delay: int = 0) -> Array:
-    """The map of (y, y', ..., y^(r-1), w(-1), ..., w(-delay)) over one period, shape (r + delay, r + delay).
+def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0) -> Array:
+    """The map of (y, y', ..., y^(r-1), what lags, w(-1), w(-2), ...) over one period.
 
     Args:
         gains: Of the violation, its rate, and so on: `y^(r) = -gains . (y, y', ...)`.
         h: Period [s].
-        delay: Cycles between a measurement and the hold that answers it.
+        delay: Cycles between a measurement and the command that answers it; any number >= 0.
+        lag: Time constant of what then answers the command, in cycles; 0: none.
     """
-    r = len(gains)
-    powers = [h**k / math.factorial(k) for k in range(r + 1)]
-    Ad = np.array([[powers[j - i] if j >= i else 0.0 for j in range(r)] for i in range(r)])
-    Bd = np.array([powers[r - i] for i in range(r)])
-    if not delay:
-        return Ad - np.outer(Bd, gains)
-    following = np.zeros((r + delay, r + delay))
-    following[:r, :r], following[:r, -1] = Ad, Bd
-    following[r, :r] = -np.array(gains)
-    following[r + 1 :, r:-1] = np.eye(delay - 1)
+    r, whole = len(gains), math.floor(delay + 1e-9)
+    part = max(0.0, delay - whole) if delay - whole > 1e-9 else 0.0
+    kept = whole + (part > 0.0)
+    A_old, B_old = _hold(r, part * h, lag * h)
+    A_new, B_new = _hold(r, h - part * h, lag * h)
+    size = len(B_new)
+    following = np.zeros((size + kept, size + kept))
+    following[:size, :size] = A_new @ A_old
+    if part:
+        following[:size, -1] += A_new @ B_old
+    if whole:
+        following[:size, size + whole - 1] += B_new
+    else:
+        following[:size, :r] -= np.outer(B_new, gains)
+    if kept:
+        following[size, :r] = -np.array(gains)
+        following[size + 1 :, size:-1] = np.eye(kept - 1)
     return following
+
+
+def _hold(r: int, s: float, lag: float) -> tuple[Array, Array]:
+    """(z, what lags) after s of a command w: A and B of A (z, a) + B w; all times in seconds."""
+    powers = [s**k / math.factorial(k) for k in range(r + 1)]
+    if not lag:
+        A = np.array([[powers[j - i] if j >= i else 0.0 for j in range(r)] for i in range(r)])
+        return A, np.array([powers[r - i] for i in range(r)])
+    rates = np.eye(r + 2, k=1)
+    rates[r, r:] = -1.0 / lag, 1.0 / lag
+    after = expm(s * rates)
+    return after[:-1, :-1], after[:-1, -1]
 
 
 @cache
@@ -83,8 +105,9 @@ def growth(
     h: float,
     held: bool,
     higher: tuple[float, ...] = (),
-    delay: int = 0,
+    delay: float = 0,
     method: str = "rk4",
+    lag: float = 0.0,
 ) -> float:
     """Spectral radius of the violation's map over h: below 1 it decays; 0 under an implicit method.
 
@@ -97,13 +120,14 @@ def growth(
         higher: As for `poles`.
         delay: Cycles of delay of a held command.
         method: Integrator of a command that acts continuously.
+        lag: Of what answers a held command, in cycles.
     """
-    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method)
+    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag)
 
 
-def _radius(gains: list[float], h: float, held: bool, delay: int, method: str) -> float:
+def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float) -> float:
     if held:
-        return float(np.max(np.abs(np.linalg.eigvals(sampled(gains, h, delay)))))
+        return float(np.max(np.abs(np.linalg.eigvals(sampled(gains, h, delay, lag)))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
@@ -115,8 +139,9 @@ def longest_spacing(
     has_rate: bool,
     held: bool,
     higher: tuple[float, ...] = (),
-    delay: int = 0,
+    delay: float = 0,
     method: str = "rk4",
+    lag: float = 0.0,
 ) -> float:
     """The smallest h [s] from which the violation no longer decays; infinite without feedback, or where none is.
 
@@ -131,6 +156,7 @@ def longest_spacing(
         higher: As for `poles`.
         delay: As for `growth`.
         method: As for `growth`.
+        lag: As for `growth`.
     """
     gains = _gains(damping, stiffness, has_rate, higher)
     speed = float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
@@ -138,9 +164,9 @@ def longest_spacing(
         return math.inf
 
     def decays(h: float) -> bool:
-        return _radius(gains, h, held, delay, method) < 1.0
+        return _radius(gains, h, held, delay, method, lag) < 1.0
 
-    stable = 1e-2 / (speed * (1 + delay))
+    stable = 1e-2 / (speed * (1 + delay + lag))
     if not decays(stable):
         return 0.0
     unstable = stable

@@ -1,5 +1,6 @@
 """What the linearised closed loop says of a run: modes, margins, and what grows."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from servoctl.linear.jacobians import Linear
 from servoctl.linear.margins import Margin, margin, stable
 from servoctl.linear.modes import Mode, modes
 from servoctl.runs import Run
-from servoctl.runs.gains import drives_spacing
+from servoctl.runs.gains import drives_spacing, task_spacing
 from servoctl.trajectory import plain
 from servoctl.types import Array, State
 
@@ -110,10 +111,12 @@ def _timings(run: Run) -> list[tuple[str, float | None, int]]:
         return []
     period = run.settings.period
     found: list[tuple[str, float | None, int]] = []
-    found.append(("the law acts at once" if period is None else f"held for {period:g} s", period, 0))
+    delay = math.ceil(task_spacing(run.system, run.settings).delay - 1e-9)
+    late = f", {delay} cycle{'s' * (delay > 1)} late" if delay else ""
+    found.append(("the law acts at once" if period is None else f"held for {period:g} s{late}", period, delay))
     drives = None if run.loaded is None else drives_spacing(run.loaded)
     if drives is not None and drives.h is not None:
-        found.append((f"on drives: held for {drives.h:g} s, {drives.delay} cycle late", drives.h, drives.delay))
+        found.append((f"on drives: held for {drives.h:g} s, {drives.delay:g} cycle late", drives.h, int(drives.delay)))
     return found
 
 

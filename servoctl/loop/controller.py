@@ -3,6 +3,7 @@
 import numpy as np
 
 from servoctl.closed_loop import Loop
+from servoctl.laws.law import BoundLaw
 from servoctl.types import Array, Status
 
 
@@ -35,6 +36,10 @@ class Controller:
         self.row = self.loop.control(task_time, x)
         inputs: Array = self.row[self._slices["u"]]
         return inputs
+
+    def take_law(self, law: BoundLaw) -> None:
+        """Goes on with this law, which differs in parameters alone; the memory stays."""
+        self.loop.take_law(law)
 
     def nothing(self) -> Array:
         """The command where there is no state to command from: NaN, with the status that says so."""

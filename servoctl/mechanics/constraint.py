@@ -11,6 +11,7 @@ runs on numbers is compiled from them (`mechanics.model`).
 Source: Liu et al. 2015, (3)-(5), (18)-(23); Zhao et al. 2018, (18).
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,6 +106,16 @@ class Constraint(ABC):
             TaskError: It is not what its class says, or has the wrong shape.
         """
 
+    def standing(self) -> "Constraint":
+        """This constraint with a time that stands still at 0 until t is above 0: a path that waits, without a rate."""
+        other = copy.copy(self)
+        object.__setattr__(other, "_stands", True)  # a subclass may be frozen
+        return other
+
+    def _time(self, t: Any) -> Any:
+        """The constraint's own time at t, derivatives included."""
+        return symbol.where(t > 0.0, t, 0.0) if getattr(self, "_stands", False) else t
+
 
 class _Given(Constraint):
     """A constraint from a function or an equation, or from a subclass that overrides the method."""
@@ -154,7 +165,8 @@ class Holonomic(_Given):
         if self.equation is not None and self.equation.rates:
             name = sorted(self.equation.rates)[0]
             raise TaskError(f"a holonomic equation holds no velocity, got der({name}) (write it as nonholonomic)")
-        phi = self._value(plant, State(t, q, v), self.phi, q, t)
+        now = self._time(t)
+        phi = self._value(plant, State(now, q, v), self.phi, q, now)
         rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
         b = -(directional(rate, q, v) + jacobian(rate, np.array([t]))[:, 0])
         return Rows(jacobian(phi, q), b, phi, rate)
@@ -171,7 +183,8 @@ class Nonholonomic(_Given):
         return self._call(q, v, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        psi = self._value(plant, State(t, q, v), self.psi, q, v, t)
+        now = self._time(t)
+        psi = self._value(plant, State(now, q, v), self.psi, q, v, now)
         A = jacobian(psi, v)
         for i, row in enumerate(A):
             if all(entry.sx.is_zero() for entry in row):
@@ -228,7 +241,7 @@ class SecondOrder(Constraint):
         return None if given is None else given(q, v, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        name = type(self).__name__
+        name, t = type(self).__name__, self._time(t)
         A = _numbers(np.atleast_2d(np.asarray(trace(self.A, q, v, t), dtype=object)), f"{name}.A")
         b = _numbers(np.atleast_1d(np.asarray(trace(self.b, q, v, t), dtype=object)), f"{name}.b")
         if b.ndim != 1:

@@ -70,20 +70,10 @@ def nearest(
         among: Task rows that count beside the passive ones; None: all.
     """
     model = model.plain
-    names = list(model.plant.coordinates)
-    free = np.array([name not in fix for name in names])
-    rows = (*model.passive_rows, *model.task_rows)
-    counted = model.task_rows if among is None else among
-    used = np.array([row in model.passive_rows or row in counted for row in rows], dtype=bool)
-    holonomic = np.array([row.kind == "holonomic" for row in rows], dtype=bool) & used
-    first_order = np.array([row.kind == "nonholonomic" for row in rows], dtype=bool) & used
-    t, q, v = state
-
-    def position(q: Array) -> tuple[Array, Array]:
-        at = _stacked(model, State(t, q, v))
-        return at.violation[holonomic], at.A[holonomic]
-
-    q = _gauss_newton(position, q, free)
+    free = np.array([name not in fix for name in model.plant.coordinates])
+    holonomic, first_order = (_counted(model, kind, among) for kind in ("holonomic", "nonholonomic"))
+    t, _, v = state
+    q = _pose(model, state, free, holonomic)
 
     def velocity(v: Array) -> tuple[Array, Array]:
         at = _stacked(model, State(t, q, v))
@@ -94,12 +84,44 @@ def nearest(
     return found, consistency(model, found)
 
 
-def _gauss_newton(error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array) -> Array:
+def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tuple[Array, float]:
+    """The pose that Gauss-Newton steps lead to, shape (n,), and the largest holonomic violation that is left there.
+
+    Args:
+        model: Plant and constraints.
+        state: Where to start; its time is that of the task.
+        good_enough: Steps end below this violation [units of the row].
+    """
+    model = model.plain
+    holonomic = _counted(model, "holonomic", None)
+    pose = _pose(model, state, np.ones(model.n, dtype=bool), holonomic, good_enough)
+    left = _stacked(model, State(state.t, pose, state.v)).violation[holonomic]
+    return pose, float(np.abs(left).max(initial=0.0))
+
+
+def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:
+    """Which rows are of this kind, among the passive ones and these of the task."""
+    rows = (*model.passive_rows, *model.task_rows)
+    counted = (*model.passive_rows, *(model.task_rows if among is None else among))
+    return np.array([row.kind == kind and row in counted for row in rows], dtype=bool)
+
+
+def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough: float = SOLVED * 1e-3) -> Array:
+    def error(q: Array) -> tuple[Array, Array]:
+        at = _stacked(model, State(state.t, q, state.v))
+        return at.violation[holonomic], at.A[holonomic]
+
+    return _gauss_newton(error, state.q, free, good_enough)
+
+
+def _gauss_newton(
+    error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array, good_enough: float = SOLVED * 1e-3
+) -> Array:
     """Smallest steps towards error(x) = 0, halved while they make it worse."""
     value, slope = error(x)
     for _ in range(100):
         size = float(np.abs(value).max()) if len(value) else 0.0
-        if size < SOLVED * 1e-3 or not np.isfinite(value).all():
+        if size < good_enough or not np.isfinite(value).all():
             break
         step = np.zeros(len(x))
         step[free] = -decompose(slope[:, free], 1e-9).solve(value)

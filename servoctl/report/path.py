@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from servoctl.report.style import INK, QUIET, axis_label, blend, chosen, colours, drawable
-from servoctl.trajectory import Trajectory
+from servoctl.trajectory import Trajectory, traced
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -35,14 +35,24 @@ class View(NamedTuple):
 
 def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
     """Times and polylines of at most `POINTS` frames, finite ones only; none where nothing is drawn."""
-    drawing = dict(trajectory.drawing)
-    t = drawing.pop("t", np.empty(0))
+    drawing = {name: points for name, points in trajectory.drawing.items() if points.ndim == 3}
+    t = trajectory.drawing.get("t", np.empty(0))
     if not drawing or not len(t):
         return np.empty(0), {}
     index = np.unique(np.linspace(0, len(t) - 1, POINTS).round().astype(int))
     lines = {name: drawable(points[index]) for name, points in drawing.items()}
     whole = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0)
     return t[index][whole], {name: points[whole] for name, points in lines.items() if np.any(whole)}
+
+
+def task_paths(trajectory: Trajectory) -> dict[str, Array]:
+    """Polyline -> where the task wants its end, shape (places, 2 or 3); none where the run has no such path."""
+    start = "task."
+    return {
+        name.removeprefix(start): drawable(points)
+        for name, points in trajectory.drawing.items()
+        if name.startswith(start) and points.ndim == 2
+    }
 
 
 def view(lines: dict[str, Array]) -> View:
@@ -69,9 +79,13 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     instants = np.unique(np.searchsorted(t, np.linspace(t[0], t[-1], INSTANTS)).clip(0, len(t) - 1))
     shades = colours(paper)
     for name, points in paper.items():
-        end = points[:, :-1].mean(axis=1) if _closed(points) else points[:, -1]
+        end = traced(points)
         if np.max(np.ptp(end, axis=0)) > 0:
             axes.plot(*end.T, color=shades[name], linewidth=0.9, alpha=0.55, zorder=2.0, gid=f"{name} trace")
+    for curve in task_paths(trajectory).values():
+        axes.plot(
+            *(curve @ seen.matrix[:, : curve.shape[-1]].T).T, ":", color=INK, linewidth=0.9, zorder=1.9, gid="task"
+        )
     for place, instant in enumerate(instants):
         age = (place + 1) / len(instants)
         last = place == len(instants) - 1
@@ -123,10 +137,6 @@ def _beside(axes: "Axes", place: int, text: str, colour: str) -> None:
         text, (1.0, 1.0), (6, -6 - 12 * place), xycoords="axes fraction", textcoords="offset points", color=colour,
         fontsize=8, va="center", annotation_clip=False, parse_math=False,
     )  # fmt: skip
-
-
-def _closed(points: Array) -> bool:
-    return points.shape[1] > 2 and bool(np.allclose(points[:, 0], points[:, -1]))
 
 
 def _draw_ground(axes: "Axes", lines: list[Array]) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,20 @@ from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory
 from servoctl.types import Array, Status
 
 
-def load(folder: str | PathLike[str]) -> Trajectory:
-    """`Trajectory.load`."""
+Keep = Callable[[str, Array], Array | None]
+"""What becomes of a column that is read, by its name; None: it is left out."""
+
+
+def load(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
+    """`Trajectory.load`; or, of every column, only what `keep` keeps, for runs of which not all fits into memory.
+
+    Args:
+        folder: The run folder.
+        keep: Takes one whole column at a time; None keeps all.
+
+    Raises:
+        RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.
+    """
     folder = Path(folder)
     try:
         if not folder.is_dir():
@@ -32,10 +44,10 @@ def load(folder: str | PathLike[str]) -> Trajectory:
         keys = [key for key in (*SAID, *SAID_SOMETIMES, "events") if summary.get(key) is not None]
         said = {key: summary[key] for key in keys}
         if TABLE in present:
-            columns, own, units = _read(folder / TABLE, _read_parquet)
+            columns, own, units = _read(folder / TABLE, _open_parquet, keep)
             said |= own
         elif STREAM in present:
-            columns, own, units = _read(folder / STREAM, _read_stream)
+            columns, own, units = _read(folder / STREAM, _open_stream, keep)
             said = own | said  # the stream's own were written at the start of the run
         else:
             columns, units = {}, {}
@@ -47,18 +59,20 @@ def load(folder: str | PathLike[str]) -> Trajectory:
     return Trajectory(columns, units, said, drawing)
 
 
-def _read(path: Path, read: Callable[[Path], Any]) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
+def _read(
+    path: Path, opened: Callable[[Path], Any], keep: Keep | None
+) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
     """Columns, what the run says of itself, and units."""
     import pyarrow as pa
 
     try:
-        table = read(path)
-        columns = arrays_of(table)
+        with opened(path) as (schema, read):
+            columns = arrays_of(read(None)) if keep is None else _kept(schema.names, read, keep)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         other = path.name == TABLE and path.with_name(STREAM).exists()
         remedy = f"delete it to load {STREAM} beside it" if other else "restore it from a copy, or run again"
         raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
-    metadata = table.schema.metadata or {}
+    metadata = schema.metadata or {}
     said, units, statuses = (
         _decoded(metadata.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
     )
@@ -67,14 +81,23 @@ def _read(path: Path, read: Callable[[Path], Any]) -> tuple[dict[str, Array], di
     return columns, said, units
 
 
-def _read_parquet(path: Path) -> Any:
+def _kept(names: list[str], read: Callable[[list[str] | None], Any], keep: Keep) -> dict[str, Array]:
+    """One column in memory at a time."""
+    kept = {name: keep(name, arrays_of(read([name]))[name]) for name in names}
+    return {name: x for name, x in kept.items() if x is not None}
+
+
+@contextlib.contextmanager
+def _open_parquet(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
+    """The schema, and what reads some columns or all."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        return file.read()
+        yield file.schema_arrow, lambda names: file.read(names)
 
 
-def _read_stream(path: Path) -> Any:
+@contextlib.contextmanager
+def _open_stream(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
     """All complete batches; a killed process may have left the last one, or the header, cut off."""
     import pyarrow as pa
 
@@ -82,12 +105,14 @@ def _read_stream(path: Path) -> Any:
         start = raw.read(8)
     length = int.from_bytes(start[4:], "little")
     if CONTINUATION.startswith(start[:4]) and (len(start) < 8 or path.stat().st_size < 8 + length):
-        return pa.table({})
+        yield pa.schema([]), lambda names: pa.table({})
+        return
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
         batches: list[Any] = []
         with contextlib.suppress(pa.ArrowException, OSError, EOFError):
             batches.extend(stream)
-        return pa.Table.from_batches(batches, stream.schema)
+        table = pa.Table.from_batches(batches, stream.schema)
+        yield stream.schema, lambda names: table if names is None else table.select(names)
 
 
 def _our_codes(path: Path, codes: Array, statuses: dict[str, Any]) -> Array:

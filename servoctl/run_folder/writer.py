@@ -163,7 +163,7 @@ class RunFolder:
                 columns = _write_table(self.path, _schema_metadata(metadata, self._units))
             trajectory = Trajectory(columns, self._units, metadata, drawing or {})
             if drawing:
-                replace(self.path / DRAWING, lambda file: _write_arrays(file, drawing))
+                write_drawing(self.path, drawing)
             _write_summary(self.path, trajectory)
             (self.path / STREAM).unlink(missing_ok=True)
             self._closed = True
@@ -295,6 +295,20 @@ def _move_aside(path: Path) -> Path | None:
 def _write_summary(path: Path, trajectory: Trajectory) -> None:
     text = json.dumps(trajectory.summary(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     replace(path / SUMMARY, lambda file: file.write(text.encode()))
+
+
+def write_drawing(folder: Path, drawing: dict[str, Array]) -> None:
+    """Writes the drawing of a run into its folder.
+
+    Args:
+        folder: The run folder.
+        drawing: As in `Trajectory.drawing`.
+
+    Raises:
+        RunFolderError: It cannot be written.
+    """
+    with _writing(folder):
+        replace(folder / DRAWING, lambda file: _write_arrays(file, drawing))
 
 
 def _write_arrays(file: BinaryIO, arrays: dict[str, Array]) -> None:

@@ -12,13 +12,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import is_number, setting
-from servoctl.errors import ConfigError, ServoctlError, in_one_line
+from servoctl.errors import CompileError, ConfigError, ServoctlError, in_one_line
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
@@ -26,18 +26,30 @@ from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
 
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
+
 REFUSED = "refused"
 """Status of a run that could not start; `error` says why."""
 
 CRASHED = "crashed"
 """Status of a run whose own code raised what it should not have."""
 
+Way = Literal["side by side", "c", "vm"]
+"""How runs are taken: side by side in C, or one by one; `vm` is whatever engine the loop starts on."""
+
+Row = dict[str, Any]
+
 CHUNKS = 32
 """Pieces that each process gets its work in: few enough to cost nothing, enough to end together."""
 
 
 def batch(
-    run: Run, parameters: Mapping[str, Sequence[float]], jobs: int = 1, progress: Callable[[float], None] | None = None
+    run: Run,
+    parameters: Mapping[str, Sequence[float]],
+    jobs: int = 1,
+    progress: Callable[[float], None] | None = None,
+    cluster: "Cluster | None" = None,
 ) -> dict[str, list[Any]]:
     """`Run.batch`."""
     lengths = {path: len(values) for path, values in parameters.items()}
@@ -47,7 +59,7 @@ def batch(
     count = next(iter(lengths.values()), 0)
     points = [{path: _number(path, values[i]) for path, values in parameters.items()} for i in range(count)]
     rows = []
-    for row in run_all(run, points, jobs):
+    for row in run_all(run, points, jobs, cluster):
         rows.append(row)
         if progress is not None:
             progress(len(rows) / count)
@@ -68,53 +80,104 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def run_all(
-    run: Run, points: Sequence[Mapping[str, Any]], jobs: int = 1, planned: int | None = None
-) -> Iterator[dict[str, Any]]:
+    run: Run,
+    points: Sequence[Mapping[str, Any]],
+    jobs: int = 1,
+    cluster: "Cluster | None" = None,
+    planned: int | None = None,
+    processes: "Processes | None" = None,
+) -> Iterator[Row]:
     """The metrics of each run, in order, as they come.
 
     Args:
         run: The config; a run that was made in Python has none.
         points: Path -> value, a number or a word, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
+        cluster: What does the work instead of this machine; the rows are the same.
         planned: How many runs there will be in all calls together, which is what compiling must pay for; None: these.
+        processes: Those of the caller, kept for the next call; None: own ones, where they are needed.
 
     Raises:
         ConfigError: The run was not loaded from a config.
+        ClusterError: The cluster is lost; what it had done has been handed out.
     """
-    planned = max(planned or 0, len(points))
     if run.loaded is None:
         raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
-    library = batch_library(run.loop, run.start, run.settings, run.engine, planned)
-    if library is not None:
-        series = Series(run.loaded, run.engine, "c", run)
-        yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, jobs)
-        return
-    engine = _engine(run, planned)
-    if jobs <= 1 or len(points) <= 1:
-        series = Series(run.loaded, run.engine, engine, run)
-        yield from map(series, points)
-        return
-    share = -(-len(points) // (min(jobs, len(points)) * CHUNKS))
-    given = (run.loaded, run.engine, engine)
-    with ProcessPoolExecutor(min(jobs, len(points)), get_context("spawn"), _begin, given) as pool:
-        try:
-            yield from pool.map(_work, points, chunksize=share)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    way = _way(run, max(planned or 0, len(points)))
+    if cluster is not None:
+        yield from cluster.rows(run, way, points)
+    elif way == "side by side" or jobs <= 1 or len(points) <= 1:
+        yield from rows_of(run, way, points, jobs)
+    elif processes is not None:
+        yield from processes.rows(run, way, points)
+    else:
+        with Processes(min(jobs, len(points))) as own:
+            yield from own.rows(run, way, points)
 
 
-def _engine(run: Run, count: int) -> str:
-    """The engine that so many runs are worth: `c`, or `vm` for whatever the loop is on already."""
+def _way(run: Run, count: int) -> Way:
+    """How so many runs are taken: decided once, whoever does the work."""
+    if batch_library(run.loop, run.start, run.settings, run.engine, count) is not None:
+        return "side by side"
     together = replace(run.settings, duration=run.settings.duration * max(count, 1))
     take_engine(run.loop, run.start, together, run.engine)
     return "c" if run.loop.engine == "c" else "vm"
 
 
+def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, Any]], threads: int = 1) -> Iterator[Row]:
+    """The rows of some runs, taken here.
+
+    Raises:
+        CompileError: They are wanted side by side, which takes a compiler.
+    """
+    assert run.loaded is not None
+    if way != "side by side":
+        yield from map(Series(run.loaded, run.engine, way, run), points)
+        return
+    library = batch_library(run.loop, run.start, run.settings, "c", max(2, len(points)))
+    if library is None:
+        raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
+    series = Series(run.loaded, run.engine, "c", run)
+    yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
+
+
+class Processes:
+    """Processes that work for a config from one call to the next; a context that ends them."""
+
+    def __init__(self, jobs: int) -> None:
+        """Takes their number."""
+        self.jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self._given: tuple[LoadedConfig, str, Way] | None = None
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(wait=kind is None)
+
+    def rows(self, run: Run, way: Way, points: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+        """The rows of some runs, taken one by one."""
+        assert run.loaded is not None
+        share = -(-len(points) // (self.jobs * CHUNKS))
+        yield from self._working(run.loaded, run.engine, way).map(_work, points, chunksize=share)
+
+    def _working(self, *given: Any) -> ProcessPoolExecutor:
+        if self._pool is None or self._given != given:
+            self._end(wait=True)
+            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _begin, given)
+            self._given = given
+        return self._pool
+
+    def _end(self, wait: bool) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=not wait)
+
+
 class Series:
     """Runs one after the other, each of which starts from what the one before has compiled."""
 
-    def __init__(self, loaded: LoadedConfig, asked: str, engine: str, first: Run | None = None) -> None:
+    def __init__(self, loaded: LoadedConfig, asked: str, engine: Way, first: Run | None = None) -> None:
         """Takes a config.
 
         Args:
@@ -170,7 +233,7 @@ _series: Series | None = None
 """Of a process that works for `run_all`."""
 
 
-def _begin(loaded: LoadedConfig, asked: str, engine: str) -> None:
+def _begin(loaded: LoadedConfig, asked: str, engine: Way) -> None:
     global _series
     signal(SIGINT, SIG_IGN)  # the parent ends the work
     _series = Series(loaded, asked, engine)

@@ -16,7 +16,7 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import Source
 from servoctl.errors import CompileError
-from servoctl.integrate import held_steps
+from servoctl.integrate import continuous, held_steps, sampled
 from servoctl.integrate.many import plan_of
 from servoctl.simulation import Settings
 from servoctl.types import State
@@ -111,10 +111,10 @@ def _worth(
 
 def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:
     """What the steps of a run take on the virtual machine [s], from the median of five."""
-    x = np.concatenate([start.q, start.v, loop.memory_start])
-    step, h, times = loop.stepper(parts), settings.period or settings.integrator.step, []
+    x, h, times = loop.vector(start), settings.period or settings.integrator.step, []
+    step = continuous(loop) if parts is None else sampled(loop, settings.integrator, h, start.t, settings.seed)
     for _ in range(5):
         began = time.perf_counter()
-        step(x, start.t, h, loop.parameters)
+        step(start.t, x, h)
         times.append(time.perf_counter() - began)
     return float(np.median(times)) * settings.duration / h

@@ -29,18 +29,26 @@ class Spacing:
         field: Of the config.
         h: Period, or step of a law that acts continuously [s]; None: an adaptive method chooses.
         held: Whether the command is held over h.
-        delay: Cycles between a measurement and the hold that answers it.
+        delay: Cycles between a measurement and the command that answers it.
         method: Integrator where the command is not held.
+        lag: Time constant of the actuators, in cycles.
     """
 
     field: str
     h: float | None
     held: bool
-    delay: int = 0
+    delay: float = 0
     method: str = "rk4"
+    lag: float = 0.0
+
+    @classmethod
+    def on_drives(cls, period: float) -> "Spacing":
+        """Of a loop on drives; a cycle late under `hil.prediction` too, which is as good as the model only."""
+        return cls("hil.period", period, held=True, delay=DRIVES_DELAY)
 
     def __str__(self) -> str:
-        late = f", {self.delay} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
+        late = f", {self.delay:.3g} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
+        late += f", a lag of {self.lag:.3g}" if self.lag else ""
         return f"{self.word} of {self.h:g} s{late}" if self.h is not None else f"{self.method}, at its own steps"
 
     @property
@@ -74,7 +82,7 @@ class RowGains:
         """The h from which the violation no longer decays [s]."""
         by = self.spacing
         return longest_spacing(
-            self.damping, self.stiffness, self.row.has_rate, by.held, self.higher, by.delay, by.method
+            self.damping, self.stiffness, self.row.has_rate, by.held, self.higher, by.delay, by.method, by.lag
         )
 
     @property
@@ -87,7 +95,8 @@ class RowGains:
         if not (self.damping or self.stiffness):
             return False
         by = self.spacing
-        at = growth(self.damping, self.stiffness, self.row.has_rate, h, by.held, self.higher, by.delay, by.method)
+        how = by.held, self.higher, by.delay, by.method, by.lag
+        at = growth(self.damping, self.stiffness, self.row.has_rate, h, *how)
         return at >= 1.0 and h >= self.longest
 
     @property
@@ -96,7 +105,8 @@ class RowGains:
         by = self.spacing
         if by.h is None or not (self.damping or self.stiffness):
             return None
-        return growth(self.damping, self.stiffness, self.row.has_rate, by.h, by.held, self.higher, by.delay, by.method)
+        how = by.held, self.higher, by.delay, by.method, by.lag
+        return growth(self.damping, self.stiffness, self.row.has_rate, by.h, *how)
 
     @property
     def problem(self) -> str | None:
@@ -134,15 +144,20 @@ class RowGains:
         """For JSON."""
         return {
             "damping": self.damping, "stiffness": self.stiffness, "higher": list(self.higher),
-            "h": self.spacing.h, "delay": self.spacing.delay, "longest": self.longest, "margin": self.margin,
+            "h": self.spacing.h, "delay": self.spacing.delay, "lag": self.spacing.lag,
+            "longest": self.longest, "margin": self.margin,
         }  # fmt: skip
 
 
-def task_spacing(settings: Settings) -> Spacing:
-    """How finely the law of a run acts."""
-    if settings.period is not None:
-        return Spacing("run.period", settings.period, held=True)
-    return _step(settings)
+def task_spacing(system: System, settings: Settings) -> Spacing:
+    """How finely the law of a run acts, and how late: a jitter by its mean, actuators by the slowest."""
+    realism, period = system.realism, settings.period
+    if period is None:
+        return _step(settings)
+    if realism is None:
+        return Spacing("run.period", period, held=True)
+    delay = (realism.delay + realism.jitter / 2) / period
+    return Spacing("run.period", period, held=True, delay=delay, lag=max(realism.lag, default=0.0) / period)
 
 
 def passive_spacing(settings: Settings) -> Spacing:
@@ -153,7 +168,7 @@ def passive_spacing(settings: Settings) -> Spacing:
 def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
     """How finely the law acts on drives; None where the config has none."""
     hil = loaded.config.hil
-    return None if hil is None else Spacing("hil.period", hil.period, held=True, delay=DRIVES_DELAY)
+    return None if hil is None else Spacing.on_drives(hil.period)
 
 
 def _step(settings: Settings) -> Spacing:
@@ -181,4 +196,4 @@ def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
 def all_gains(system: System, settings: Settings) -> list[RowGains]:
     """Every correction of a run as it is simulated."""
     passive = passive_gains(system, passive_spacing(settings))
-    return [*passive, *task_gains(system, task_spacing(settings))]
+    return [*passive, *task_gains(system, task_spacing(system, settings))]

@@ -33,6 +33,7 @@ from servoctl.runs.build import (
 )
 from servoctl.runs.gains import all_gains
 from servoctl.runs.levels import build_levels, place_of
+from servoctl.runs.realism import realistic
 from servoctl.runs.run import Run
 from servoctl.runs.system import make_system
 from servoctl.simulation import Settings
@@ -59,7 +60,9 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
 
 
 @np.errstate(all="ignore")
-def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, like: Run | None = None) -> Run:
+def make_run(
+    loaded: LoadedConfig, engine: str = "auto", strict: bool = True, like: Run | None = None, waiting: bool = False
+) -> Run:
     """Makes a config ready.
 
     Args:
@@ -67,13 +70,14 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
         engine: `auto`, `c`, `vm` or `numpy`.
         strict: As of `load`.
         like: An earlier run, whose compiled functions serve again where only parameters or the start differ.
+        waiting: Whether the task waits for its time to be above 0, as on drives: until then its path stands.
 
     Raises:
         ConfigError: The config is wrong; every problem at once.
     """
     problems = Problems(loaded)
     values = loaded.config
-    ground = _same_ground(loaded, like) or _ground(loaded, problems)
+    ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
     law = build_law(loaded, ground.plant, problems)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
     problems.check()
@@ -82,6 +86,9 @@ def make_run(loaded: LoadedConfig, engine: str = "auto", strict: bool = True, li
     assert found is not None
     start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
     settings = settings_of(values.run)
+    same = like if ground.passed and like is not None and _as_real(loaded, like) else None
+    found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     problems.check()
     assert loop is not None
@@ -123,7 +130,7 @@ class _Ground:
     passed: bool
 
 
-def _ground(loaded: LoadedConfig, problems: Problems) -> _Ground:
+def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     """Raises ConfigError where there is none."""
     plant = build_plant(loaded, problems)
     problems.check()
@@ -132,7 +139,10 @@ def _ground(loaded: LoadedConfig, problems: Problems) -> _Ground:
     v = build_vector(loaded.config.initial.v, plant, problems, "v")
     start = State(0.0, q, v)
     levels = build_levels(loaded, plant, start, problems)
-    return _Ground(plant, build_task(loaded, plant, problems), start, levels, passed=False)
+    task = build_task(loaded, plant, problems)
+    if waiting:
+        task = {name: constraint.standing() for name, constraint in task.items()}
+    return _Ground(plant, task, start, levels, passed=False)
 
 
 def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
@@ -144,6 +154,13 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
         return None
     model = like.system.model.plain
     return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
+
+
+def _as_real(loaded: LoadedConfig, like: Run) -> bool:
+    """Whether a config says the same of realism as an earlier run's."""
+    assert like.loaded is not None
+    new, old = loaded.config, like.loaded.config
+    return (new.realism, new.run.period) == (old.realism, old.run.period)
 
 
 def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
@@ -162,7 +179,7 @@ def settings_of(run: RunValues) -> Settings:
     """How to run, as a config says it."""
     own = run.integrator
     integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
-    return Settings(run.duration, integrator, run.period, run.output_step, run.settling_band)
+    return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
 def _check_start(

@@ -8,12 +8,14 @@ cannot take, or that meets something to stop at, is taken alone and says what it
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop
+from servoctl.closed_loop.chance import chance
 from servoctl.engine.batch import BatchLibrary, Outcome, Plan
 from servoctl.integrate import held_steps
 from servoctl.integrate.many import channels, plan_of, summary_of
@@ -73,17 +75,20 @@ class SideBySide:
         groups: dict[Any, list[int]] = {}
         for i, run in enumerate(made):
             if isinstance(run, Run) and self._fits(run):
-                groups.setdefault((run.start.t, run.settings), []).append(i)
+                groups.setdefault((run.start.t, replace(run.settings, seed=0)), []).append(i)
         for members in groups.values():
             runs = [run for run in (made[i] for i in members) if isinstance(run, Run)]
             plan = plan_for(runs[0])
             if plan is not None:
-                starts = np.array([np.concatenate([run.start.q, run.start.v, run.loop.memory_start]) for run in runs])
-                parameters = np.array([parameters_of(run) for run in runs])
-                future = pool.submit(self._library.run, plan, parameters, starts, self._halt)
+                future = pool.submit(self._take, plan, runs)
                 for place, i in enumerate(members):
                     waits[i] = partial(self._finish, future, plan, place, runs[place])
         return waits
+
+    def _take(self, plan: Plan, runs: Sequence[Run]) -> Outcome:
+        starts = np.array([run.loop.vector(run.start) for run in runs])
+        parameters = np.array([parameters_of(run) for run in runs])
+        return self._library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
         """Whether a run takes the steps of the library."""
@@ -114,4 +119,14 @@ def plan_for(run: Run) -> Plan | None:
 def parameters_of(run: Run) -> Array:
     """Of the loop."""
     assert isinstance(run.loop, CompiledLoop)
-    return run.loop.parameters
+    return run.loop.step_parameters
+
+
+def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()]:
+    """Random numbers of realistic runs, one table per seed, and the table of each; nothing where no chance is in it."""
+    realism = runs[0].system.realism
+    if realism is None or not realism.random:
+        return ()
+    seeds = list(dict.fromkeys(run.settings.seed for run in runs))
+    tables = np.array([chance(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
+    return tables, np.array([seeds.index(run.settings.seed) for run in runs], dtype=np.int64)

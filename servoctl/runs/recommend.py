@@ -90,7 +90,7 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
         rows = [row for row in model.task_rows if row.has_violation and _kind(row, raised) == kind]
         dependent = run.reach is not None and run.reach.rank < len(run.reach.rows)
         degree = max(row.degree for row in rows)
-        alpha, reasons = _alpha(motion, spacing or task_spacing(run.settings), degree, dependent)
+        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree, dependent)
         places = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
         found += [_as(alpha, reasons, kind, place) for place in places]
     return found
@@ -153,7 +153,9 @@ def _longest(degree: int, spacing: Spacing) -> float:
     """alpha h at which (s + alpha)^degree no longer decays."""
     stiffness, *rest = [float(math.comb(degree, k)) for k in range(degree)]
     damping, higher = (rest[0], tuple(rest[1:])) if rest else (0.0, ())
-    return longest_spacing(damping, stiffness, degree > 1, spacing.held, higher, spacing.delay, spacing.method)
+    return longest_spacing(
+        damping, stiffness, degree > 1, spacing.held, higher, spacing.delay, spacing.method, spacing.lag
+    )
 
 
 def _kind(row: Row, raised: bool) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,16 @@ from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.reach import Reach
+from servoctl.runs import realism
 from servoctl.runs import start as starts
 from servoctl.runs.engine import engine_note, take_engine
 from servoctl.runs.gains import all_gains
 from servoctl.simulation import Settings, simulate_loop
 from servoctl.trajectory import Trajectory
 from servoctl.types import State
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class Run:
     def warnings(self) -> list[str]:
         """What a person should know before running, one sentence each."""
         engine = [] if self.engine_warning is None else [self.engine_warning]
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + engine
+        own = realism.warnings(self.system, self.start, self.settings)
+        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + own + engine
 
     @property
     def engine_warning(self) -> str | None:
@@ -98,7 +103,9 @@ class Run:
 
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
-        said = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        if self.loaded is not None and self.loaded.config.realism is not None:
+            said["realism"] = realism.facts(self.system, self.loaded.config.realism)
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
 
     def batch(
@@ -106,6 +113,7 @@ class Run:
         parameters: Mapping[str, Sequence[float]],
         jobs: int = 1,
         progress: Callable[[float], None] | None = None,
+        cluster: "Cluster | None" = None,
     ) -> dict[str, list[Any]]:
         """Runs this config once per set of values.
 
@@ -113,6 +121,7 @@ class Run:
             parameters: Path in the config -> one value per run, all of one length, as `--set PATH=VALUE` takes them.
             jobs: Threads of generated C, else processes, that work at the same time; the result does not depend on it.
             progress: Called now and then with the fraction that is done, 0 to 1.
+            cluster: What does the work instead of this machine.
 
         Returns:
             Metric -> one value per run: `status`, `error`, and the numbers of `servoctl.runs.batch.metrics_of`; None
@@ -120,7 +129,8 @@ class Run:
 
         Raises:
             ConfigError: The run was not loaded from a config, or the lists differ in length.
+            ClusterError: The cluster is lost.
         """
         from servoctl.runs.batch import batch
 
-        return batch(self, parameters, jobs, progress)
+        return batch(self, parameters, jobs, progress, cluster)

@@ -19,6 +19,7 @@ from servoctl.laws.corrections import for_passive, resolve
 from servoctl.runs.build import Problems, build_correction, build_law
 from servoctl.runs.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.runs.make import settings_of
+from servoctl.runs.realism import realistic
 from servoctl.runs.run import Run
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
@@ -151,11 +152,12 @@ def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
 
 
 def _retuned(run: Run, loaded: LoadedConfig) -> System:
-    """The run's system with the corrections of another config."""
+    """The run's system with the corrections, and the realism, of another config."""
     system, problems = run.system, Problems(loaded)
     law = build_law(loaded, system.model.plant, problems)
     passive = for_passive(build_correction(loaded.config.plant.passive.correction))
     problems.check()
     damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
-    return replace(system, law=None if law is None else law.bind(system.model), passive=stabilisation)
+    found = replace(system, law=None if law is None else law.bind(system.model), passive=stabilisation)
+    return realistic(found, loaded, run.start, problems)

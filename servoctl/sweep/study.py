@@ -8,12 +8,12 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from servoctl.config import dump
-from servoctl.errors import ConfigError
+from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
 from servoctl.runs.batch import columns_of, run_all
@@ -22,6 +22,9 @@ from servoctl.runs.run import Run
 from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 SCHEMA = 1
 
@@ -187,8 +190,9 @@ def sweep(
     seed: int = 0,
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
+    cluster: "Cluster | None" = None,
 ) -> Study:
-    """Runs a config at every point; interrupted, or where a process of its own dies, what there is.
+    """Runs a config at every point; interrupted, or where what works for it dies, what there is.
 
     Args:
         run: The config.
@@ -198,6 +202,7 @@ def sweep(
         seed: Likewise.
         jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
         progress: Called with the fraction that is done, 0 to 1.
+        cluster: What does the work instead of this machine; the table does not depend on it.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -205,7 +210,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     broken, began = None, perf_counter()
     try:
-        for row in run_all(run, points, jobs):
+        for row in run_all(run, points, jobs, cluster):
             rows.append(row)
             if progress is not None:
                 progress(len(rows) / len(points))
@@ -213,6 +218,8 @@ def sweep(
         pass  # the summary says so
     except BrokenProcessPool:
         broken = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
+    except ClusterError as error:
+        broken = str(error)
     wall_time = perf_counter() - began
     metrics = metric_names(run)
     found = columns_of(rows)

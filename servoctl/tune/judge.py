@@ -2,7 +2,7 @@
 
 Design: the first run of every trial of a generation is made before the others, and a trial that has failed there, or is
 beyond a constraint by far, is given up: what is left of it could not make it feasible. Constraints hold for the worst
-run, whatever the objective takes. Runs are made by `servoctl.runs.batch.run_all`, or by what has its signature.
+run, whatever the objective takes. Who makes the runs, `servoctl.runs.batch.run_all` or another, changes no verdict.
 """
 
 import math
@@ -66,17 +66,9 @@ class Judge:
         runs: How many there were.
     """
 
-    def __init__(self, problem: Problem, jobs: int = 1, runner: Runner | None = None) -> None:
-        """Takes a problem.
-
-        Args:
-            problem: What is searched.
-            jobs: Threads of generated C, or else processes, that work at the same time; changes no result.
-            runner: What makes the runs; None: this machine.
-        """
-        self._problem = problem
-        planned = problem.tune.trials * len(problem.members)
-        self._runner: Runner = runner or (lambda run, points: run_all(run, points, jobs, planned))
+    def __init__(self, problem: Problem, runner: Runner = run_all) -> None:
+        """Takes a problem, and what makes the runs."""
+        self._problem, self._runner = problem, runner
         self.engines: set[str] = set()
         self.runs = 0
 
@@ -173,7 +165,7 @@ class Judge:
         assert self._problem.run.loaded is not None
         overrides = [setting(path, value) for path, value in trial.items()]
         run = make_run(self._problem.run.loaded.overridden(overrides), "auto", like=self._problem.run)
-        margins = [gain.margin for gain in task_gains(run.system, task_spacing(run.settings))]
+        margins = [gain.margin for gain in task_gains(run.system, task_spacing(run.system, run.settings))]
         return max((1.0 / margin for margin in margins if margin), default=0.0)
 
 

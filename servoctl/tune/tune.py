@@ -1,20 +1,26 @@
 """A search from a problem to what came of it, in a folder that no other search works in."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from servoctl.errors import RunFolderError
+from servoctl.errors import ClusterError, RunFolderError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
-from servoctl.tune.judge import Judge, Runner
+from servoctl.runs.batch import Processes, Row, run_all
+from servoctl.runs.run import Run
+from servoctl.tune.judge import Judge
 from servoctl.tune.packages import require
-from servoctl.tune.problem import Problem
+from servoctl.tune.problem import Point, Problem
 from servoctl.tune.result import Tuning, trials_of
 from servoctl.tune.search import search
 from servoctl.tune.store import Store, identity, in_folder
+
+if TYPE_CHECKING:
+    from servoctl.runs.cluster import Cluster
 
 LOCK = "study.lock"
 
@@ -25,10 +31,10 @@ def tune(
     jobs: int = 1,
     resume: bool = False,
     storage: str | None = None,
-    runner: Runner | None = None,
+    cluster: "Cluster | None" = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Tuning:
-    """Searches; interrupted, or where a process of its own dies, what there is.
+    """Searches; interrupted, or where a process of its own dies or the cluster is lost, what there is.
 
     Args:
         problem: What is searched.
@@ -36,7 +42,7 @@ def tune(
         jobs: Threads of generated C, or else processes, that work at the same time; the trials do not depend on it.
         resume: Whether a study that is there goes on.
         storage: URL of an Optuna storage; None: a file of SQLite in the folder.
-        runner: What makes the runs; None: this machine.
+        cluster: What makes the runs instead of this machine; the trials are the same.
         progress: Called with the fraction that is done, 0 to 1, and the best so far in a few words.
 
     Raises:
@@ -45,11 +51,16 @@ def tune(
         RunFolderError: The study is damaged, in use or out of reach, or a trial cannot be stored.
     """
     require()
-    with _held(study_folder(folder)):
+    planned = problem.tune.trials * len(problem.members)
+    with _held(study_folder(folder)), Processes(jobs) as processes:
+
+        def runs_of(run: Run, points: Sequence[Point]) -> Iterator[Row]:
+            return run_all(run, points, jobs, cluster, planned, processes)
+
         url = in_folder(folder) if storage is None else storage
         store = Store(url, f"servoctl.{problem.run.name}", identity(problem), len(problem.objectives), resume)
         (folder / SUMMARY).unlink(missing_ok=True)  # it would belie the files to come
-        judge, before, broken = Judge(problem, jobs, runner), len(store.trials), None
+        judge, before, broken = Judge(problem, runs_of), len(store.trials), None
         standing = judge.judge([{}])[0]  # compiles what is to be compiled
         runs, began = judge.runs, perf_counter()
 
@@ -61,6 +72,8 @@ def tune(
             search(problem, judge, store, tell)
         except KeyboardInterrupt:
             pass  # the summary says so
+        except ClusterError as error:
+            broken = str(error)
         except BrokenProcessPool:
             broken = "a process that worked for the search was killed, or ran out of memory (take fewer --jobs)"
         wall_time = perf_counter() - began

@@ -12,6 +12,8 @@ ON_THE_WALL_CLOCK = {
     "test_emulator_process",
     "test_real_drives",
     "test_recorder",
+    "test_view_browser",
+    "test_view_run",
     "test_wall_clock",
 }
 

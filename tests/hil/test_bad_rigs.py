@@ -8,6 +8,7 @@ import can
 import pytest
 
 from hil.bus.identity import REQUEST
+from hil.prepare import load
 from servoctl.cli import main
 from servoctl.config import shipped_configs
 
@@ -104,6 +105,13 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [("drive_watchdog: 50*ms", "drive_watchdog: 2*ms")],
         "hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s (give at least 0.003)",
     ),
+    "gains that the period does not bear": (
+        BELT,
+        [("alpha: 8, beta: 8", "alpha: 500, beta: 500")],
+        # a double pole at -a, one cycle late, decays for a h < 0.42616
+        "hil.period: task.distance: unstable: a period of 0.001 s, 1 cycle late, these gains bear 0.000852 s "
+        "(shorten it, or lower the gains)",
+    ),
     "a machine that falls": (
         SCARA,
         [(", brake: true", "")],
@@ -194,6 +202,17 @@ def test_what_is_wrong_is_named_with_its_remedy(
     if not said.startswith(("--stage", "hil.faults: scripted")):
         assert all(line.startswith(str(path)) for line in err.splitlines())
     assert nothing_was_told(wire, tmp_path)
+
+
+def test_gains_beyond_half_of_what_the_period_bears_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300")])
+    (warning,) = [note for note in load(path, engine="vm").notes if "hil.period" in note]
+    assert warning.endswith(
+        "task.distance: the period of 0.001 s, 1 cycle late is over half of what the gains bear, 0.00142 s"
+    )
+    assert not [note for note in load(BELT, engine="vm").notes if "hil.period" in note]
 
 
 def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

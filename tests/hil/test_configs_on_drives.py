@@ -63,3 +63,16 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     assert (again.engine, again.differing, again.other_samples, again.tolerance) == (again.logged_engine, 0, 0, 0.0)
     assert again.rows > len(full)
     assert again.samples > len(full)
+
+
+@pytest.mark.parametrize("name", ["coordinated_robots"])
+def test_the_task_is_engaged_where_its_path_begins(name: str) -> None:
+    """The path begins with an acceleration of 0.5 m/s^2: while it waits it has none, or the robots would lead it."""
+    begun = start(Request(name, duration=0.05, engine="vm"))
+    trajectory = begun.run(None, lambda event: None).trajectory
+    first = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))[0]
+    waiting = trajectory["stage"] == STAGES.index("ramp")
+    assert np.abs(trajectory["violation_rate.object_y"][waiting]).max() < 0.01
+    for row in ("object_x", "object_y", "level"):
+        assert abs(trajectory[f"violation.{row}"][first]) < 5e-4, "0.5 m/s^2 / beta^2 would be 5e-3"
+    assert begun.accuracy(trajectory)["object_y"] < 3e-3

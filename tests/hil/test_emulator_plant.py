@@ -79,8 +79,16 @@ def test_an_actuator_lags_by_its_time_constant() -> None:
     actuator = Actuator(ActuatorOptions(lag=0.001))
     actuator.command(2.0, 0)
     assert actuator.torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
-    # the mean of 1 - exp(-t) over the first time constant is exp(-1)
-    assert actuator.mean(1_000_000, 0.001) == pytest.approx(2.0 * math.exp(-1), rel=1e-12)
+    for engine in ("numpy", "vm"):
+        # the mean of 1 - exp(-t) over the first time constant is exp(-1): it moves 2 kg by an impulse of so much
+        start = State(0.0, np.zeros(2), np.zeros(2))
+        plant = SimulatedPlant(
+            system_of(Axes(m=2.0), start), start, MILLISECOND, engine, 2 * [ActuatorOptions(lag=0.001)]
+        )
+        plant.command(0, 2.0, 0)
+        assert plant.state(1_000_000)[1][0] == pytest.approx(2.0 * math.exp(-1) * 0.001 / 2.0, rel=1e-12)
+        assert plant.actuators[0].torque(1_000_000) == pytest.approx(2.0 * (1 - math.exp(-1)), rel=1e-12)
+        assert plant.actuators[0].torque(2_000_000) == pytest.approx(2.0 * (1 - math.exp(-2)), rel=1e-12)
 
 
 def test_an_actuator_quantises_limits_and_tells() -> None:

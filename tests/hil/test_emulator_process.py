@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
@@ -16,14 +16,16 @@ from canopen.profiles.p402 import BaseNode402
 from emulation import TURN, Axes, dictionary, drive_settings, system_of
 from interfaces import EACH, keys_of
 
-from hil.bus.identity import answers_as_emulator
+from hil.bus import BusError
+from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import open_bus
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
 from hil.emulator.emulator import Likeness
-from hil.emulator.faults import read_faults
-from hil.emulator.process import Server, open_for_emulation
+from hil.emulator.faults import Fault, read_faults
+from hil.emulator.process import QUIET, Server, open_for_emulation
 from hil.emulator.states import DriveState
+from hil.frame import Frame
 from servoctl.errors import ConfigError
 from servoctl.loop.clock import SECOND, WallClock
 from servoctl.types import State
@@ -34,13 +36,13 @@ DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cans
 
 
 @contextmanager
-def serving(keys: dict[str, Any], *drives: DriveSettings) -> Iterator[Server]:
+def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault] = ()) -> Iterator[Server]:
     """Drives on a bus, served by a thread until the test is over."""
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     likeness = Likeness(engine="vm")
-    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, likeness)
+    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, likeness, faults)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()
@@ -89,6 +91,29 @@ def test_it_answers_who_it_is() -> None:
         assert answers_as_emulator(bus, clock, 5.0)
         frame = bus.receive(clock.now() + 5 * SECOND)
         assert frame is not None  # its cyclic messages
+        bus.close()
+
+
+def test_a_new_loop_finds_the_drives_as_they_were_at_power_on_and_its_own_faults_to_come() -> None:
+    """A fault that counts from the beginning of the task: it begins with the frame that says so, in each run anew."""
+    jump = {"kind": "encoder_jump", "at": 0.0, "drive": "a", "delta": 0.5}
+    faults, problems = read_faults([jump], {"a": "odrive"}, ["main"])
+    assert not problems
+    with keys_of("virtual") as keys, serving(keys, drive_settings("odrive"), faults=faults) as server:
+        clock = WallClock()
+        bus = open_bus("main", keys, clock)
+        for _ in range(2):
+            assert answers_as_emulator(bus, clock, 5.0)
+            first = server.emulator
+            assert first.nodes["a"].encoder.jump == 0.0
+            bus.send(Frame(NODE << 5 | 0x18, bytes(1)))  # Clear_Errors: a loop is at work
+            _wait(lambda: server.outlets["main"].heard > 0)
+            with pytest.raises(BusError, match="bus main: another loop has the emulated drives"):
+                answers_as_emulator(bus, clock, 5.0)
+            assert server.emulator is first
+            bus.send(beginning())
+            _wait(lambda: server.emulator.nodes["a"].encoder.jump == 0.5)
+            time.sleep(2.0 * QUIET / SECOND)
         bus.close()
 
 

@@ -209,6 +209,15 @@ def test_a_twentieth_of_a_second_lost_stops(drive: Silent) -> None:
     assert Kind.OVERRUNS in kinds(watched)
 
 
+def test_events_are_in_the_order_of_their_causes(drive: Silent) -> None:
+    """A fault is seen within a tick, what follows from it is told as of the tick's beginning."""
+    watched = monitor(drive)
+    watched.report(1000, Kind.DRIVE_FAULT, "u1")
+    watched.report(400, Kind.STAGE, "", "stopping")
+    watched.report(1500, Kind.STAGE, "", "over")
+    assert [event.time for event in watched.events] == [1000, 1000, 1500]
+
+
 def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> None:
     watched = monitor(drive)
     assert watched.exit_code == 0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from interfaces import keys_of
-from wall_clock import write_config
+from wall_clock import OPTIONS, write_config
 
 import hil.start
 from hil.bus import BusError
@@ -132,6 +132,27 @@ def test_faults_are_not_scripted_for_real_drives(keys: dict[str, Any], tmp_path:
     )
     with pytest.raises(ConfigError, match="scripted faults are for emulated drives, and main is real"):
         start(Request(config, engine="vm"))
+
+
+def test_a_drive_without_a_watchdog_makes_torque_on_a_real_bus_only_where_the_config_says_so(
+    keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said, begins in ((None, False), (False, True)):
+        options = {"motor": "ak80-9", "status": "cubemars"} | ({} if said is None else {"drive_watchdog": said})
+        monkeypatch.setitem(OPTIONS, "mit", options)
+        config = write_config(tmp_path / "cart.yaml", "mit", keys, 0.5)
+        if begins:
+            begun = start(Request(config, stage="zero", armed=True, engine="vm"))
+            assert any("F: no watchdog in the drive" in note for note in begun.notes)
+            begun.close()
+        else:
+            with pytest.raises(
+                ConfigError, match=r"hil\.drives: F: drive_watchdog is missing: when the loop dies, the "
+            ):
+                start(Request(config, stage="zero", armed=True, engine="vm"))
+            shadow = start(Request(config, engine="vm"))
+            assert shadow.stage is Stage.SHADOW
+            shadow.close()
 
 
 def test_a_bus_that_cannot_be_opened_ends_with_3_and_what_to_type(

@@ -171,12 +171,16 @@ def test_the_start_pose_is_held_against_what_is_measured() -> None:
     ]
 
 
-def spring(force: float, stuck: int | None) -> list[Sight]:
-    """The two masses from rest under a force, 0.2 s; from a tick on the driven mass's encoder stands."""
+def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Sight]:
+    """The two masses from rest under a force, 0.2 s; from a tick on the driven mass's encoder stands.
+
+    Friction may take an acceleration of `held` from it.
+    """
     plant, start = TwoMassSpring(), State(0.0, np.array([0.0, 0.5]), np.zeros(2))
     model = Model(plant, {}, start)
     motion = Prediction(model, engine="vm")
-    channels = [Channel("F", 1e-5, speed_limit=5.0, interval=T), Channel("x2", 1e-5, True, speed_limit=5.0, interval=T)]
+    driven = Channel("F", 1e-5, speed_limit=5.0, interval=T, held=held)
+    channels = [driven, Channel("x2", 1e-5, True, speed_limit=5.0, interval=T)]
     eyes = Sensing(model, channels, start, T, motion=motion, engine="vm")
     q, v, u, sights, last = start.q, start.v, np.array([force]), [], 0.0
     for k in range(80):
@@ -199,3 +203,9 @@ def test_a_stuck_encoder_is_found_within_a_tenth_of_a_second(stuck: int) -> None
 
 def test_a_machine_at_rest_that_nothing_pushes_is_not_stuck() -> None:
     assert not any(sight.findings for sight in spring(0.0, None))
+
+
+def test_a_joint_that_friction_holds_is_not_stuck_however_fine_its_encoder_is() -> None:
+    push = 0.9  # of a mass of 1 kg
+    assert any(sight.findings for sight in spring(push, 0, held=0.2))
+    assert not any(sight.findings for sight in spring(push, 0, held=1.0))

@@ -257,3 +257,40 @@ def test_a_constraint_that_does_not_fit_says_which_and_why(name: str) -> None:
     constraint, error, text = WRONG[name]
     with pytest.raises(error, match=text):
         rows(constraint, 0.0)
+
+
+STOOD = {
+    "an equation": Holonomic("x - l*cos(2*t) - t + l"),
+    "a rate": Nonholonomic("der(x)*cos(y) - der(y) - sin(3*t + 1)"),
+    "a class": OnCylinder(radius=0.7),
+    "given as it stands": SecondOrder(lambda q, v, t: [[1.0, 0.0, t]], lambda q, v, t: [np.cos(t)]),
+}
+
+
+@pytest.mark.parametrize("case", STOOD)
+def test_a_path_that_stands_is_that_at_time_0_with_no_rate_of_its_own_and_moves_afterwards(case: str) -> None:
+    constraint = STOOD[case]
+    for t in (0.0, -0.7):
+        standing, (q, v, a) = rows(constraint.standing(), t), motion(t)
+        moving = rows(constraint, t)
+        assert standing.A.shape == moving.A.shape
+        if isinstance(constraint, SecondOrder):
+            assert (standing.A.tolist(), standing.b.tolist()) == ([[1.0, 0.0, 0.0]], [1.0])
+            continue
+        # what the violation at time 0 does along the motion, by central differences
+        h, frozen = 1e-4, lambda s: rows(constraint.standing(), s).violation
+        assert t == 0.0 or frozen(t) == pytest.approx(_at_zero(constraint, q, v), abs=1e-15)
+        past = [_at_zero(constraint, *motion(t + k * h)[:2]) for k in (-1, 0, 1)]
+        if constraint.kind == "holonomic":
+            assert standing.violation_rate == pytest.approx((past[2] - past[0]) / (2 * h), abs=1e-6)
+            assert standing.A @ a - standing.b == pytest.approx((past[2] - 2 * past[1] + past[0]) / h**2, abs=1e-6)
+        else:
+            assert standing.A @ a - standing.b == pytest.approx((past[2] - past[0]) / (2 * h), abs=1e-6)
+    later, there = rows(constraint.standing(), 0.4), rows(constraint, 0.4)
+    assert later.b == pytest.approx(there.b, abs=1e-15) and pytest.approx(there.A, abs=1e-15) == later.A
+
+
+def _at_zero(constraint: Constraint, q: Array, v: Array) -> Array:
+    """The violation at a state, at time 0."""
+    start = State(0.0, np.array([0.5, 0.5, 0.5]), np.ones(3))
+    return Model(Free(), {"c": constraint}, start).matrices(State(0.0, q, v)).task.violation

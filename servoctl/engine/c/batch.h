@@ -33,16 +33,18 @@ static void gather(V* kept, V x, double time, double elapsed, double band, M liv
 
 /* Takes `runs` of them from times[0] to times[steps], or until *halt.
 
-   parameters, shape (runs, PARAMETERS), and starts, shape (runs, SIZE); channel c has sizes[c] entries from firsts[c]
+   parameters, shape (runs, PARAMETERS), and starts, shape (runs, SIZE); random numbers of step k of a run stand at
+   random[which[run]][k], shape (steps + 1, RANDOM), which may be none; channel c has sizes[c] entries from firsts[c]
    on, and a band. Gives metrics, shape (runs, channels, KEPT); statuses, shape (runs, codes): rows of each; good: steps
    before the first with a status to stop at or a number that is not finite, steps + 1 where there is none, the row at
    the end included; ends, shape (runs, SIZE): the state there. A run that has met one keeps what it had before. */
 void servoctl_batch(long long runs, long long steps, const double* times, long long every, const double* parameters,
-    const double* starts, long long status, long long stop_count, const double* stops, long long channels,
-    const long long* firsts, const long long* sizes, const long long* entries, const double* bands, long long codes,
+    const double* starts, const double* random, const long long* which, long long status, long long stop_count,
+    const double* stops, long long channels, const long long* firsts, const long long* sizes, const long long* entries,
+    const double* bands, long long codes,
     const volatile long long* halt, double* metrics, double* statuses, long long* good, double* ends) {
   for (long long begin = 0; begin < runs && !*halt; begin += LANES) {
-    V x[SIZE], next[SIZE], p[PARAMETERS + 1], row[WIDTH], kept[channels + 1][KEPT], often[codes + 1];
+    V x[SIZE], next[SIZE], p[PARAMETERS + 1], w[RANDOM + 1], row[WIDTH], kept[channels + 1][KEPT], often[codes + 1];
     M live = number(0.0) == number(0.0);
     long long done[LANES];
     double before = times[0];
@@ -57,11 +59,17 @@ void servoctl_batch(long long runs, long long steps, const double* times, long l
     for (long long c = 0; c < codes; ++c) often[c] = number(0.0);
     for (long long k = 0; k <= steps && any(live) && !*halt; ++k) {
       M fine = live;
+#if RANDOM
+      for (int l = 0; l < LANES; ++l) {
+        const double* own = random + (which[begin + l < runs ? begin + l : runs - 1] * (steps + 1) + k) * RANDOM;
+        for (int i = 0; i < RANDOM; ++i) LANE(w[i], l) = own[i];
+      }
+#endif
       if (k < steps) {
-        step(x, number(times[k]), number(times[k + 1] - times[k]), p, next, row);
+        step(x, number(times[k]), number(times[k + 1] - times[k]), p, w, next, row);
         for (int i = 0; i < SIZE; ++i) fine = fine & sound(next[i]);
       } else {
-        look(x, number(times[k]), p, next, row); /* the rates go nowhere */
+        look(x, number(times[k]), p, w, next, row); /* the rates go nowhere */
         for (int i = 0; i < SIZE; ++i) next[i] = x[i];
       }
       for (long long s = 0; s < stop_count; ++s) fine = fine & (row[status] != stops[s]);

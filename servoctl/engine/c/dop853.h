@@ -48,7 +48,7 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
   const double *B = A + 144, *C = B + 12, *E5 = C + 12, *E3 = E5 + 13, *A_more = E3 + 13, *C_more = A_more + 48;
   double k[ALL][SIZE], y[SIZE], F[7][SIZE], h = walk[0], most_growth = 10.0;
   long long good = 0;
-  look(states, times[0], p, k[0], rows);
+  look(states, times[0], p, 0, k[0], rows);
   while (good < most && times[good] < end) {
     double t = times[good], next = t + h < end ? t + h : end, step = next - t;
     double *x = states + good * SIZE, *after = x + SIZE, *row = rows + (good + 1) * WIDTH;
@@ -59,7 +59,7 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
       RATES(&moment, y, p, k[s]);
     }
     combine(x, step, B, STAGES, k, after);
-    look(after, next, p, k[STAGES], row);
+    look(after, next, p, 0, k[STAGES], row);
     walk[1] += STAGES;
     double error = error_of(x, after, step, E5, E3, k, rtol, atol), growth = 0.9 * pow(error, -1.0 / 8.0);
     if (!(error < 1.0)) {
@@ -86,7 +86,7 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
         for (int l = 6; l >= 0; --l) value = (value + F[l][i]) * (l % 2 ? 1.0 - z : z);
         y[i] = taken_states[done * SIZE + i] = outputs[done] == next ? after[i] : x[i] + value;
       }
-      look(y, outputs[done], p, rates, place);
+      look(y, outputs[done], p, 0, rates, place);
       walk[1] += 1;
       for (long long i = 0; i < stop_count; ++i) if (place[status] == stops[i]) goto leave;
     }

@@ -1,0 +1,235 @@
+"use strict";
+/* The live page. It shows what the loop's recorder was given, and can do two things: stop the run, and ask for a gain.
+   Whatever is older than it seems is said so: no data, no connection, or a loop that has ended. */
+
+const SPAN = 30;          // what the plots show [s]
+const STALE = 0.5;        // without a row for so long the numbers are old [s]
+const SILENT = 2000;      // without a message for so long the server is [ms]
+const LEAST = 1e-9;       // of a logarithmic axis
+const SHOWN = 12;         // coordinates in the plot
+
+const $ = (id) => document.getElementById(id);
+const make = (tag, className, text) => {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+};
+const least = (value) => value === undefined || value === null ? null : Math.max(LEAST, value);
+const milli = (value) => value === null || value === undefined ? "–" : (1e3 * value).toFixed(2);
+let about = null, last = null, heard = 0, ending = null, stopFailed = "";
+const plots = new PlotGroup(), strips = [];
+
+/* a plot over the last seconds, one point per picture */
+class Strip {
+  constructor(id, names, take, spec) {
+    this.take = take;
+    this.table = [[], ...names.map(() => [])];
+    const lines = names.map((name, i) => ({ name, colour: `--c${i % 8}` }));
+    this.plot = plots.add($(id), { tables: [this.table], lines, points: false, ...spec });
+    strips.push(this);
+  }
+  add(picture) {
+    const t = picture.row.t, [times] = this.table;
+    if (times.length && t <= times[times.length - 1]) return;
+    times.push(t);
+    this.take(picture).forEach((y, i) => this.table[i + 1].push(y ?? null));
+    let old = 0;
+    while (times[old] < t - SPAN) old++;
+    if (old) this.table.forEach((column) => column.splice(0, old));
+  }
+  paint() { plots.setData(this.plot, [this.table]); }
+}
+
+const named = (prefix) => about.columns.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+
+function begin() {
+  document.title = `${about.config}: live`;
+  $("name").textContent = about.config;
+  $("kind").textContent = `${about.emulated ? "emulated drives" : "REAL DRIVES"}${about.lockstep
+    ? ", in lock-step, kept to the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, up to stage ${about.stage}`;
+  const rows = named("violation."), inputs = Object.keys(about.torque_limits), coordinates = named("q.").slice(0, SHOWN);
+  new Strip("violation", rows, (p) => rows.map((name) => least(p.peak[`violation.${name}`])),
+    { log: true, least: LEAST });
+  new Strip("torque", inputs, (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]),
+    { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
+  new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
+  new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
+  $("lateness").hidden = about.lockstep;
+  for (const name of inputs) gauge($("torques"), name);
+  head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
+  head($("ages"), ["sample of", "age [ms]"]);
+  $("live").hidden = !Object.keys(about.gains).length;
+  $("ramp").textContent = `each change takes ${about.ramp} s`;
+  for (const [path, bounds] of Object.entries(about.gains)) gain(path, bounds);
+}
+
+function head(table, words) {
+  const row = table.createTHead().insertRow();
+  for (const word of words) row.append(make("th", "", word));
+}
+
+function gauge(table, name) {
+  const row = table.tBodies[0].insertRow(), bar = make("div"), fill = make("i"), wish = make("b");
+  row.id = `gauge-${name}`;
+  row.insertCell().textContent = name;
+  const cell = row.insertCell(); cell.className = "gauge"; cell.append(bar); bar.append(fill, wish);
+  wish.title = "what the law asks for";
+  row.insertCell();
+}
+
+function gain(path, [lower, upper]) {
+  const label = make("label"), slider = make("input"), field = make("input"), now = make("span", "force", "–");
+  label.append(make("span", "path", `${path}  [${lower}, ${upper}]`), slider, field, now);
+  slider.type = "range"; field.type = "number"; slider.step = field.step = "any";
+  for (const input of [slider, field]) { input.min = lower; input.max = upper; input.setAttribute("aria-label", path); }
+  slider.addEventListener("input", () => { field.value = Number(slider.value).toPrecision(4); });
+  slider.addEventListener("change", () => ask(path, Number(field.value)));
+  field.addEventListener("change", () => { slider.value = field.value; ask(path, field.valueAsNumber); });
+  label.dataset.path = path;
+  $("gains").append(label);
+}
+$("gains").addEventListener("submit", (event) => event.preventDefault());
+
+async function post(action, values) {
+  try {
+    const answer = await fetch(action, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(values),
+    });
+    return answer.ok ? "" : (await answer.json()).problem;
+  } catch (error) { return "no connection"; }
+}
+
+async function ask(path, value) {
+  $("answer").textContent = Number.isFinite(value) ? await post("gain", { path, value }) : `${path}: expected a number`;
+}
+
+async function stop() {
+  if (ending) return;
+  $("stop").classList.add("pressed");
+  const problem = await post("stop", {});
+  stopFailed = problem && !ending ? `THE STOP WAS NOT DELIVERED (${problem}): use Ctrl-C, or the emergency stop` : "";
+  say();
+}
+$("stop").addEventListener("click", stop);
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); stop(); } });
+
+/* what is true now of connection, data and run, in one sentence */
+function say() {
+  const silent = performance.now() - heard;
+  let text = "", kind = "";
+  if (ending) {
+    text = ending.status === "gone" ? "The loop's process is gone: drives stop by their own watchdogs"
+      : `Loop ended: ${ending.status}${ending.error ? ` (${ending.error})` : ""}. What is shown is the last of it`;
+    kind = ending.status === "done" || ending.status === "interrupted" ? "warn" : "bad";
+  } else if (stopFailed) { text = stopFailed; kind = "bad"; }
+  else if (silent > SILENT) { text = `No connection since ${(silent / 1e3).toFixed(0)} s: the run may go on`; kind = "bad"; }
+  else if (last && !last.row) text = "Bring-up: no tick yet";
+  else if (last && last.age > STALE) { text = `No data since ${last.age.toFixed(1)} s`; kind = "bad"; }
+  else if (last && last.stopping) { text = "Stop requested"; kind = "warn"; }
+  if ($("banner").textContent !== text) $("banner").textContent = text;
+  $("banner").className = kind;
+  document.body.classList.toggle("stale", Boolean(ending) || silent > SILENT || !last || last.age > STALE);
+  $("stop").classList.toggle("pressed", Boolean(last && last.stopping));
+  $("stop").disabled = Boolean(ending);
+  $("stop").firstChild.textContent = ending ? "ENDED" : last && last.stopping ? "STOPPING" : "STOP";
+}
+
+function paint() {
+  const { row, peak, bus, lateness, skipped, missed, links } = last;
+  plots.time = row.t; // which the legends show
+  strips.forEach((strip) => strip.paint());
+  const stage = ending ? "over" : about.stages[row.stage] || "–";
+  $("stage").textContent = stage; $("stage").className = `chip ${stage.split(" ")[0]}`;
+  $("time").textContent = row.t.toFixed(2); $("task-time").textContent = shown(row.task_time);
+  const bad = row.status !== 0;
+  $("status").textContent = row.status === null ? "" : `${about.statuses[row.status] || row.status}, rank ${row.rank}`;
+  $("status").className = bad ? "bad" : "";
+  for (const [name, limit] of Object.entries(about.torque_limits)) {
+    const line = $(`gauge-${name}`), u = row[`u.${name}`], law = row[`law.${name}`];
+    const at = (value) => 50 + 50 * Math.max(-1, Math.min(1, (value || 0) / limit));
+    const [from, to] = [50, at(u)].sort((a, b) => a - b), fill = line.querySelector("i"), wish = line.querySelector("b");
+    fill.style.left = `${from}%`; fill.style.width = `${to - from}%`;
+    wish.style.left = `calc(${at(law)}% - 1px)`; wish.hidden = law === null;
+    line.classList.toggle("over", Math.abs(u) >= 0.999 * limit || peak[`law.${name}`] > limit);
+    line.lastChild.textContent = `${shown(u, 3)} of ${limit}`;
+  }
+  fill($("buses"), Object.entries(bus).map(([name, b]) => [
+    name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
+  fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
+  if (about.lockstep) $("late").textContent = "in lock-step time stands still while the loop works: no tick is late";
+  else if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
+    `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
+  for (const label of $("gains").children) {
+    const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
+    label.querySelector(".force").textContent = `in force ${shown(value)}`;
+    if (!field.value) { slider.value = value; field.value = shown(value); }
+  }
+  if (links) sketch(links);
+}
+
+function fill(table, rows) {
+  const body = table.tBodies[0];
+  while (body.rows.length < rows.length) { const row = body.insertRow(); rows[0].forEach(() => row.insertCell()); }
+  rows.forEach((row, i) => row.forEach((text, j) => { body.rows[i].cells[j].textContent = text; }));
+}
+
+/* the machine, seen from the front or, in space, from above at an angle */
+const box = [Infinity, Infinity, -Infinity, -Infinity];
+function sketch(links) {
+  const names = Object.keys(links);
+  if (!names.length) return;
+  $("machine").hidden = false;
+  const canvas = $("machine").querySelector("canvas"), ratio = devicePixelRatio || 1;
+  const [w, h] = [canvas.clientWidth, canvas.clientHeight];
+  if (canvas.width !== Math.round(w * ratio)) { canvas.width = Math.round(w * ratio); canvas.height = Math.round(h * ratio); }
+  const flat = ([x, y, z]) => z === undefined ? [x, y] : [0.87 * (x - y), 0.5 * (x + y) * 0.6 + z];
+  const lines = names.map((name) => links[name].filter((p) => !p.includes(null)).map(flat));
+  for (const [x, y] of lines.flat()) {
+    box[0] = Math.min(box[0], x); box[1] = Math.min(box[1], y); box[2] = Math.max(box[2], x); box[3] = Math.max(box[3], y);
+  }
+  const scale = 0.88 * Math.min(w / Math.max(1e-9, box[2] - box[0]), h / Math.max(1e-9, box[3] - box[1]));
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, w, h);
+  const place = ([x, y]) => [w / 2 + scale * (x - (box[0] + box[2]) / 2), h / 2 - scale * (y - (box[1] + box[3]) / 2)];
+  lines.forEach((line, i) => {
+    pen.strokeStyle = pen.fillStyle = colourOf(`--c${i % 8}`); pen.lineWidth = 3; pen.lineCap = pen.lineJoin = "round";
+    pen.beginPath(); line.map(place).forEach(([x, y], j) => j ? pen.lineTo(x, y) : pen.moveTo(x, y)); pen.stroke();
+    for (const [x, y] of line.map(place)) { pen.beginPath(); pen.arc(x, y, 3.5, 0, 7); pen.fill(); }
+  });
+}
+
+/* one painting per frame of the screen, however many pictures come: a slow browser leaves some out */
+let due = false;
+function take(picture) {
+  last = picture; heard = performance.now();
+  if (picture.row) strips.forEach((strip) => strip.add(picture));
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => { due = false; if (last.row) paint(); say(); });
+}
+
+function listen() {
+  const stream = new EventSource("stream");
+  stream.addEventListener("open", () => { $("events").replaceChildren(); heard = performance.now(); });
+  stream.addEventListener("picture", (event) => take(JSON.parse(event.data)));
+  stream.addEventListener("over", (event) => {
+    stream.close();
+    const picture = JSON.parse(event.data);
+    ending = picture.ending;
+    take(picture);
+    say();
+  });
+  stream.addEventListener("events", (event) => {
+    for (const each of JSON.parse(event.data)) {
+      const line = make("li", `event-${each.reaction}`);
+      line.append(make("time", "", `${each.t.toFixed(3)} s`), ` ${each.text}`);
+      $("events").prepend(line);
+    }
+  });
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.restyle());
+setInterval(say, 250);
+fetch("about").then((answer) => answer.json()).then((found) => { about = found; begin(); listen(); });

@@ -1,0 +1,90 @@
+"""What a run keeps for pictures: how the plant looks at some instants, its energy there, and the path of its task.
+
+Design: pictures are made from the run folder alone, so what only the plant can say is said at the end of the run. The
+path of the task comes from its equations: where a logged pose violates them, the nearest pose that satisfies them, and
+the passive constraints with them, is drawn instead.
+"""
+
+import numpy as np
+
+from servoctl.mechanics.initial import SOLVED, nearest_pose
+from servoctl.mechanics.model import Model
+from servoctl.trajectory import traced
+from servoctl.types import Array, State
+
+RATE = 50.0
+"""Frames per second of the run, as far as `LEAST` and `MOST` allow [Hz]."""
+
+LEAST, MOST = 200, 1000
+"""Frames, where the run has as many rows."""
+
+PLACES = 150
+"""Most points of a task's path."""
+
+STILL = 1e-6
+"""A point that moves less than this share of its polyline's extent stands still."""
+
+ON_PATH = 1e-6
+"""A pose this near to its task counts as on its path [units of the row]."""
+
+
+def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None = None) -> dict[str, Array]:
+    """Polylines, energy and the path of the task, from the rows of a run.
+
+    Args:
+        model: Plant and constraints.
+        t: Times [s], shape (rows,).
+        q: Coordinates, shape (rows, n).
+        v: Their rates, shape (rows, n).
+        task_time: What the task takes for the time [s], shape (rows,); None: t.
+
+    Returns:
+        Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
+        (frames,), where the plant gives one; `task.<polyline>` -> where its end should be, shape (places, 2 or 3),
+        where the task has holonomic rows. Empty without rows, or where the plant draws nothing and has no energy.
+    """
+    model = model.plain
+    plant = model.plant
+    chosen = _chosen(t)
+    out: dict[str, Array] = {}
+    frames = [plant.links(q[i]) for i in chosen]
+    if frames and frames[0]:
+        out = {name: np.array([np.asarray(frame[name], dtype=float) for frame in frames]) for name in frames[0]}
+        out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
+    energies = [plant.energy(q[i], v[i], t[i]) for i in chosen]
+    if energies and energies[0] is not None:
+        out["energy"] = np.array(energies, dtype=float)
+    return {**out, "t": t[chosen]} if out else {}
+
+
+def _chosen(t: Array) -> Array:
+    """Rows that become frames."""
+    if not len(t):
+        return np.empty(0, dtype=int)
+    count = int(np.clip(np.nan_to_num(RATE * (t[-1] - t[0])), LEAST, MOST))
+    return np.unique(np.linspace(0, len(t) - 1, count).round().astype(int))
+
+
+def _task_paths(
+    model: Model, task_time: Array, q: Array, v: Array, lines: dict[str, Array], chosen: Array
+) -> dict[str, Array]:
+    if not any(row.kind == "holonomic" for row in model.task_rows):
+        return {}
+    places = chosen[np.unique(np.linspace(0, len(chosen) - 1, PLACES).round().astype(int))]
+    poses = [_on_task(model, State(float(task_time[i]), q[i], v[i])) for i in places]
+    moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]
+    frames = [model.plant.links(pose) for pose in poses]
+    return {f"task.{name}": traced(np.array([frame[name] for frame in frames], dtype=float)) for name in moving}
+
+
+def _travel(points: Array) -> float:
+    """Longest way along an axis [m]."""
+    return float(np.max(np.ptp(points.reshape(-1, points.shape[-1]), axis=0), initial=0.0))
+
+
+def _on_task(model: Model, state: State) -> Array:
+    """The pose where the task wants it, shape (n,); NaN where no step leads there."""
+    if not np.isfinite(np.concatenate([state.q, state.v])).all():
+        return np.full(len(state.q), np.nan)
+    pose, left = nearest_pose(model, state, good_enough=ON_PATH)
+    return pose if left < max(ON_PATH, SOLVED) else np.full(len(pose), np.nan)

@@ -1,0 +1,141 @@
+"""One self-contained page of one or several runs: animation, plots, tables; no network, no server.
+
+Design: Python packs numbers and texts, and decides nothing about looks; `web/` holds the page, in plain files that are
+put together here. What is shown is what the run folder says.
+"""
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.errors import RunFolderError
+from servoctl.report.pack import Blob, bucket, thinned
+from servoctl.report.panels import FLOOR
+from servoctl.report.path import frames, task_paths
+from servoctl.report.source import Source, names_of, read
+from servoctl.report.stages import STOPS, TASK, stage_spans
+from servoctl.run_folder.files import replace
+from servoctl.trajectory import plain, traced
+from servoctl.types import Array, Status
+
+PAGE = "report.html"
+
+POINTS = 4000
+"""Most values of a line."""
+
+NUMBERS = 550_000
+"""Values in all lines of a page, about; of all drawings another half of it."""
+
+SHEETS = ("uPlot.min.css", "style.css", "page.css")
+SCRIPTS = ("uPlot.iife.min.js", "plots.js", "data.js", "scene.js", "player.js", "panels.js", "tables.js", "page.js")
+
+
+def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> Path:
+    """Writes the page of these runs.
+
+    Args:
+        folders: Run folders; several are drawn over each other.
+        path: The file; its folder is made where it is missing.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: A folder cannot be read, or the file cannot be written.
+    """
+    path = Path(path)
+    text = page([read(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+    return path
+
+
+def page(sources: Sequence[Source]) -> str:
+    """The page as text."""
+    blob = Blob()
+    share = NUMBERS // len(sources)
+    content = {
+        "servoctl": version("servoctl"),
+        "floor": FLOOR,
+        "task_stage": TASK,
+        "stops": STOPS,
+        "statuses": [[status.name, status.value] for status in Status],
+        "runs": [_run(source, blob, share) for source in sources],
+    }
+    parts = {
+        "title": html.escape(", ".join(source.name for source in sources)),
+        "style": "\n".join(map(web, SHEETS)),
+        "script": "\n".join(map(web, SCRIPTS)),
+        # `<` is escaped, so that no text of a run can end the script that it stands in
+        "content": json.dumps(plain(content), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
+        "numbers": blob.text(),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], web("page.html"))
+
+
+def web(name: str) -> str:
+    """A file of `web/`."""
+    return (resources.files("servoctl.report") / "web" / name).read_text(encoding="utf-8")
+
+
+def _run(source: Source, blob: Blob, share: int) -> dict[str, Any]:
+    run = source.trajectory
+    points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
+    columns = {
+        name: blob.add(thinned(x, points, ends=name == "t"), double=name == "t") for name, x in run.columns.items()
+    }
+    return {
+        "name": source.name,
+        "rows": source.rows,
+        "bucket": bucket(source.rows, points),
+        "columns": columns,
+        "units": {name: unit for name, unit in run.units.items() if name in columns},
+        "tasks": run.tasks,
+        "summary": source.summary,
+        "config": source.config,
+        "events": source.events,
+        "stages": stage_spans(run),
+        "limits": source.limits,
+        "lacks": source.lacks,
+        "counts": {name: [blob.add(x, double=True) for x in pair] for name, pair in source.counts.items()},
+        "drawing": _drawing(source, blob, share // 2),
+        "energy": _energy(source, blob),
+    }
+
+
+def _drawing(source: Source, blob: Blob, share: int) -> dict[str, Any] | None:
+    """Frames, thinned evenly where they are many, with the point of each polyline whose path is drawn."""
+    t, lines = frames(source.trajectory)
+    if not lines:
+        return None
+    per_frame = sum(points[0].size for points in lines.values())
+    chosen = np.unique(np.linspace(0, len(t) - 1, max(2, min(len(t), share // per_frame))).round().astype(int))
+    return {
+        "t": blob.add(t[chosen], double=True),
+        "lines": {name: blob.add(points[chosen]) for name, points in lines.items()},
+        "traces": {name: blob.add(_moving(traced(points[chosen]))) for name, points in lines.items()},
+        "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
+    }
+
+
+def _moving(path: Array) -> Array:
+    """The path; empty where the point stands still."""
+    return path if np.max(np.ptp(path, axis=0)) > 1e-6 * max(1e-9, np.max(np.abs(path))) else path[:0]
+
+
+def _energy(source: Source, blob: Blob) -> dict[str, Any] | None:
+    drawing = source.trajectory.drawing
+    if "energy" not in drawing or "t" not in drawing:
+        return None
+    return {"t": blob.add(drawing["t"], double=True), "x": blob.add(drawing["energy"])}

@@ -1,0 +1,160 @@
+"""What the page of a run is made from: its folder, read so that its length does not matter, and what it lacks."""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from servoctl.errors import RunFolderError
+from servoctl.report.pack import Thinner
+from servoctl.run_folder import load
+from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
+from servoctl.trajectory import SCHEMA, Trajectory
+from servoctl.types import Array
+
+READ = 20_000
+"""Most values of a column that are kept in memory."""
+
+EVENTS = "events.jsonl"
+MOST_EVENTS = 2000
+
+GROUPS = ("q.", "v.", "u.", "violation.", "passive.", "passive_force.", "servo_force.", "age.")
+SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage", "lateness", "task_time")
+"""Columns that the page shows."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One run.
+
+    Attributes:
+        name: How it is called among the others.
+        trajectory: Its rows, thinned where they are many.
+        rows: How many there are in its folder.
+        counts: Column -> edges and counts of its histogram, over all rows.
+        summary: As `summary.json` has it, or found from the rows where it has none.
+        config: The text of `config.yaml`; empty where there is none.
+        events: What happened, in order of time.
+        limits: Actuator -> least and greatest input that was allowed.
+        lacks: What the folder has not, one sentence each.
+    """
+
+    name: str
+    trajectory: Trajectory
+    rows: int
+    counts: dict[str, tuple[Array, Array]]
+    summary: dict[str, Any]
+    config: str
+    events: list[dict[str, Any]]
+    limits: dict[str, tuple[float, float]]
+    lacks: list[str]
+
+
+def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
+    """The shortest ends of the paths that tell them apart.
+
+    Raises:
+        RunFolderError: One is given twice.
+    """
+    paths = [Path(folder).resolve() for folder in folders]
+    for i, path in enumerate(paths):
+        if path in paths[:i]:
+            raise RunFolderError(f"{folders[i]}: given twice (give each run once)")
+    length = 1
+    while len({path.parts[-length:] for path in paths}) < len(paths):
+        length += 1
+    return ["/".join(path.parts[-length:]) for path in paths]
+
+
+def read(folder: str | PathLike[str], name: str) -> Source:
+    """Reads a run folder, also one that is incomplete.
+
+    Args:
+        folder: The run folder.
+        name: How to call the run.
+
+    Raises:
+        RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.
+    """
+    folder = Path(folder)
+    keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."))
+    trajectory = load(folder, keep)
+    summary = _object(_text(folder / SUMMARY))
+    whole = bool(summary) and summary.get("status") != "running"
+    if not whole:  # of a run that was killed, or goes on: what its rows say
+        summary = trajectory.summary() | summary | {"status": summary.get("status")}
+        if keep.rows <= READ:
+            rows = trajectory.summary()
+            summary |= {key: rows[key] for key in ("tasks", "passive", "inputs")}
+    config = _text(folder / CONFIG)
+    events = _events(folder / EVENTS) or list(summary.get("events") or [])
+    return Source(
+        name, trajectory, keep.rows, keep.counts, summary, config, events[:MOST_EVENTS],
+        _limits(trajectory, config), _lacks(folder, trajectory, summary),
+    )  # fmt: skip
+
+
+def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> list[str]:
+    has = {name: (folder / name).is_file() for name in (SUMMARY, CONFIG, TABLE, STREAM, DRAWING)}
+    lacks = []
+    if not has[SUMMARY]:
+        lacks.append(f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown")
+    elif summary.get("status") == "running":
+        lacks.append("the run has not ended, or was killed: rows up to its last second are here")
+    if summary.get("schema", SCHEMA) != SCHEMA:
+        lacks.append(
+            f"{SUMMARY} has schema {summary['schema']}, this version of servoctl writes {SCHEMA}: what it does not know "
+            "is not shown"
+        )
+    if not (has[TABLE] or has[STREAM]):
+        lacks.append(f"{TABLE} is missing: there are no rows to draw")
+    elif not len(trajectory):
+        lacks.append("the run has no rows")
+    if not has[CONFIG]:
+        lacks.append(f"{CONFIG} is missing")
+    if not any(points.ndim == 3 for points in trajectory.drawing.values()):
+        why = "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
+        lacks.append(f"no drawing of the mechanism: {why}")
+    return lacks
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def _object(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    """Of a killed run the last line may be cut off."""
+    events = [event for line in _text(path).splitlines() if (event := _object(line))]
+    timed = [event for event in events if isinstance(event.get("t"), int | float)]
+    return sorted(timed, key=lambda event: float(event["t"]))
+
+
+def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float]]:
+    """Limits of the inputs: the law's from the config, and the drives' where these are tighter."""
+    limits = {name: (-np.inf, np.inf) for name in trajectory.actuators}
+    with contextlib.suppress(yaml.YAMLError, AttributeError):
+        law = yaml.safe_load(config).get("law")
+        for name, limit in ((law.get("limits") or {}) if isinstance(law, dict) else {}).items():
+            with contextlib.suppress(TypeError, ValueError, KeyError):
+                low, high = (-float(limit), float(limit)) if not isinstance(limit, list) else map(float, limit)
+                limits[name] = max(limits[name][0], low), min(limits[name][1], high)
+    for name, limit in trajectory.metadata.get("torque_limits", {}).items():
+        if name in limits:
+            limits[name] = max(limits[name][0], -float(limit)), min(limits[name][1], float(limit))
+    return {name: pair for name, pair in limits.items() if np.isfinite(pair).any()}

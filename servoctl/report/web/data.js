@@ -1,0 +1,33 @@
+"use strict";
+// What the page carries: numbers as bytes, everything else as JSON.
+
+/** The runs of the page, their numbers decoded: arrays of numbers, NaN where there is none. */
+function loadRuns() {
+  const content = JSON.parse(document.getElementById("content").textContent);
+  const bytes = Uint8Array.from(atob(document.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
+  const flat = ({ at, shape, double }) => {
+    const count = shape.reduce((a, b) => a * b, 1);
+    return double ? new Float64Array(bytes.buffer, at, count) : new Float32Array(bytes.buffer, at, count);
+  };
+  const all = (places) => Object.fromEntries(Object.entries(places).map(([name, place]) => [name, flat(place)]));
+  const cloud = (places) =>
+    Object.entries(places).map(([name, place]) => ({ name, shape: place.shape, x: flat(place) }));
+  for (const run of content.runs) {
+    run.columns = all(run.columns);
+    run.counts = Object.entries(run.counts).map(([name, pair]) => ({ name, edges: flat(pair[0]), counts: flat(pair[1]) }));
+    run.energy &&= all(run.energy);
+    run.drawing &&= {
+      t: flat(run.drawing.t), lines: cloud(run.drawing.lines), traces: cloud(run.drawing.traces), task: cloud(run.drawing.task),
+    };
+  }
+  return content;
+}
+
+/** The columns `<group>.<name>` of a run: [[name, values], ...]. */
+function groupOf(run, group) {
+  return Object.entries(run.columns).filter(([column]) => column.startsWith(`${group}.`))
+    .map(([column, x]) => [column.slice(group.length + 1), x]);
+}
+
+/** Values as uPlot takes them: null where there is no number. */
+const gapped = (x, of = (y) => y) => Array.from(x, (y) => (Number.isFinite(y) ? of(y) : null));

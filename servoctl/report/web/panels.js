@@ -1,0 +1,236 @@
+"use strict";
+// Which plots a page has: one panel per kind of quantity and unit, every run that has it in the same one.
+
+const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
+const histograms = []; // their axis is no time: each is a group of its own
+const MANY = 24; // lines from which on they are thin and the legend is left out
+
+/** Adds every panel for which a run has something. */
+function addPanels(root, group, content) {
+  const { runs } = content;
+  const section = (title) => {
+    const box = document.createElement("section");
+    box.setAttribute("aria-label", title);
+    box.innerHTML = `<h2>${title}</h2>`;
+    return box;
+  };
+  for (const [title, fill] of [
+    ["Events", happened], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Evidence of the law", evidence],
+    ["Energy and forces", forces], ["Drives and timing", timing],
+  ]) {
+    const box = section(title);
+    fill(box, group, runs, content);
+    if (box.children.length < 2) continue;
+    root.append(box);
+  }
+}
+
+/** A panel with its title, unit and notes. */
+function panel(box, group, runs, { title, notes = [], ...spec }) {
+  const root = box.appendChild(document.createElement("div"));
+  root.className = "panel";
+  const unit = spec.unit ? ` <span class="quiet">[${escaped(spec.unit)}]</span>` : "";
+  root.innerHTML = `<header><h3>${escaped(title)}${unit}</h3></header>`;
+  spec.bands ??= stageBands(runs);
+  spec.marks ??= marksOf(runs);
+  const many = spec.lines.length > MANY;
+  if (many) spec.lines.forEach((line) => { line.width = 0.8; });
+  let near = null;
+  if (many) spec.onNear = (text) => { near.textContent = text ?? `${spec.lines.length} lines: point at one to read it`; };
+  group.add(root, { ...spec, legend: !many && !spec.hideLegend });
+  if (many) {
+    near = root.appendChild(document.createElement("p"));
+    near.className = "note";
+    spec.onNear(null);
+  }
+  for (const note of notes) root.insertAdjacentHTML("beforeend", `<p class="note">${escaped(note)}</p>`);
+}
+
+/** Tables and lines of these columns, of every run that has them: pick(run) -> [[name, values], ...]. */
+function overlay(runs, pick, { step = false, of } = {}) {
+  const tables = [], lines = [], names = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => name)))];
+  runs.forEach((run, r) => {
+    const found = pick(run);
+    if (!found.length) return;
+    tables.push([Array.from(run.columns.t), ...found.map(([, x]) => gapped(x, of))]);
+    for (const [name] of found) {
+      lines.push({
+        name: runs.length > 1 ? `${name} · ${run.name}` : name, run: run.name, step,
+        colour: names.length > MANY ? rainbow(names.indexOf(name) / names.length) : `--c${names.indexOf(name) % 8}`,
+        dash: runs.length > 1 ? DASHES[r % 4] : DASHES[names.length > MANY ? 0 : Math.floor(names.indexOf(name) / 8)],
+      });
+    }
+  });
+  return { tables, lines };
+}
+
+const rainbow = (share) => `hsl(${Math.round(200 + 150 * share)} 60% ${Math.round(38 + 24 * share)}%)`;
+
+/** One panel per unit of a group of columns. */
+function byUnit(box, group, runs, columns, title, more = () => ({})) {
+  const units = [...new Set(runs.flatMap((run) => groupOf(run, columns).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
+  for (const unit of units) {
+    const pick = (run) => groupOf(run, columns).filter(([name]) => (run.units[`${columns}.${name}`] ?? "") === unit);
+    const drawn = overlay(runs, pick);
+    if (drawn.lines.length) panel(box, group, runs, { title, unit, ...drawn, ...more(pick, drawn) });
+  }
+}
+
+function motion(box, group, runs) {
+  byUnit(box, group, runs, "q", "Coordinates");
+  byUnit(box, group, runs, "v", "Velocities");
+}
+
+function inputs(box, group, runs) {
+  byUnit(box, group, runs, "u", "Inputs", (pick, drawn) => {
+    const limits = runs.flatMap((run) => pick(run).flatMap(([name], i) =>
+      (run.limits[name] ?? []).map((value) => ({ name, value, colour: drawn.lines[i].colour }))));
+    const values = [...new Set(limits.filter(({ value }) => value !== null).map(({ value }) => value))].sort((a, b) => a - b);
+    if (!values.length) return {};
+    const alike = values.length <= 2;
+    const drawnLimits = alike ? values.map((value) => ({ value })) : limits.filter(({ value }) => value !== null);
+    const said = alike ? `limits ${values.map((x) => shown(x)).join(" and ")}` : "limits in the colour of their input";
+    return { limits: drawnLimits, notes: [`dashed: ${said}`] };
+  });
+}
+
+/** Sizes on a log axis. An exact zero says nothing about the scale: it is drawn on the floor, which the panel states. */
+function violations(box, group, runs, { floor, task_stage: task }) {
+  for (const [columns, title] of [["violation", "Task violations"], ["passive", "Passive violations"]]) {
+    const pick = (run) => groupOf(run, columns).map(([name, x]) => [name, columns === "violation" ? duringTask(run, x, task) : x])
+      .filter(([, x]) => x.some((y) => Number.isFinite(y)));
+    const units = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
+    const drawn = overlay(runs, pick, { of: Math.abs });
+    if (!drawn.lines.length) continue;
+    const { least, notes } = floored(drawn.tables, floor);
+    if (units.length > 1) notes.push(`each in its row's unit: ${units.join(", ")}`);
+    panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, least, notes, ...drawn });
+  }
+}
+
+/** The values while the task ran, where the run has stages. */
+function duringTask(run, x, task) {
+  if (!run.stages.length) return x;
+  const spans = run.stages.filter(([, , name]) => name === task), { t } = run.columns;
+  return x.map((y, i) => (spans.some(([from, to]) => t[i] >= from && t[i] < to) ? y : NaN));
+}
+
+/** Lifts what is below the least decade with a number in it, zeros too; returns that decade, and what is to be said of it. */
+function floored(tables, floor) {
+  const values = () => tables.flatMap(([, ...lines]) => lines).flat();
+  const least = values().reduce((a, y) => (y > 0 && y < a ? y : a), Infinity);
+  const decade = Number.isFinite(least) ? 10 ** Math.floor(Math.log10(Math.max(least, floor))) : floor;
+  const below = values().some((y) => y !== null && y < decade);
+  for (const table of tables) {
+    for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, decade)));
+  }
+  return { least: decade, notes: below ? [`on the floor, ${decade.toExponential(0)}: exact zeros${least < decade ? " and what is less" : ""}`] : [] };
+}
+
+function evidence(box, group, runs, { floor, statuses }) {
+  const bands = [...stageBands(runs), ...(runs.length === 1 ? statusBands(runs[0], statuses) : [])];
+  const single = (names) => (run) => names.filter((name) => name in run.columns).map((name) => [name.replace("_", " "), run.columns[name]]);
+  const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])]))].sort((a, b) => a - b);
+  const said = met.map((code) => (statuses[code] ?? [`status ${code}`, ""]).join(": ") + (met.length === 1 ? ", all the time" : ""));
+  const ranks = overlay(runs, single(["rank", "passive_rank"]), { step: true });
+  if (ranks.lines.length) {
+    const top = ranks.tables.flatMap(([, ...lines]) => lines).flat().reduce((a, y) => Math.max(a, y ?? 0), 1);
+    panel(box, group, runs, { title: "Rank", height: 130, range: [-0.08 * top, top * 1.12], bands, ...ranks, notes: said,
+      ticks: (y) => (Number.isInteger(y) ? String(y) : "") });
+  }
+  for (const [name, title] of [["pivot_min", "Smallest pivot, relative"], ["residual", "Residual: what the inputs cannot deliver"]]) {
+    const drawn = overlay(runs, single([name]), { of: Math.abs });
+    if (!drawn.tables.some(([, ys]) => ys.some((y) => y !== null))) continue;
+    panel(box, group, runs, { title, height: 130, log: true, unit: runs[0].units[name] ?? "", bands, ...floored(drawn.tables, floor), ...drawn });
+  }
+  if (met.length < 2) return;
+  const codes = overlay(runs, single(["status"]), { step: true });
+  panel(box, group, runs, { title: "Status", height: 50 + 24 * met.length, range: [Math.min(...met) - 0.6, Math.max(...met) + 0.6],
+    bands, ...codes, hideLegend: true, notes: ranks.lines.length ? [] : said,
+    ticks: (y) => (met.includes(y) ? (statuses[y]?.[0] ?? String(y)).slice(0, 9) : "") });
+}
+
+function statusBands(run, statuses) {
+  const { t, status } = run.columns, bands = [];
+  if (!status) return bands;
+  for (let i = 0, from = 0; i < status.length; i++) {
+    if (i + 1 < status.length && status[i + 1] === status[i]) continue;
+    const to = i + 1 < t.length ? t[i + 1] : t[i];
+    if (status[i]) bands.push({ from: t[from], to, colour: `--status-${Math.min(status[i], 7)}`, text: statuses[status[i]]?.[0] });
+    from = i + 1;
+  }
+  return bands;
+}
+
+function forces(box, group, runs) {
+  const having = runs.filter((run) => run.energy);
+  if (having.length) {
+    const tables = having.map((run) => [Array.from(run.energy.t), gapped(run.energy.x)]);
+    const lines = having.map((run) => ({ name: runs.length > 1 ? `energy · ${run.name}` : "energy", run: run.name, colour: "--c0",
+      dash: runs.length > 1 ? DASHES[runs.indexOf(run) % 4] : [] }));
+    panel(box, group, runs, { title: "Mechanical energy", unit: "J", tables, lines, tight: true });
+  }
+  byUnit(box, group, runs, "servo_force", "Servo forces B u, by coordinate");
+  byUnit(box, group, runs, "passive_force", "Passive constraint forces, by coordinate");
+}
+
+/** A strip with the text of every event; those of one kind at one time share a line. */
+function happened(box, group, runs) {
+  const marks = marksOf(runs, true);
+  if (!marks.length) return;
+  const { t } = runs[0].columns;
+  panel(box, group, runs, {
+    title: "Events", height: 46 + 15 * Math.min(Math.max(marks.length, 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
+    tables: [[Array.from(t), Array.from(t, () => null)]], lines: [{ name: "", colour: "--quiet" }],
+  });
+}
+
+function timing(box, group, runs) {
+  const milli = (x) => 1e3 * x;
+  const late = overlay(runs, (run) => ("lateness" in run.columns ? [["lateness", run.columns.lateness]] : []), { of: milli });
+  if (late.lines.length) panel(box, group, runs, { title: "Lateness of the ticks", unit: "ms", height: 150, ...late });
+  histogram(box, runs, "lateness", "Lateness, counted");
+  const ages = overlay(runs, (run) => groupOf(run, "age"), { of: milli });
+  if (ages.lines.length) panel(box, group, runs, { title: "Age of the samples", unit: "ms", height: 150, ...ages });
+  histogram(box, runs, "age.", "Age of the samples, counted");
+}
+
+/** Ticks per value on a log axis, of all rows: the rare ones are those that matter. */
+function histogram(box, runs, start, title) {
+  const found = runs.flatMap((run, r) => run.counts.filter(({ name }) => name.startsWith(start)).map((count) => ({ ...count, run, r })));
+  if (!found.length) return;
+  const root = box.appendChild(document.createElement("div"));
+  root.className = "panel";
+  root.innerHTML = `<header><h3>${title} <span class="quiet">[ticks over ms]</span></h3></header>`;
+  const tables = found.map(({ edges, counts }) => [Array.from(edges, (x) => 1e3 * x), [...Array.from(counts, (n) => Math.max(n, 0.5)), 0.5]]);
+  const lines = found.map(({ name, run, r }, i) => ({
+    name: (name.includes(".") ? name.slice(name.indexOf(".") + 1) : name) + (runs.length > 1 ? ` · ${run.name}` : ""),
+    colour: `--c${i % 8}`, dash: runs.length > 1 ? DASHES[r % 4] : [], step: true,
+  }));
+  const alone = new PlotGroup();
+  alone.add(root, { tables, lines, log: true, least: 0.5, height: 150, xName: title.split(",")[0].toLowerCase(), xUnit: "ms",
+    unit: "ticks", ticks: (y) => (y >= 1 && Number.isInteger(Math.log10(y)) ? shown(y) : "") });
+  histograms.push(alone);
+}
+
+/** The stages of runs on drives, behind the lines; of one run only, for those of several would cover each other. */
+function stageBands(runs) {
+  if (runs.length > 1) return [];
+  return runs[0].stages.filter(([, , name]) => ["ramp", "full", "stopping"].includes(name))
+    .map(([from, to, name]) => ({ from, to, colour: `--band-${name}`, text: name }));
+}
+
+/** Events as lines: stops red; changes of stage and status only where `all`, for they are bands elsewhere. */
+function marksOf(runs, all = false) {
+  const banded = ["stage", "status", "rank", "passive_rank"];
+  const marks = new Map();
+  for (const run of runs) {
+    for (const event of run.events.filter(({ event: kind }) => all || !banded.includes(kind)).slice(0, 200)) {
+      const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
+      if (before) before.more++;
+      else marks.set(key, { t: event.t, colour: STOPS.includes(event.reaction) ? "--bad" : "--quiet", more: 0,
+        said: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
+    }
+  }
+  return [...marks.values()].map((mark) => ({ ...mark, text: mark.said + (mark.more ? `, and ${mark.more} more alike` : "") + mark.run }));
+}

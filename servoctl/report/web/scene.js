@@ -1,0 +1,311 @@
+"use strict";
+// The mechanism on a canvas: in the plane as it is, in space turned by the mouse or a finger.
+
+class Scene {
+  /** runs: those that have a drawing; canvas: where to draw. */
+  constructor(canvas, runs) {
+    this.canvas = canvas;
+    this.runs = runs;
+    this.space = runs.some((run) => run.drawing.lines.some((line) => line.shape[2] === 3));
+    this.home = { azimuth: (-60 * Math.PI) / 180, elevation: (25 * Math.PI) / 180, zoom: 1 };
+    this.look = { ...this.home };
+    this.hidden = new Set();
+    this.time = 0;
+    this.#measure();
+    if (this.space) this.#listen();
+    new ResizeObserver(() => this.draw(this.time)).observe(canvas);
+  }
+
+  /** Draws the instant t [s]; between two frames, the points are on the straight way from one to the next. */
+  draw(t) {
+    this.time = t;
+    const { canvas } = this, ratio = devicePixelRatio, { clientWidth: width, clientHeight: height } = canvas;
+    if (!width) return;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const c = canvas.getContext("2d");
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, width, height);
+    c.lineJoin = c.lineCap = "round";
+    this.#project(width, height);
+    if (this.space) this.#floor(c); else this.#ruler(c, width, height);
+    const shown = this.runs.filter((run) => !this.hidden.has(run.name));
+    for (const run of shown) this.#traces(c, run, t);
+    shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
+    this.#scaleBar(c, height);
+  }
+
+  /** The names of the moving parts and the colours that they have. */
+  parts() {
+    const names = [...new Set(this.runs.flatMap((run) => run.drawing.lines.map((line) => line.name)))];
+    return names.map((name, i) => ({ name, colour: names.length > 12 ? "--c0" : `--c${i % 8}` }));
+  }
+
+  #measure() {
+    this.low = [Infinity, Infinity, Infinity];
+    this.high = [-Infinity, -Infinity, -Infinity];
+    for (const run of this.runs) {
+      for (const { x, shape } of [...run.drawing.lines, ...run.drawing.task]) {
+        const d = shape[shape.length - 1];
+        for (let i = 0; i < x.length; i++) {
+          if (!Number.isFinite(x[i])) continue;
+          this.low[i % d] = Math.min(this.low[i % d], x[i]);
+          this.high[i % d] = Math.max(this.high[i % d], x[i]);
+        }
+      }
+    }
+    for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
+    if (this.space) { // the floor and the origin belong to what is seen
+      this.low = this.low.map((low) => Math.min(low, 0));
+      this.high = this.high.map((high) => Math.max(high, 0));
+    }
+    this.extent = Math.max(...this.high.map((high, k) => high - this.low[k])) || 1;
+    this.middle = this.low.map((low, k) => (low + this.high[k]) / 2);
+    this.colours = new Map(this.parts().map(({ name, colour }) => [name, colour]));
+  }
+
+  /** Right and up on paper as directions of space. */
+  #axes({ azimuth: a, elevation: e }) {
+    if (!this.space) return [[1, 0, 0], [0, 1, 0]];
+    return [[-Math.sin(a), Math.cos(a), 0], [-Math.sin(e) * Math.cos(a), -Math.sin(e) * Math.sin(a), Math.cos(e)]];
+  }
+
+  /** From space to paper: this.at(x, y, z) -> [right, down] in pixels. The scale is that of the first view. */
+  #project(width, height) {
+    const half = this.high.map((high, k) => (high - this.low[k]) / 2);
+    const reach = this.#axes(this.home).map((axis) => 2 * axis.reduce((sum, part, k) => sum + Math.abs(part) * half[k], 0));
+    const room = this.space ? 70 : 46;
+    const fits = Math.min((width - room) / (reach[0] || 1e-9), (height - room - 20) / (reach[1] || 1e-9));
+    this.scale = Math.min(fits, 1e9) * this.look.zoom;
+    this.centre = [width / 2, height / 2 - 6];
+    const [mx, my, mz] = this.middle, [right, up] = this.#axes(this.look);
+    this.at = (x, y, z) => {
+      const [dx, dy, dz] = [x - mx, y - my, z - mz];
+      return [
+        this.centre[0] + this.scale * (right[0] * dx + right[1] * dy + right[2] * dz),
+        this.centre[1] - this.scale * (up[0] * dx + up[1] * dy + up[2] * dz),
+      ];
+    };
+  }
+
+  #point(x, i, d) {
+    return this.at(x[i * d], x[i * d + 1], d === 3 ? x[i * d + 2] : this.space ? 0 : this.middle[2]);
+  }
+
+  #traces(c, run, t) {
+    for (const { x, shape } of run.drawing.task) this.#path(c, x, shape, 0, shape[0], "--quiet", 1, [2, 4]);
+    const until = nearest(run.drawing.t, t) + 1;
+    for (const { name, x, shape } of run.drawing.traces) {
+      if (!shape[0]) continue;
+      c.globalAlpha = 0.22;
+      this.#path(c, x, shape, 0, shape[0], this.colours.get(name), 1, []);
+      c.globalAlpha = 0.75;
+      this.#path(c, x, shape, 0, until, this.colours.get(name), 1.3, []);
+      c.globalAlpha = 1;
+    }
+  }
+
+  #path(c, x, [, d], from, to, colour, width, dash) {
+    c.strokeStyle = colourOf(colour);
+    c.lineWidth = width;
+    c.setLineDash(dash);
+    c.beginPath();
+    let pen = false;
+    for (let i = from; i < to; i++) {
+      const finite = Number.isFinite(x[i * d]);
+      if (finite) c[pen ? "lineTo" : "moveTo"](...this.#point(x, i, d));
+      pen = finite;
+    }
+    c.stroke();
+    c.setLineDash([]);
+  }
+
+  #mechanism(c, run, t, strength) {
+    const times = run.drawing.t;
+    let i = nearest(times, t);
+    if (times[i] > t && i > 0) i--;
+    const next = Math.min(i + 1, times.length - 1);
+    const part = next > i ? Math.min(Math.max((t - times[i]) / (times[next] - times[i]), 0), 1) : 0;
+    c.globalAlpha = strength;
+    for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
+    for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
+    c.globalAlpha = 1;
+  }
+
+  #part(c, { name, x, shape: [, count, d] }, i, next, part) {
+    const size = count * d, now = new Float64Array(size);
+    for (let k = 0; k < size; k++) now[k] = (1 - part) * x[i * size + k] + part * x[next * size + k];
+    const points = Array.from({ length: count }, (_, k) => this.#point(now, k, d));
+    const colour = colourOf(this.colours.get(name)), many = this.runs[0].drawing.lines.length > 12;
+    const closed = count > 3 && Math.hypot(points[0][0] - points[count - 1][0], points[0][1] - points[count - 1][1]) < 0.01;
+    c.strokeStyle = c.fillStyle = colour;
+    if (count === 1) {
+      c.beginPath();
+      c.arc(...points[0], many ? 4 : 5.5, 0, 2 * Math.PI);
+      c.fill();
+      return;
+    }
+    c.lineWidth = count > 8 ? 1.5 : 3;
+    c.beginPath();
+    points.forEach((point, k) => c[k ? "lineTo" : "moveTo"](...point));
+    if (closed) {
+      const alpha = c.globalAlpha;
+      c.globalAlpha = 0.18 * alpha;
+      c.fill();
+      c.globalAlpha = alpha;
+    }
+    c.stroke();
+    if (count > 8) return; // a spring: no joints
+    c.lineWidth = 1.6;
+    for (const point of points) {
+      c.beginPath();
+      c.arc(...point, 3.6, 0, 2 * Math.PI);
+      c.fillStyle = colourOf("--panel");
+      c.fill();
+      c.stroke();
+    }
+  }
+
+  /** A small stand under a point that never moves. */
+  #stand(c, [x, y, z]) {
+    const [right, down] = this.at(x, y, z ?? this.middle[2]);
+    c.fillStyle = colourOf("--quiet");
+    c.beginPath();
+    c.moveTo(right, down);
+    c.lineTo(right - 8, down + 13);
+    c.lineTo(right + 8, down + 13);
+    c.fill();
+  }
+
+  /** Grid lines and their numbers, in the plane. */
+  #ruler(c, width, height) {
+    const step = niceStep(70 / this.scale);
+    c.font = "10.5px system-ui, sans-serif";
+    c.lineWidth = 1;
+    c.strokeStyle = colourOf("--grid");
+    c.fillStyle = colourOf("--quiet");
+    const left = this.middle[0] - this.centre[0] / this.scale, low = this.middle[1] - (height - this.centre[1]) / this.scale;
+    c.beginPath();
+    c.textAlign = "center";
+    c.textBaseline = "bottom";
+    for (let k = Math.ceil(left / step); k * step < left + width / this.scale; k++) {
+      const [x] = this.at(k * step, 0, this.middle[2]);
+      c.moveTo(x, 0);
+      c.lineTo(x, height - 16);
+      c.fillText(shown(k * step), x, height - 1);
+    }
+    c.textAlign = "left";
+    c.textBaseline = "middle";
+    for (let k = Math.ceil(low / step); k * step < low + height / this.scale; k++) {
+      const [, y] = this.at(0, k * step, this.middle[2]);
+      if (y > height - 22) continue;
+      c.moveTo(28, y);
+      c.lineTo(width, y);
+      c.fillText(shown(k * step), 2, y);
+    }
+    c.stroke();
+  }
+
+  /** The ground of space with its grid, and where x, y and z point. */
+  #floor(c) {
+    const [lx, ly, lz] = this.low, [hx, hy] = this.high;
+    const step = niceStep(Math.max(hx - lx, hy - ly) / 5), grid = [];
+    const [x0, x1] = [Math.floor(lx / step), Math.ceil(hx / step)];
+    const [y0, y1] = [Math.floor(ly / step), Math.ceil(hy / step)], z = lz;
+    for (let k = x0; k <= x1; k++) grid.push([[k * step, y0 * step, z], [k * step, y1 * step, z]]);
+    for (let k = y0; k <= y1; k++) grid.push([[x0 * step, k * step, z], [x1 * step, k * step, z]]);
+    c.lineWidth = 1;
+    c.strokeStyle = colourOf("--line");
+    c.beginPath();
+    for (const [from, to] of grid) {
+      c.moveTo(...this.at(...from));
+      c.lineTo(...this.at(...to));
+    }
+    c.stroke();
+    c.font = "600 11px system-ui, sans-serif";
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.fillStyle = c.strokeStyle = colourOf("--quiet");
+    const base = [x0 * step, y0 * step, z];
+    ["x", "y", "z"].forEach((axis, k) => {
+      const tip = [...base], beyond = [...base];
+      tip[k] += step;
+      beyond[k] += 1.25 * step;
+      c.beginPath();
+      c.moveTo(...this.at(...base));
+      c.lineTo(...this.at(...tip));
+      c.lineWidth = 2;
+      c.stroke();
+      c.fillText(axis, ...this.at(...beyond));
+    });
+  }
+
+  #scaleBar(c, height) {
+    if (!this.space) return;
+    const length = niceStep(60 / this.scale);
+    c.strokeStyle = c.fillStyle = colourOf("--quiet");
+    c.lineWidth = 2;
+    c.beginPath();
+    c.moveTo(10, height - 8);
+    c.lineTo(10 + length * this.scale, height - 8);
+    c.stroke();
+    c.font = "11px system-ui, sans-serif";
+    c.textAlign = "left";
+    c.textBaseline = "bottom";
+    c.fillText(`${shown(length)} m`, 10, height - 12);
+  }
+
+  #listen() {
+    const { canvas } = this;
+    canvas.style.cursor = "grab";
+    canvas.style.touchAction = "pan-y";
+    canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
+    canvas.addEventListener("pointermove", (event) => {
+      if (!canvas.hasPointerCapture(event.pointerId)) return;
+      this.turn(-event.movementX * 0.008, event.movementY * 0.008);
+    });
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.shiftKey) return; // the page scrolls
+      event.preventDefault();
+      this.look.zoom = Math.min(Math.max(this.look.zoom * Math.exp(-(event.deltaY || event.deltaX) * 0.002), 0.2), 20);
+      this.draw(this.time);
+    }, { passive: false });
+    canvas.addEventListener("dblclick", () => { this.look = { ...this.home }; this.draw(this.time); });
+  }
+
+  /** Turns the view by these angles [rad]. */
+  turn(azimuth, elevation) {
+    this.look.azimuth += azimuth;
+    this.look.elevation = Math.min(Math.max(this.look.elevation + elevation, -Math.PI / 2), Math.PI / 2);
+    this.draw(this.time);
+  }
+}
+
+/** The points of polylines that never move. */
+function groundOf(lines, extent) {
+  const still = [];
+  for (const { x, shape: [frames, count, d] } of lines) {
+    for (let k = 0; k < count && count > 1; k++) {
+      const travel = Array.from({ length: d }, (_, axis) => {
+        let [low, high] = [Infinity, -Infinity];
+        for (let i = 0; i < frames; i++) {
+          const value = x[(i * count + k) * d + axis];
+          low = Math.min(low, value);
+          high = Math.max(high, value);
+        }
+        return high - low;
+      });
+      const point = Array.from(x.subarray(k * d, k * d + d));
+      if (Math.max(...travel) <= 1e-5 * extent && frames > 1) still.push(point);
+    }
+  }
+  return still;
+}
+
+/** The least of 1, 2, 5 times a power of ten that is not below x. */
+function niceStep(x) {
+  const power = 10 ** Math.floor(Math.log10(x));
+  return power * ([1, 2, 5, 10].find((step) => step * power >= x) ?? 10);
+}

@@ -1,0 +1,155 @@
+"use strict";
+// What stands in words and numbers: metrics, events, what the run says of itself, its config.
+
+const STOPS = ["stop", "disable"]; // reactions that end the motion
+
+const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+
+/** The sentence of an event, whoever wrote it. */
+function eventText(event) {
+  if (event.text) return event.text;
+  if ("from" in event) return `${event.event}: ${event.from} → ${event.to}${event.at_limit ? ` (${event.at_limit.join(", ")})` : ""}`;
+  return event.count ? `${event.count} more` : event.event ?? "event";
+}
+
+/** The head of the page: names, outcome, and what is to be known before reading on. */
+function fillHead(root, { runs, servoctl }) {
+  const title = runs.length === 1 ? runs[0].summary.config ?? runs[0].name : `${runs.length} runs compared`;
+  root.innerHTML = `<h1>${escaped(title)}</h1>` + runs.map((run, r) => headOf(run, r, runs.length)).join("");
+  document.getElementById("foot").innerHTML =
+    `servoctl ${escaped(servoctl)} made this page; plots by uPlot 1.6.32 (MIT). Space plays, arrows step (with shift, ten), Home and End jump; ` +
+    "drag in a plot to zoom, double click to see all.";
+}
+
+function headOf(run, r, count) {
+  const { summary } = run, good = ["done", "completed"].includes(summary.status);
+  const facts = [];
+  if (run.columns.t?.length) facts.push(`${shown(run.columns.t[run.columns.t.length - 1] - run.columns.t[0])} s`);
+  facts.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows`);
+  if (summary.engine) facts.push(`engine ${summary.engine}`);
+  if (summary.servoctl) facts.push(`servoctl ${summary.servoctl}`);
+  const dash = DASHES[r % 4].join(" ");
+  const swatch = count > 1
+    ? `<label><input type="checkbox" checked data-run="${escaped(run.name)}"> <svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" stroke="currentColor" stroke-width="2" stroke-dasharray="${dash}"/></svg> <b>${escaped(run.name)}</b></label> `
+    : "";
+  const notes = [...run.lacks];
+  if (run.bucket > 1) {
+    notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are more than a page draws: every ${run.bucket} of them are drawn by their least and greatest value, at the times of the first and the last`);
+  }
+  return `<div class="run">${swatch}<span class="badge ${good ? "good" : "bad"}">${escaped(summary.status ?? "status unknown")}</span>
+    <span class="quiet">${escaped(facts.join(" · "))}</span>
+    ${summary.error ? `<p class="bad">${escaped(summary.error)}</p>` : ""}
+    ${notes.map((note) => `<p class="note">${escaped(note)}</p>`).join("")}</div>`;
+}
+
+/** Tables below the plots. */
+function fillTables(root, content, goTo) {
+  const { runs } = content;
+  const add = (title, inner) => {
+    root.insertAdjacentHTML("beforeend", `<section><h2>${title}</h2><div class="panel"><div class="scroll">${inner}</div></div></section>`);
+  };
+  const metrics = metricTables(runs);
+  if (metrics) add("Metrics", metrics);
+  for (const run of runs) {
+    const name = runs.length > 1 ? ` · ${escaped(run.name)}` : "";
+    const facts = factRows(run);
+    if (facts.length) add(`Timing, buses and drives${name}`, tableOf(["", "", "value"], facts, 9));
+    if (run.events.length) add(`Events${name}`, eventTable(run));
+  }
+  for (const run of runs) {
+    const name = runs.length > 1 ? ` · ${escaped(run.name)}` : "";
+    if (run.config) add(`Config as it ran${name}`, `<pre tabindex="0">${escaped(run.config)}</pre>`);
+  }
+  root.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-time]");
+    if (button) goTo(Number(button.dataset.time));
+  });
+}
+
+/** A table; columns from `numbers` on hold numbers. */
+function tableOf(header, rows, numbers) {
+  const cell = (tag, text, i) => `<${tag} ${i >= numbers ? 'class="number"' : ""}>${escaped(text)}</${tag}>`;
+  const line = (tag, cells) => `<tr>${cells.map((text, i) => cell(tag, text, i)).join("")}</tr>`;
+  return `<table><thead>${line("th", header)}</thead><tbody>${rows.map((cells) => line("td", cells)).join("")}</tbody></table>`;
+}
+
+/** The metrics of the runs: of one as tables by kind, of several in columns beside each other. */
+function metricTables(runs) {
+  if (runs.length > 1) {
+    const rows = new Map();
+    runs.forEach((run, r) => {
+      for (const { name, part, unit, values } of metricsOf(run)) {
+        for (const [what, value] of Object.entries(values)) {
+          const key = part ? `${part} ${name}: ${what}` : what;
+          if (!rows.has(key)) rows.set(key, [key, unit, ...runs.map(() => "–")]);
+          rows.get(key)[2 + r] = cellOf(value);
+        }
+      }
+    });
+    return rows.size ? tableOf(["", "unit", ...runs.map((run) => run.name)], [...rows.values()], 2) : "";
+  }
+  const all = metricsOf(runs[0]), whole = all.filter(({ part }) => !part);
+  const tables = whole.length ? [tableOf(["run", "unit", ""], whole.flatMap(({ unit, values }) => Object.entries(values).map(([what, value]) => [what, unit, cellOf(value)])), 2)] : [];
+  for (const part of ["task", "passive", "input"]) {
+    const own = all.filter((metric) => metric.part === part);
+    if (own.length) tables.push(tableOf([part, "unit", ...Object.keys(own[0].values)], own.map(({ name, unit, values }) => [name, unit, ...Object.values(values).map(cellOf)]), 2));
+  }
+  return tables.length ? `<div class="beside">${tables.map((table) => `<div class="scroll">${table}</div>`).join("")}</div>` : "";
+}
+
+const cellOf = (value) => (typeof value === "string" ? value : shown(value));
+
+/** [{part: "" | "task" | "passive" | "input", name, unit, values: {what: number}}, ...] of what the summary measures. */
+function metricsOf({ summary, units, tasks }) {
+  const out = [];
+  const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
+  for (const name of ["status", "duration", "wall_time", "realtime_factor", "steps", "evaluations", "energy_drift", "rank_min", "rank_max", "residual_max", "pivot_min"]) {
+    const value = summary[name];
+    if (value !== null && value !== undefined) out.push({ part: "", name, unit: single[name] ?? "", values: { [name.replaceAll("_", " ")]: value } });
+  }
+  for (const [status, count] of Object.entries(summary.status_counts ?? {})) out.push({ part: "", name: status, unit: "", values: { [`rows with status ${status}`]: count } });
+  for (const [part, group] of [["task", "tasks"], ["passive", "passive"]]) {
+    for (const [name, row] of Object.entries(summary[group] ?? {})) {
+      const unit = (part === "task" ? units[`violation.${(tasks[name] ?? [name])[0]}`] : units[`passive.${name}`]) ?? "";
+      out.push({ part, name, unit, values: { "max |φ|": row.max_violation, "rms": row.rms_violation, "final": row.final_violation, "drift": row.drift } });
+    }
+  }
+  for (const [name, { min, max, rms }] of Object.entries(summary.inputs ?? {})) {
+    out.push({ part: "input", name, unit: units[`u.${name}`] ?? "", values: { min, max, rms } });
+  }
+  return out;
+}
+
+/** [subject, fact, value] of a run on drives. */
+function factRows({ summary }) {
+  const rows = [];
+  const lines = (subject, object) => {
+    for (const [name, value] of Object.entries(object ?? {})) {
+      if (value !== null && typeof value === "object" && !Array.isArray(value)) lines(subject ? `${subject}: ${name}` : name, value);
+      else if (value !== "" && value !== null) rows.push([subject, name.replaceAll("_", " "), Array.isArray(value) ? value.join(", ") : typeof value === "number" ? shown(value) : String(value)]);
+    }
+  };
+  const spread = Object.entries(summary.timing ?? {}).filter(([, value]) => typeof value === "object");
+  lines("loop", Object.fromEntries(Object.entries(summary.timing ?? {}).filter(([, value]) => typeof value !== "object")));
+  for (const [name, value] of spread) {
+    const parts = value?.n === undefined ? Object.entries(value ?? {}) : [["", value]];
+    for (const [part, d] of parts) {
+      const what = `${name.replace(/_s$/, "").replaceAll("_", " ")}${part ? ` ${part}` : ""}`;
+      const milli = (x) => (x === null || x === undefined ? "–" : shown(1e3 * x));
+      rows.push([what, "mean / p99 / greatest", `${milli(d.mean)} / ${milli(d.p99)} / ${milli(d.max)} ms`]);
+    }
+  }
+  for (const [bus, load] of Object.entries(summary.emulator?.bus_load ?? {})) rows.push([`bus ${bus}`, "load, measured", `${shown(100 * load, 3)} %`]);
+  for (const [bus, facts] of Object.entries(summary.bus ?? {})) lines(`bus ${bus}`, facts);
+  for (const [drive, facts] of Object.entries(summary.drives ?? {})) lines(`drive ${drive}`, facts);
+  return rows;
+}
+
+function eventTable(run) {
+  const rows = run.events.map((event) => {
+    const bad = STOPS.includes(event.reaction);
+    return `<tr class="${bad ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="go there">${Number(event.t).toFixed(4)} s</button></td>
+      <td>${escaped(event.event ?? "")}</td><td>${escaped(eventText(event))}</td><td>${escaped(event.reaction ?? "")}</td></tr>`;
+  });
+  return `<table><thead><tr><th>time</th><th>event</th><th>what</th><th>reaction</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
+}

@@ -1,0 +1,242 @@
+"""Gains that change while a loop runs: what may be asked for, how the law gets there, and the same in a replay."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from hil.emulation import in_lockstep
+from hil.live import LiveGains
+from hil.prepare import load
+from hil.replay import replay
+from hil.run import HilRun
+from hil.safety import Kind
+from hil.safety.plan import Stage
+from servoctl.config.shipped import find_config
+from servoctl.errors import ConfigError, RunFolderError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.gain_limits import longest_spacing
+from servoctl.loop import Tick
+from servoctl.trajectory import Trajectory
+
+BELT = "two_mass_spring_drive"
+ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
+BOTH = f"hil.live={{{ALPHA}: [2, 20], {BETA}: [2, 20]}}"
+PERIOD = 0.001
+
+
+def gains(*overrides: str, config: str = BELT) -> tuple[LiveGains, list[BoundConstraintFollowing]]:
+    """A config's live gains, and a list of the laws that they give."""
+    live = load(config, overrides, "numpy").live
+    return live, []
+
+
+def take(laws: list[BoundConstraintFollowing]) -> Any:
+    return laws.append
+
+
+def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
+    live, laws = gains(BOTH, "hil.live_ramp=0.01")
+    assert live.ask(0, 12.0) == "8 -> 12 within 0.01 s"
+    for _ in range(12):
+        live.advance(take(laws))
+    # 2 alpha, in ten equal steps, and no step afterwards; beta stays
+    np.testing.assert_allclose([law.damping[0] for law in laws], 2 * np.linspace(8.4, 12.0, 10), rtol=1e-14)
+    assert {law.stiffness for law in laws} == {(64.0,)}
+    assert live.values == (12.0, 8.0)
+
+
+def test_a_second_wish_on_the_way_starts_from_where_the_first_has_come() -> None:
+    live, laws = gains(BOTH, "hil.live_ramp=0.01")
+    live.ask(0, 12.0)
+    for _ in range(5):
+        live.advance(take(laws))
+    assert live.values[0] == pytest.approx(10.0)
+    assert live.ask(1, 4.0) == "8 -> 4 within 0.01 s"
+    for _ in range(10):
+        live.advance(take(laws))
+    assert live.values == (12.0, 4.0)  # the first is not forgotten
+    assert max(np.diff([law.damping[0] for law in laws])) <= 2 * 4.0 / 10 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("value", [1.999, 20.001, float("nan"), float("inf"), -8.0])
+def test_what_is_out_of_bounds_is_refused_and_changes_nothing(value: float) -> None:
+    live, laws = gains(BOTH)
+    assert live.ask(0, value) == f"refused: {value:g} is outside [2, 20]"
+    assert live.ask(7, 3.0) == "refused: there is no such gain"
+    live.advance(take(laws))
+    assert not laws and live.values == (8.0, 8.0)
+
+
+def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None:
+    """Each end of both bounds is stable with the other as it is; little damping with much stiffness is not."""
+    stiff = 95.0
+    live, laws = gains(f"hil.live={{{ALPHA}: [2, 200], {BETA}: [2, {stiff}]}}")
+    bears = [longest_spacing(2 * alpha, stiff**2, True, True, (), 1) for alpha in (2.0, 8.0)]
+    assert bears[0] < PERIOD < bears[1]
+    assert "refused" not in live.ask(1, stiff)
+    said = live.ask(0, 2.0)
+    assert said.startswith("refused: with 2 a violation would grow by 1.0")
+    live.advance(take(laws))
+    assert laws[-1].damping == (16.0,)
+
+
+@pytest.mark.parametrize(
+    ("live", "words"),
+    [
+        ("{law.correction.baumgarte.gamma: [1, 2]}", "hil.live.law.correction.baumgarte.gamma: no gain (expected law."),
+        ("{law.correction.second_order.damping: [1, 2]}", "second_order.damping: no gain"),
+        ("{law.rank_tolerance: [1, 2]}", "hil.live.law.rank_tolerance: no gain"),
+        (
+            "{task.distance.correction.baumgarte.alpha: [1, 2]}",
+            "no gain (expected law.correction.<kind>.<gain> or task",
+        ),
+        ("{law.correction.baumgarte.alpha: [9, 20]}", "the config's own value 8 is outside [9, 20] (widen the bounds)"),
+        ("{law.correction.baumgarte.alpha: [20, 2]}", "expected [lower, upper] with lower < upper"),
+        ("{law.correction.baumgarte.alpha.distance: [2, 20]}", "nothing at 'distance'"),
+        (
+            "{law.correction.baumgarte.alpha: [2, 2000]}",
+            "2000: task.distance: unstable: a period of 0.001 s, 1 cycle late, these gains bear",
+        ),
+    ],
+)
+def test_a_wrong_entry_is_named_with_its_remedy(live: str, words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load(BELT, [f"hil.live={live}"], "numpy")
+    assert words in str(raised.value)
+
+
+def test_gains_of_one_task_and_of_one_row_are_reached(tmp_path: Path) -> None:
+    values = yaml.safe_load(find_config(BELT).read_text())
+    values["task"][0]["correction"] = {"second_order": {"damping": [16], "stiffness": 64}}
+    own = "task.distance.correction.second_order"
+    values["hil"]["live"] = {f"{own}.damping.0": [1, 40], f"{own}.stiffness": [1, 100]}
+    values["hil"]["live_ramp"] = PERIOD
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(values))
+    live, laws = gains(config=str(tmp_path / "own.yaml"))
+    assert live.values == (16.0, 64.0)
+    live.ask(0, 20.0)
+    live.ask(1, 100.0)
+    live.advance(take(laws))
+    assert (laws[-1].damping, laws[-1].stiffness) == ((20.0,), (100.0,))
+
+
+class Scripted:
+    """Stands where the view does: wishes at ticks, and no page."""
+
+    stop_pressed, gone = False, None
+
+    def __init__(self, wishes: dict[int, tuple[int, float]]) -> None:
+        self._wishes, self._tick = wishes, -1
+
+    def look(self) -> list[tuple[int, float]]:
+        self._tick += 1
+        return [self._wishes[self._tick]] if self._tick in self._wishes else []
+
+    def pace(self, now: int) -> None:
+        pass
+
+    def close(self, ending: Any) -> None:
+        pass
+
+
+WISH = 400
+"""Tick of a wish; the task begins at about 330."""
+
+
+def ended(out: Path, wishes: dict[int, tuple[int, float]], *overrides: str, engine: str = "vm") -> Any:
+    prepared = load(BELT, [BOTH, "hil.live_ramp=0.2", "hil.period=0.0025", *overrides], engine)
+    run = HilRun(prepared, in_lockstep(prepared, engine), Stage.FULL, 0.6, out, {"engine": prepared.loop.engine})
+    run.show(Scripted(wishes))  # type: ignore[arg-type]
+    return run.run(lambda event: None)
+
+
+def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> None:
+    result = ended(tmp_path / "run", {WISH: (0, 15.0), WISH + 30: (1, 5.0), WISH + 60: (0, 99.0)})
+    assert result.exit_code == 0
+    said = [str(event) for event in result.events if event.kind is Kind.GAIN]
+    assert said == [
+        f"{ALPHA}: gain, by the operator (8 -> 15 within 0.2 s)",
+        f"{BETA}: gain, by the operator (8 -> 5 within 0.2 s)",
+        f"{ALPHA}: gain, by the operator (refused: 99 is outside [2, 20])",
+    ]
+    run = Trajectory.load(tmp_path / "run")
+    assert (run[f"live.{ALPHA}"][0], run[f"live.{ALPHA}"][-1]) == (8.0, 15.0)
+    assert (run[f"live.{BETA}"][0], run[f"live.{BETA}"][-1]) == (8.0, 5.0)
+    found = replay(tmp_path / "run")
+    assert found.rows > 400 and found.differing == 0 and found.tolerance == 0.0
+
+
+def test_a_replay_without_the_gains_of_the_run_says_so(tmp_path: Path) -> None:
+    ended(tmp_path / "run", {WISH: (0, 15.0)})
+    config = tmp_path / "run/config.yaml"
+    values = yaml.safe_load(config.read_text())
+    del values["hil"]["live"]
+    config.write_text(yaml.safe_dump(values))
+    with pytest.raises(RunFolderError, match=r"its config lets nothing change \(a replay needs the config"):
+        replay(tmp_path / "run")
+
+
+def test_the_torque_does_not_jump(tmp_path: Path) -> None:
+    """u is linear in damping: a tick of the ramp moves it by one part in N of what the whole change would, no more."""
+    a, b, parts = 8.0, 18.0, 80
+    ended(tmp_path / "run", {WISH: (0, b)})
+    run, prepared = Trajectory.load(tmp_path / "run"), load(BELT, [BOTH], "vm")
+    alpha = run[f"live.{ALPHA}"]
+    changed = np.flatnonzero(np.diff(alpha)) + 1
+    assert len(changed) == parts and changed[0] == WISH + 1  # behind the tick, for the next
+
+    def torque(k: int, value: float) -> float:
+        prepared.live.force((value, a), prepared.loop.take_law)
+        x = np.concatenate([run.q[k], run.v[k]])
+        return float(prepared.loop.control(float(run["task_time"][k]), x)[0])
+
+    for k in changed:
+        jump, whole = torque(k, alpha[k]) - torque(k, alpha[k - 1]), torque(k, b) - torque(k, a)
+        assert abs(whole) > 0.0
+        assert jump == pytest.approx(whole / parts, rel=1e-6, abs=1e-12)
+        assert torque(k, alpha[k]) == run["law.F"][k]
+
+
+def test_every_engine_goes_on_with_the_new_law() -> None:
+    x = np.array([0.01, 0.52, 0.1, -0.2])
+    answers = []
+    for engine in ("vm", "numpy"):
+        prepared = load(BELT, [BOTH], engine)
+        prepared.live.force((15.0, 5.0), prepared.loop.take_law)
+        answers.append(prepared.loop.control(0.3, x)[0])
+    given = load(BELT, [f"{ALPHA}=15", f"{BETA}=5"], "vm").loop.control(0.3, x)[0]
+    assert answers[0] == given
+    assert answers[1] == pytest.approx(given, rel=1e-12)
+
+
+def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> None:
+    prepared = load(BELT, [BOTH, f"hil.live_ramp={PERIOD}"], "vm")
+    for wishes, last in (({100: (0, 15.0)}, 15.0), ({}, 8.0)):
+        renewed = prepared.renewed(())
+        run = HilRun(renewed, in_lockstep(renewed, "vm"), Stage.ZERO, 0.3, None, {})
+        run.show(Scripted(wishes))  # type: ignore[arg-type]
+        result = run.run(lambda event: None)
+        assert result.trajectory[f"live.{ALPHA}"][-1] == last
+        assert renewed.live.values[0] == last
+
+
+def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
+    prepared = load(BELT, [BOTH], "vm")
+    run = HilRun(prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0, None, {})
+    run.show(Scripted({1000: (0, 15.0)}))  # type: ignore[arg-type]
+    decide = run._stages.decide
+
+    def stopping(tick: Tick, reading: Any) -> Any:
+        if tick.number == 998:
+            run._stages.ask_to_stop("test")
+        return decide(tick, reading)
+
+    run._stages.decide = stopping  # type: ignore[method-assign]
+    result = run.run(lambda event: None)
+    assert [str(event) for event in result.events if event.kind is Kind.GAIN] == [
+        f"{ALPHA}: gain, by the operator (refused: the run is stopping)"
+    ]
+    assert (result.trajectory[f"live.{ALPHA}"] == 8.0).all()

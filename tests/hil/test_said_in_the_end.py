@@ -1,0 +1,79 @@
+"""What a run says of drives at its end: what is true, shouted only where a drive may be on."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hil.emulation import emulated, place_on
+from hil.faults.scenario import machine
+from hil.recorder import Recorder
+from hil.run import Ended, HilRun
+from hil.safety import Event, Kind
+from hil.safety.plan import Stage
+from servoctl.errors import RunFolderError
+from servoctl.trajectory import Trajectory
+
+
+def run(protocol: str, *faults: dict[str, object]) -> Ended:
+    prepared = machine(protocol, "at speed").renewed(faults)
+    place = place_on(prepared, emulated(prepared, "vm"))
+    return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
+
+
+def kinds(ended: Ended) -> list[tuple[Kind, str]]:
+    return [(event.kind, event.subject) for event in ended.events if event.kind is not Kind.STAGE]
+
+
+def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
+    """It says no statusword before it is configured: that is no reason to reach for the emergency stop."""
+    ended = run("cia402", {"kind": "sdo_abort", "drive": "a", "index": 0x6060, "since": "power_on", "at": 0.0})
+    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert (Kind.HANDSHAKE, "a") in kinds(ended) and (Kind.NEVER_ENABLED, "a") in kinds(ended)
+    assert Kind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]
+    said = next(str(event) for event in ended.events if event.kind is Kind.NEVER_ENABLED)
+    assert said.startswith("a: this run never enabled the drive and sent it no torque; whether it is on by others")
+    drives = ended.trajectory.metadata["drives"]
+    assert drives["a"]["confirmed_off"] is None
+
+
+def test_a_drive_that_falls_silent_while_it_is_on_is_shouted() -> None:
+    ended = run("cia402", {"kind": "silent", "drive": "a", "at": 0.1})
+    assert (ended.exit_code, ended.unconfirmed) == (3, ("a",))
+    assert (Kind.NOT_CONFIRMED, "a") in kinds(ended)
+    assert ended.trajectory.metadata["drives"]["a"]["confirmed_off"] is False
+    assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
+
+
+def test_what_follows_a_fault_is_told_after_it() -> None:
+    for protocol in ("odrive", "cia402"):
+        ended = run(protocol, {"kind": "drive_fault", "drive": "a", "at": 0.1})
+        times = [event.time for event in ended.events]
+        assert times == sorted(times)
+        said = [event.kind.name if event.kind is not Kind.STAGE else event.detail for event in ended.events]
+        assert said.index("DRIVE_FAULT") < said.index("stopping")
+
+
+def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) -> None:
+    """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
+    prepared = machine("odrive", "at speed").renewed(())
+    emulator = emulated(prepared, "vm")
+    heard: list[Event] = []
+
+    def engaged() -> None:
+        emulator.engaged()
+        assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
+        os.kill(run.recorder._process.pid, signal.SIGKILL)
+
+    place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
+    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
+        run.run(heard.append)
+    said = [event.detail if event.kind is Kind.STAGE else event.kind.name for event in heard]
+    assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
+    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
+    assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
+    assert not any(emulator.drive(name).motor.enabled for name in "ab")
+    assert Trajectory.load(tmp_path / "run") is not None

@@ -1,0 +1,121 @@
+"""The tracking monitor: drives that make another torque than they are told stop the machine, and nothing else does."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hil.run import Ended
+from hil.sensing import Channel, Tracking, Unexplained
+from hil.sensing.tracking import CAUSES, WINDOW
+from hil.start import Request, start
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array, State
+
+T, LIMITS, SHARE = 0.0025, np.array([10.0, 2.0]), 0.1
+
+
+@dataclass(frozen=True)
+class Rod(Plant):
+    """Two forces on a rod that slides and turns: M is not diagonal in these coordinates, B not square to them."""
+
+    coordinates = {"x": "m", "y": "m", "phi": "rad"}  # noqa: RUF012
+    actuators = {"a": "N", "b": "N"}  # noqa: RUF012
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[2.0, 0.0, 0.3], [0.0, 2.0, 0.0], [0.3, 0.0, 0.5]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0, 0.0, -np.sin(q[2])])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0, 0.0], [0.0, 0.0], [0.4, 1.0]])
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        return {"rail": q[1]}
+
+
+def unexplained(engine: str = "vm") -> Unexplained:
+    return Unexplained(Model(Rod(), {}, State(0.0, np.zeros(3), np.zeros(3))), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_what_a_torque_does_beside_the_model_is_found_as_that_torque(engine: str) -> None:
+    missing = np.array([1.5, -0.4])
+    M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
+    acceleration = np.linalg.solve(M, B @ missing)
+    assert unexplained(engine)(0.0, np.zeros(3), acceleration) == pytest.approx(missing, abs=1e-12)
+
+
+def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: int = 0) -> list[int]:
+    """Ticks with a finding, while torques of this size are missing; every `gap`-th tick comes late."""
+    drives = [Channel("a", 1e-4), Channel("b", 1e-4)]
+    tracking = Tracking(unexplained(), drives, LIMITS, SHARE, T)
+    M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
+    surprise, said = T * np.linalg.solve(M, B @ np.array(missing)), []
+    for k in range(ticks):
+        late = bool(gap) and k % gap == 0
+        finding = tracking.judge(0.0, 4 * T if late else T, np.zeros(3), surprise, np.array(u))
+        if finding is not None:
+            assert finding.motion and finding.stops and CAUSES in finding.reason
+            said.append(k)
+    return said
+
+
+def test_two_windows_beyond_the_tolerance_are_a_finding() -> None:
+    # allowed: 0.1 of the limit, and 0.1 of the largest torque in terms of its limit, which here is 0.5
+    assert watch([1.49, 0.0], [5.0, 0.0]) == []
+    found = watch([1.51, 0.0], [5.0, 0.0])
+    assert found[0] == pytest.approx(2 * WINDOW / T, abs=2)
+    assert watch([0.0, -0.31], [5.0, 0.0])[:1] == found[:1]
+    assert watch([0.0, -0.29], [5.0, 0.0]) == []
+
+
+def test_a_window_with_a_late_tick_does_not_count() -> None:
+    assert watch([9.0, 0.0], [0.0, 0.0], ticks=400, gap=30) == []
+
+
+def run(config: str, *overrides: str) -> Ended:
+    return start(Request(config, overrides, engine="vm")).run(None, lambda event: None)
+
+
+CASES = {
+    "a torque constant of twice what is said": ("two_mass_spring_drive", "F", "torque_constant, factor: 2"),
+    "a torque constant of half": ("two_mass_spring_drive", "F", "torque_constant, factor: 0.5"),
+    "a wrong range table": ("scara_drive", "F4", "torque_table, factor: 2"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_torques_stop_the_shipped_configs(case: str) -> None:
+    config, drive, kind = CASES[case]
+    ended = run(config, f"hil.faults=[{{kind: {kind}, at: 0.3, drive: {drive}}}]", "run.duration=2")
+    first = next(event for event in ended.events if event.kind.reaction >= 2)
+    assert (first.kind.name, first.subject, ended.exit_code) == ("TRACKING", drive, 3)
+    assert re.search(
+        r"does not follow its model \([+-][\d.]+ beside what was sent explain its motion, at most", str(first)
+    )
+    assert "raise hil.safety.tracking" in str(first)
+
+
+def test_half_the_torque_is_missed_where_it_is_needed() -> None:
+    """An ODrive says nothing of its derating: the belt needs 1.6 N, its limit is 1.8 N, and half of that is left."""
+    limit = "hil.drives=[{actuator: F, bus: main, protocol: odrive, node: 1, gear: 50, torque_limit: 1.8, "
+    limit += "torque_rate_limit: 1000, speed_limit: 1, position_limits: [-0.3, 0.3], encoder_bits: 14}]"
+    assert run("two_mass_spring_drive", limit, "run.duration=2").exit_code == 0
+    ended = run("two_mass_spring_drive", limit, "hil.faults=[{kind: derating, at: 0, drive: F, factor: 0.5}]")
+    assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) == "TRACKING"
+
+
+@pytest.mark.parametrize("friction", [0.2, 1.0])
+def test_friction_within_the_share_that_is_declared_stops_nothing(friction: float) -> None:
+    """0.9 N of friction at a force limit of 10 N are within a share of 0.1, and not within 0.02."""
+    config, worn = "two_mass_spring_drive", f"hil.emulation.coulomb_friction={0.9 * friction}"
+    allowed = run(config, worn, f"hil.safety.tracking={0.1 * friction}", "run.duration=2")
+    assert not [event for event in allowed.events if event.kind.name == "TRACKING"]
+    if friction == 1.0:
+        assert [event for event in run(config, worn, "run.duration=2").events if event.kind.name == "TRACKING"]

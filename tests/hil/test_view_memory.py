@@ -1,0 +1,117 @@
+"""Looking on at a ring while another process writes it, and wishes on their way to the loop."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hil.recorder.memory import Capacity, Memory
+from hil.recorder.ring import Ring
+from hil.view.onlooker import MARGIN, Onlooker
+from hil.view.wishes import Wishes
+
+COLUMNS, CAPACITY, ROWS = 60, 16, 60_000
+
+WRITER = f"""
+import sys, numpy as np
+from hil.recorder.memory import Capacity, Memory
+memory = Memory({COLUMNS}, Capacity({CAPACITY}, 8, 64), int(sys.argv[1]))
+ring = memory.rows
+for n in range(1, {ROWS} + 1):
+    memory.table[ring.head % {CAPACITY}] = n
+    ring._head = n  # a consumer that is always done: nothing ever keeps the writer
+    ring._counts[0] = n
+"""
+
+
+def test_no_row_is_ever_torn_while_a_process_writes_as_fast_as_it_can() -> None:
+    """Every row has one number in all its columns; a ring so small is overwritten all the time."""
+    memory = Memory(COLUMNS, Capacity(CAPACITY, 8, 64))
+    onlooker = Onlooker(Memory(COLUMNS, Capacity(CAPACITY, 8, 64), memory.descriptor, writable=False).rows)
+    words = [sys.executable, "-c", WRITER, str(memory.descriptor)]
+    writer = subprocess.Popen(words, pass_fds=(memory.descriptor,))
+    seen, missed, last, gap, end = 0, 0, 0, 0, time.monotonic() + 60.0
+    while seen + missed < ROWS and time.monotonic() < end:
+        data, lost = onlooker.look()
+        table = np.frombuffer(data).reshape(-1, COLUMNS)
+        assert (table == table[:, :1]).all()
+        numbers, gap = table[:, 0], gap + lost
+        if len(numbers):
+            assert numbers[0] == last + 1 + gap  # what it says is missing is what is missing
+            assert (np.diff(numbers) == 1).all()
+            last, gap = int(numbers[-1]), 0
+        seen, missed = seen + len(numbers), missed + lost
+    assert writer.wait(60.0) == 0
+    assert seen + missed == ROWS
+    assert last + gap == ROWS
+    assert seen > 100
+    del table
+
+
+class Writer:
+    """Puts numbered records into a ring, also in the middle of somebody's copying."""
+
+    def __init__(self, capacity: int) -> None:
+        self.ring = Ring(memoryview(bytearray(Ring.footprint(1, capacity))), 1, capacity)
+        self.put, self.during, self._slots = 0, 0, self.ring.slots
+        self.ring.slots = self  # type: ignore[assignment]
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self._slots[self.put % self.ring.capacity] = self.put % 251
+            self.put += 1
+            self.ring._counts[0] = self.put
+
+    def __getitem__(self, part: slice) -> memoryview:
+        """A part of the memory, which changes while it is being read."""
+        self.write(self.during)
+        self.during = 0
+        return self._slots[part]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=30))
+def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tuple[int, int]]) -> None:
+    """Bursts of any length, between looks and in the middle of one."""
+    writer = Writer(16)
+    onlooker, shown = Onlooker(writer.ring), []
+    for before, during in [*bursts, (0, 0), (0, 0)]:
+        writer.write(before)
+        writer.during = during
+        data, missed = onlooker.look()
+        shown += [-1] * missed + list(data)
+        assert len(data) <= 16 - MARGIN
+    assert len(shown) == writer.put
+    assert all(byte in (-1, n % 251) for n, byte in enumerate(shown))
+
+
+def test_who_only_looks_on_cannot_write() -> None:
+    memory = Memory(2, Capacity(4, 4, 64))
+    other = Memory(2, Capacity(4, 4, 64), memory.descriptor, writable=False)
+    with pytest.raises((TypeError, ValueError), match="read-only"):
+        other.table[0] = 1.0
+
+
+def test_wishes_come_once_a_look_later_and_the_stop_stays() -> None:
+    loop = Wishes(2)
+    page = Wishes(2, os.dup(loop.descriptor))
+    assert not loop.look() and not loop.stopped
+    page.ask(1, 3.5)
+    assert [list(loop.look()) for _ in range(3)] == [[], [(1, 3.5)], []]
+    page.ask(0, math.nan)
+    page.ask(1, 4.0)
+    page.ask(1, 5.0)
+    loop.look()
+    (first, nothing), second = loop.look()
+    assert first == 0 and math.isnan(nothing)
+    assert second == (1, 5.0)  # the latest of several
+    page.stop()
+    assert loop.stopped and loop.stopped
+    page.close()
+    loop.close()

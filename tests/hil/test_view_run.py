@@ -1,0 +1,138 @@
+"""Runs with a live page: the stop button, gains, and that who looks on, or does not, changes nothing."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interfaces import keys_of
+from live_page import ALPHA, LIVE, address_of, messages, post, viewer
+from wall_clock import PATIENCE, Child, emulated, looping, summary_of, wait_until, write_config
+
+from hil.recorder import read_events
+from servoctl.trajectory import Trajectory
+
+pytestmark = pytest.mark.slow
+
+BELT = Path("two_mass_spring_drive")
+BUTTON = "the operator stops the run (stop button of the live page)"
+
+
+def check_stopped_by_the_button(folder: Path, loop: Child) -> None:
+    assert loop.end() == 130, loop.said
+    events = [(event["event"], event["text"]) for event in read_events(folder / "run")]
+    assert ("interrupted", BUTTON) in events
+    assert [text for kind, text in events if kind == "stage"][-3:] == ["stopping", "disabling", "over"]
+    assert summary_of(folder)["status"] == "interrupted"
+    assert all(drive["confirmed_off"] for drive in summary_of(folder)["drives"].values())
+
+
+def view_process(loop: Child) -> int:
+    """Its id."""
+    children = Path(f"/proc/{loop.process.pid}/task/{loop.process.pid}/children").read_text().split()
+    found = [int(child) for child in children if "hil.view" in Path(f"/proc/{child}/cmdline").read_text()]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
+    with looping(tmp_path, BELT, "--view", "--duration", "600", "--set", f"hil.live={LIVE}") as loop:
+        address = address_of(loop)
+        with viewer(address) as connection:
+            seen, last = messages(connection), {}
+            for kind, message in seen:
+                last = message if kind == "picture" else last
+                if last and last["row"] and last["row"]["stage"] == 5:
+                    break
+            first = last["row"]
+            assert post(address, "gain", {"path": ALPHA, "value": 21})[0] == 422
+            assert post(address, "gain", {"path": "law.kind", "value": 1})[0] == 422
+            assert post(address, "gain", {"path": ALPHA, "value": True})[0] == 422
+            assert post(address, "gain", {"path": ALPHA, "value": 12})[0] == 200
+            for kind, message in seen:
+                if kind == "picture" and message["row"][f"live.{ALPHA}"] == 12:
+                    break
+            assert message["row"]["t"] > first["t"]
+            assert message["bus"]["main"]["sent"] > 0 and message["bus"]["main"]["errors"] == 0
+            assert 0.1 < message["bus"]["main"]["load"] < 1.0
+            assert set(message["links"]) and not message["missed"]
+            assert post(address, "stop", {}) == (200, {})
+            kinds = {kind: message for kind, message in seen}
+        assert kinds["over"]["ending"]["status"] == "interrupted"
+        assert kinds["over"]["row"]["stage"] >= 6 and kinds["over"]["stopping"]
+        check_stopped_by_the_button(tmp_path, loop)
+    run = Trajectory.load(tmp_path / "run")
+    assert run[f"live.{ALPHA}"][-1] == 12.0
+    assert run.t[-1] < 60.0  # kept to the wall clock; lock-step alone would be long through
+    assert "8 -> 12 within 0.5 s" in (tmp_path / "run/events.jsonl").read_text()
+
+
+def test_a_run_is_the_same_whoever_looks_on(tmp_path: Path) -> None:
+    """To the bit and the tick: nobody, and somebody who opens the page, reads nothing, and goes."""
+    runs, ticks = [], []
+    for name in ("alone", "watched"):
+        folder = tmp_path / name
+        folder.mkdir()
+        words = ["--view"] if name == "watched" else []
+        with looping(folder, BELT, "--duration", "1", *words) as loop:
+            if words:
+                with viewer(address_of(loop)), viewer(address_of(loop)):
+                    time.sleep(0.5)
+            assert loop.end() == 0, loop.said
+        runs.append(Trajectory.load(folder / "run"))
+        ticks.append(summary_of(folder)["timing"]["ticks"])
+    assert ticks[0] == ticks[1]
+    assert all(np.array_equal(x, runs[1][name], equal_nan=True) for name, x in runs[0].columns.items())
+    assert (tmp_path / "alone/run/can.blf").read_bytes() == (tmp_path / "watched/run/can.blf").read_bytes()
+
+
+def test_the_stop_button_on_the_wall_clock_with_a_viewer_that_reads_nothing(tmp_path: Path) -> None:
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "cia402", keys, 60.0)
+        with emulated(tmp_path, config), looping(tmp_path, config, "--view") as loop:
+            address = address_of(loop)
+            with viewer(address), viewer(address):
+                loop.wait_for("s  full")
+                assert post(address, "stop", {})[0] == 200
+                check_stopped_by_the_button(tmp_path, loop)
+    assert summary_of(tmp_path)["recorder"]["lost"] == {"rows": 0, "frames": 0, "events": 0}
+
+
+def test_the_stop_button_during_the_bring_up(tmp_path: Path) -> None:
+    """While the drive's watchdog is put to the test there are no ticks."""
+    with keys_of("udp_multicast") as keys:
+        config = write_config(tmp_path / "cart.yaml", "mit", keys, 60.0, watchdog=5.0)
+        with emulated(tmp_path, config) as emulator, looping(tmp_path, config, "--view") as loop:
+            address = address_of(loop)
+            emulator.wait_for("torque on")
+            assert post(address, "stop", {})[0] == 200
+            assert loop.end() == 130, loop.said
+    events = [event["text"] for event in read_events(tmp_path / "run")]
+    assert BUTTON in events and "enabling" not in events
+
+
+def test_the_page_killed_the_run_goes_on_and_says_so(tmp_path: Path) -> None:
+    with looping(tmp_path, BELT, "--view", "--duration", "2") as loop:
+        address_of(loop)
+        loop.wait_for("s  full")
+        os.kill(view_process(loop), signal.SIGKILL)
+        assert loop.end() == 0, loop.said
+    assert summary_of(tmp_path)["status"] == "done"
+    assert "the live page is gone; the run goes on (signal 9)" in loop.said
+
+
+def test_the_loop_killed_the_page_says_so_and_goes(tmp_path: Path) -> None:
+    with looping(tmp_path, BELT, "--view", "--duration", "600") as loop:
+        address = address_of(loop)
+        loop.wait_for("s  full")
+        page = view_process(loop)
+        with viewer(address) as connection:
+            seen = messages(connection)
+            next(seen)
+            loop.process.kill()
+            last: dict[str, Any] = dict(seen)
+        assert last["over"]["ending"] == {"status": "gone"}
+        wait_until(lambda: not os.path.exists(f"/proc/{page}"), lambda: f"{page} is still there after {PATIENCE} s")

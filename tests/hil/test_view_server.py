@@ -1,0 +1,196 @@
+"""The page's server: who may see it and who may act, and a viewer that does not read."""
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from hil.view.server import ASSETS, CONNECTIONS, LARGEST_WISH, Server, Show
+
+TOKEN = "the-token"
+JSON = {"Content-Type": "application/json"}
+
+
+class Page:
+    """A server, what it was asked to do, and requests to it."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, dict[str, Any]]] = []
+        self.show = Show({"config": "test"})
+        self.server = Server(TOKEN, self.show, self._act)
+        self.port = self.server.server_address[1]
+        self.viewers: list[socket.socket] = []
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def _act(self, action: str, values: Mapping[str, Any]) -> str | None:
+        self.done.append((action, dict(values)))
+        return "no" if values.get("bad") else None
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.headers)
+        finally:
+            connection.close()
+
+    def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int = 0, over: bool = False) -> None:
+        """A new picture, once somebody waits for one."""
+        end = time.monotonic() + 20
+        while not self.show.wanted:
+            assert time.monotonic() < end, "nobody waits"
+            time.sleep(0.001)
+        self.show.change(picture, events, dropped, over)
+
+    def stream(self) -> socket.socket:
+        """A viewer that has asked for pictures."""
+        viewer = socket.socket()
+        self.viewers.append(viewer)
+        viewer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        viewer.settimeout(20)
+        viewer.connect(("127.0.0.1", self.port))
+        viewer.sendall(f"GET /{TOKEN}/stream HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
+        return viewer
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    found = Page()
+    yield found
+    found.show.change({}, [], 0, over=True)
+    found.server.shutdown()
+    found.server.server_close()
+    for viewer in found.viewers:
+        viewer.close()
+
+
+@pytest.mark.parametrize("path", list(ASSETS))
+def test_who_has_the_token_gets_the_page_and_nothing_from_elsewhere(page: Page, path: str) -> None:
+    status, content, headers = page.ask("GET", f"/{TOKEN}/{path}")
+    assert (status, len(content)) == (200, int(headers["Content-Length"]))
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Referrer-Policy"] == "no-referrer"  # the address is the key
+    assert not any(name.startswith("Access-Control") for name in headers)
+    if "uPlot" not in path:
+        assert b"http" not in content.replace(b"http-equiv", b"")
+
+
+@pytest.mark.parametrize("path", ["/", "/the-toke/", "/the-tokenn/", "/x/the-token/", "/THE-TOKEN/", "/about", "/é/"])
+def test_without_the_token_there_is_nothing(page: Page, path: str) -> None:
+    address = path.encode().decode("latin-1")
+    for method in ("GET", "POST"):
+        connection = socket.create_connection(("127.0.0.1", page.port), 20)
+        head = f"{method} {address} HTTP/1.0\r\nHost: 127.0.0.1:{page.port}\r\nContent-Length: 2\r\n"
+        connection.sendall(head.encode("latin-1") + b"Content-Type: application/json\r\n\r\n{}")
+        first = connection.makefile("rb").readline()
+        connection.close()
+        assert first.split()[1] in (b"404", b"400"), first
+    assert not page.done
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil:{port}", ""]
+)
+def test_by_another_name_it_is_not_here(page: Page, host: str) -> None:
+    """A page of somebody else's whose name was made to lead to this machine brings its own name along."""
+    headers = {"Host": host.format(port=page.port), **JSON}
+    assert page.ask("GET", f"/{TOKEN}/", headers=headers)[0] == 421
+    assert page.ask("POST", f"/{TOKEN}/stop", b"{}", headers)[0] == 421
+    assert not page.done
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("GET", "stop", None, {}, 404),
+        ("POST", "about", b"{}", JSON, 404),
+        ("POST", "", b"{}", JSON, 404),
+        ("PUT", "stop", b"{}", JSON, 501),
+        ("OPTIONS", "stop", None, {}, 501),
+        ("POST", "stop", b"{}", {}, 415),
+        ("POST", "stop", b"{}", {"Content-Type": "text/plain"}, 415),
+        ("POST", "stop", b"{", JSON, 400),
+        ("POST", "stop", b"[]", JSON, 400),
+        ("POST", "stop", b"\xff", JSON, 400),
+        ("POST", "stop", b" " * (LARGEST_WISH + 1), JSON, 413),
+        ("POST", "stop", b"{}", {**JSON, "Content-Length": "-1"}, 411),
+        ("POST", "stop", b"{}", {**JSON, "Origin": "http://evil.example"}, 403),
+        ("POST", "stop", b"{}", {**JSON, "Origin": "null"}, 403),
+        ("GET", "../live.js", None, {}, 404),
+        ("GET", "%2e%2e/server.py", None, {}, 404),
+    ],
+)
+def test_what_is_no_action_does_nothing(
+    page: Page, method: str, path: str, body: bytes | None, headers: dict[str, str], status: int
+) -> None:
+    assert page.ask(method, f"/{TOKEN}/{path}", body, headers)[0] == status
+    assert not page.done
+
+
+def test_actions_are_handed_on_and_a_refusal_is_said(page: Page) -> None:
+    origin = {**JSON, "Origin": f"http://localhost:{page.port}"}
+    assert page.ask("POST", f"/{TOKEN}/stop", b"{}", origin)[0] == 200
+    status, content, _ = page.ask("POST", f"/{TOKEN}/gain", b'{"bad": 1}', JSON)
+    assert (status, json.loads(content)) == (422, {"problem": "no"})
+    assert page.done == [("stop", {}), ("gain", {"bad": 1})]
+
+
+def test_it_listens_on_loopback_alone(page: Page) -> None:
+    assert page.server.socket.getsockname()[0] == "127.0.0.1"
+    assert page.server.address == f"http://127.0.0.1:{page.port}/{TOKEN}/"
+
+
+def messages(viewer: socket.socket) -> Iterator[tuple[str, Any]]:
+    with viewer.makefile("rb") as lines:
+        for line in lines:
+            if line.startswith(b"event: "):
+                yield line[7:].strip().decode(), json.loads(next(lines)[6:])
+
+
+def test_a_viewer_sees_new_pictures_and_every_event_once(page: Page) -> None:
+    page.show.change({"n": 0}, [{"text": "a"}], 0)  # before anybody came: old by now
+    seen = messages(page.stream())
+    page.change({"n": 1}, [{"text": "a"}, {"text": "b"}])
+    assert [next(seen), next(seen)] == [("events", [{"text": "a"}, {"text": "b"}]), ("picture", {"n": 1})]
+    page.change({"n": 2}, [{"text": "b"}, {"text": "c"}], 1)  # the oldest was dropped meanwhile
+    assert [next(seen), next(seen)] == [("events", [{"text": "c"}]), ("picture", {"n": 2})]
+    page.change({"n": 3}, [{"text": "c"}], 2, over=True)
+    assert list(seen) == [("over", {"n": 3})]
+    assert list(messages(page.stream())) == [("events", [{"text": "c"}]), ("over", {"n": 3})]  # who comes too late
+
+
+def test_a_viewer_that_reads_nothing_holds_nobody_up_and_keeps_nothing(page: Page) -> None:
+    stuck, large = page.stream(), "x" * 100_000
+    page.change({"n": -1}, [])
+    for n in range(300):  # 30 MB, of which the system keeps a little and the server one picture
+        page.show.change({"n": n, "pad": large}, [], 0)
+    end = time.monotonic() + 20
+    while page.show.wanted:  # until it is stuck indeed; no picture is made for it from then on
+        assert time.monotonic() < end
+        page.show.change({"n": n, "pad": large}, [], 0)
+    seen = messages(page.stream())
+    page.change({"n": 300}, [])
+    assert next(seen) == ("picture", {"n": 300})
+    page.show.change({"n": 301}, [], 0, over=True)
+    late = list(messages(stuck))
+    assert late[-1] == ("over", {"n": 301})  # it sees the end, and little of what was between
+    assert len(late) < 50
+
+
+def test_there_is_room_for_a_few_connections_only(page: Page) -> None:
+    viewers = [messages(page.stream()) for _ in range(CONNECTIONS)]
+    ready = 0
+    while ready < CONNECTIONS:  # all are in when all have seen the same picture
+        page.change({"n": 1}, [])
+        ready = page.show._viewers
+    assert all(next(viewer)[0] == "picture" for viewer in viewers)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        page.ask("GET", f"/{TOKEN}/")

@@ -1,0 +1,74 @@
+"""What `realism` refuses, and that every slip comes out at once."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import servoctl as sc
+from servoctl.errors import ConfigError
+
+SAMPLED = ["run.period=0.01", "run.output_step="]
+
+
+def refused(*settings: str, name: str = "two_mass_spring") -> str:
+    with pytest.raises(ConfigError) as error:
+        sc.load(name, [*SAMPLED, *settings])
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("realism.delay=-1*ms", "realism.delay: expected a time >= 0 [s], got '-1*ms' = -0.001"),
+        ("realism.delay=0.6", "0.6 s is 60 periods of 0.01 s (expected at most 50; is the unit right? 5*ms)"),
+        ("realism.jitter=11*ms", "0.011 s is longer than run.period, 0.01 s (commands would overtake each other)"),
+        ("realism.noise.q=-1", "realism.noise.q: expected a number >= 0, got -1"),
+        ("realism.noise.v=[1, 2, 3]", "realism.noise.v: expected 2 values (x1, x2), got 3"),
+        ("realism.quantisation.q.x3=1", "realism.quantisation.q.x3: there is no coordinate 'x3'"),
+        ("realism.lag.G=1", "realism.lag.G: there is no actuator 'G' (known: F)"),
+        ("realism.friction.speed=0", "realism.friction.speed: expected a positive number, got 0"),
+        ("realism.friction.dry=1", "realism.friction.dry: unknown key"),
+        ("realism.saturation.F=[2, 1]", "expected [lower, upper] with lower < upper"),
+        ("realism.saturation.G=2", "realism.saturation.G: there is no actuator 'G'"),
+        ("realism.parameter_error.m3=0.1", "TwoMassSpring has no such parameter that is a number"),
+        ("realism.parameter_error.m1=-1", "expected a relative error above -1"),
+        ("realism.parameter_error.m1=[0.1, 0.2]", "realism.parameter_error.m1: expected one number, got 2"),
+        ("realism.nois=1", "realism.nois: unknown key (did you mean 'noise'?)"),
+    ],
+)
+def test_a_slip_is_named_with_its_remedy(setting: str, text: str) -> None:
+    assert text in refused(setting)
+
+
+def test_a_law_that_does_not_sample_is_refused() -> None:
+    with pytest.raises(ConfigError, match=re.escape("realism: given without run.period (a realistic law samples")):
+        sc.load("two_mass_spring", ["realism.delay=1*ms"])
+
+
+def test_every_slip_comes_out_at_once() -> None:
+    grammar = refused("realism.delay=-1", "realism.jitter=1", "realism.lag=-2", "realism.friction.coulomb=-1")
+    assert len(grammar.splitlines()) == 4
+    plant = refused("realism.noise.q.y=1", "realism.lag=[1, 2]", "realism.parameter_error.mm=0.1")
+    assert len(plant.splitlines()) == 3
+
+
+def test_gains_beyond_what_the_delay_bears_are_refused() -> None:
+    sc.load("two_mass_spring", [*SAMPLED, "realism.delay=0.05"])  # 4 1/s at 5 cycles of 0.01 s
+    said = refused("realism.delay=0.5")
+    assert "task.distance: unstable: a period of 0.01 s, 50 cycles late" in said
+
+
+def test_a_mechanism_whose_loops_do_not_close_is_said() -> None:
+    longer = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.L=0.01"], engine="vm", strict=False)
+    assert any("starts off its own loop.0 by -0.03" in warning for warning in longer.warnings), longer.warnings
+    heavier = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.m=0.2"], engine="vm", strict=False)
+    assert not any("starts off" in warning for warning in heavier.warnings)
+
+
+def test_a_run_folder_runs_again(tmp_path: Path) -> None:
+    given = "realism={noise: {q: {x1: 1e-4}}, delay: 1.5*ms, saturation: {F: [-8, 9]}, parameter_error: {m1: 0.2}}"
+    first = sc.load("two_mass_spring", [*SAMPLED, "run.duration=0.2", given], engine="vm")
+    trajectory = first.simulate(tmp_path / "run")
+    again = sc.load(tmp_path / "run" / "config.yaml", engine="vm").simulate()
+    assert (again.q == trajectory.q).all() and (again.u == trajectory.u).all()

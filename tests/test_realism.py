@@ -1,0 +1,239 @@
+"""What realism means: each part against a closed form, or against a simulation written here on its own."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import servoctl as sc
+from servoctl.check import check
+from servoctl.closed_loop.chance import chance
+from servoctl.runs.run import Run
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array
+
+MASS = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Mass(sc.Plant):
+    m: float = 2.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+    def force(self, q, v, t):
+        return np.array([0.0])
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+POSITION = "task: [{name: rest, holonomic: x}]\nlaw: {correction: {baumgarte: {alpha: %g, beta: %g}}}"
+VELOCITY = "task: [{name: rest, nonholonomic: der(x)}]\nlaw: {correction: {p_feedback: {P: %g}}}"
+OPEN = 'law: none\ninputs: {F: "%s"}'
+H = 0.01
+
+
+def mass(folder: Path, body: str, realism: str, duration: float = 1.0, **load: Any) -> Run:
+    """A mass of 2 kg, sampled at 0.01 s."""
+    (folder / "mass.py").write_text(MASS)
+    path = folder / "mass.yaml"
+    path.write_text(
+        f"plant: {{class: 'mass.py:Mass'}}\ninitial: {{q: 0.1, v: 0.5}}\n{body}\nrealism: {realism}\n"
+        f"run: {{duration: {duration}, period: {H}}}\n"
+    )
+    return sc.load(path, **load)
+
+
+def done(run: Run) -> Trajectory:
+    found = run.simulate()
+    assert found.summary()["status"] == "done"
+    return found
+
+
+GRID = [(0.0, 0.0, 1.0), (1.0, 0.0, 0.42616), (2.0, 0.0, 0.25785), (1.5, 0.0, None), (1.0, 0.7, None)]
+
+
+@pytest.mark.parametrize(("cycles", "lag", "known"), GRID)
+@pytest.mark.parametrize("side", [0.98, 1.02])
+def test_baumgarte_decays_up_to_its_limit_and_grows_beyond(
+    tmp_path: Path, cycles: float, lag: float, known: float | None, side: float
+) -> None:
+    realism = f"{{delay: {cycles * H}, lag: {lag * H}}}"
+    limit = limit_of(mass(tmp_path, POSITION % (1, 1), realism))
+    if known is not None:
+        assert limit == pytest.approx(known, rel=1e-4)
+    a = limit / H * side
+    run = mass(tmp_path, POSITION % (a, a), realism, 30.0, strict=False)
+    assert_side(run, side)
+
+
+@pytest.mark.parametrize(("cycles", "known"), [(0.0, 2.0), (1.0, 1.0), (2.0, 0.61803)])
+@pytest.mark.parametrize("side", [0.98, 1.02])
+def test_feedback_of_first_order_decays_up_to_its_limit(
+    tmp_path: Path, cycles: float, known: float, side: float
+) -> None:
+    realism = f"{{delay: {cycles * H}}}"
+    assert limit_of(mass(tmp_path, VELOCITY % 1, realism)) == pytest.approx(known, rel=1e-4)
+    assert_side(mass(tmp_path, VELOCITY % (H / known / side), realism, 10.0, strict=False), side)
+
+
+def limit_of(run: Run) -> float:
+    """Rate times period that the gains of a run at rate 1 bear, as `check` says it."""
+    (gain,) = check(run).values["gains"].values()
+    return float(gain["longest"])
+
+
+def assert_side(run: Run, side: float) -> None:
+    grows = side > 1
+    assert any("unstable" in problem for problem in run.problems) == grows
+    violation = np.abs(done(run)["violation.rest"])
+    early, late = violation[: len(violation) // 3].max(), violation[-len(violation) // 3 :].max()
+    assert (late > 2 * early) if grows else (late < 0.5 * early)
+
+
+def test_an_actuator_lags_and_is_late_as_the_exact_solution_says(tmp_path: Path) -> None:
+    lag, delay = 0.03, 0.013
+    found = done(mass(tmp_path, OPEN % "3", f"{{lag: {lag}, delay: {delay}}}"))
+    t = np.maximum(found.t - delay, 0.0)
+    np.testing.assert_allclose(found["u.F"], 3 * (1 - np.exp(-t / lag)), atol=1e-12)
+    speed = 0.5 + 3 / 2 * (t - lag * (1 - np.exp(-t / lag)))
+    np.testing.assert_allclose(found["v.x"], speed, atol=1e-10)  # rk4 at 1 ms, restarted at the switch
+
+
+def test_viscous_friction_decays_as_the_exact_solution_says(tmp_path: Path) -> None:
+    found = done(mass(tmp_path, OPEN % "0", "{friction: {viscous: 4}}"))
+    np.testing.assert_allclose(found["v.x"], 0.5 * np.exp(-2 * found.t), rtol=1e-10)
+    np.testing.assert_array_equal(found["u.F"], 0.0)  # what the actuator gives, not what is left of it
+
+
+def test_dry_friction_takes_its_power_and_brings_to_rest(tmp_path: Path) -> None:
+    found = done(mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 1*mm}}", 0.5))
+    energy = found["v.x"] ** 2  # m v^2 / 2 with m = 2
+    assert np.all(np.diff(energy) <= 0.0) and energy[-1] < 1e-12
+    fast = found["v.x"] > 0.02
+    np.testing.assert_allclose(np.diff(found["v.x"][fast]), -1.5 * H, rtol=1e-6)
+
+
+def test_actuators_give_what_they_can_and_no_more(tmp_path: Path) -> None:
+    wanted = np.array([mass(tmp_path, OPEN % "5*sin(6*t)", "{}").simulate()["u.F"]])[0]
+    found = done(mass(tmp_path, OPEN % "5*sin(6*t)", "{saturation: {F: [-1, 2]}}"))
+    np.testing.assert_allclose(found["u.F"], np.clip(wanted, -1, 2), atol=1e-15)
+    assert found["u.F"].min() == -1 and found["u.F"].max() == 2
+
+
+def test_a_wrong_model_is_a_law_and_a_plant_with_other_parameters() -> None:
+    settings = ["run.period=0.01", "run.output_step=", "run.duration=2"]
+    errors = "realism={parameter_error: {m1: 0.2, k: -0.3}}"
+    found = done(sc.load("two_mass_spring", [*settings, errors], engine="vm"))
+    expected = two_masses(found.t, known=(1.0, 2.0, 10.0), real=(1.2, 2.0, 7.0))
+    np.testing.assert_allclose(found.q, expected, rtol=1e-9)
+
+
+def two_masses(times: Array, known: tuple[float, float, float], real: tuple[float, float, float]) -> Array:
+    """q of two masses with a spring of length 0.5, the force held that known parameters ask for; written by hand."""
+
+    def acceleration(q: Array, F: float) -> Array:
+        (m1, m2, k), stretch = real, q[1] - q[0] - 0.5
+        return np.array([(F + k * stretch) / m1, -k * stretch / m2])
+
+    x, states = np.array([0.0, 1.0, 0.2, 0.2]), []
+    for t, end in zip(times, [*times[1:], None], strict=True):
+        states.append(x[:2])
+        if end is None:
+            break
+        (m1, m2, k), phi, rate = known, x[1] - x[0] - 1.0, x[3] - x[2]
+        pull = k * (x[1] - x[0] - 0.5)
+        F = m1 * (8.0 * rate + 16.0 * phi - pull / m2 - pull / m1)  # phi'' = -2 alpha phi' - alpha^2 phi, alpha = 4
+        x = solve_ivp(
+            lambda _, y, F=F: np.concatenate([y[2:], acceleration(y[:2], F)]),
+            (t, end), x, method="DOP853", rtol=1e-12, atol=1e-14,
+        ).y[:, -1]  # fmt: skip
+    return np.array(states)
+
+
+@pytest.mark.parametrize(
+    ("realism", "late"),
+    [
+        ("{delay: 13*ms}", (0.013, 0.0)),
+        ("{delay: 4*ms, jitter: 9*ms}", (0.004, 0.009)),
+        ("{delay: 27*ms, jitter: 10*ms, lag: 6*ms, saturation: 4}", (0.027, 0.010)),
+    ],
+)
+def test_delays_of_any_length_act_when_they_should(tmp_path: Path, realism: str, late: tuple[float, float]) -> None:
+    adaptive = ["run.integrator={method: dop853}"]  # Runge-Kutta at 1 ms misses a lag of 6 ms by 1e-8
+    found = done(mass(tmp_path, POSITION % (6, 6), realism, 0.8, overrides=adaptive if "lag" in realism else []))
+    expected = late_mass(found.t, late, 0.006 if "lag" in realism else 0.0, 4.0 if "lag" in realism else np.inf)
+    np.testing.assert_allclose(np.column_stack([found["q.x"], found["v.x"]]), expected, rtol=1e-8, atol=1e-10)
+
+
+def late_mass(times: Array, late: tuple[float, float], lag: float, bound: float) -> Array:
+    """x and v of the mass: commands wait in a list for the moment at which they arrive."""
+    uniform = chance(0, 0, len(times), 1)[:, -1]
+    x, u, waiting, states = np.array([0.1, 0.5, 0.0]), 0.0, [], []
+    for k, t in enumerate(times):
+        states.append(x[:2])
+        if k == len(times) - 1:
+            break
+        F = -2.0 * (12.0 * x[1] + 36.0 * x[0])
+        waiting.append((t + late[0] + late[1] * uniform[k], max(-bound, min(bound, F))))
+        for moment in [*[at for at, _ in waiting if t < at < times[k + 1]], times[k + 1]]:
+            while waiting and waiting[0][0] <= t + 1e-12:
+                u = waiting.pop(0)[1]
+
+            def rates(_: float, y: Array, u: float = u) -> list[float]:
+                force = y[2] if lag else u
+                return [y[1], force / 2.0, (u - y[2]) / lag if lag else 0.0]
+
+            x, t = solve_ivp(rates, (t, moment), x, method="DOP853", rtol=1e-11, atol=1e-13).y[:, -1], moment
+    return np.array(states)
+
+
+def test_what_is_measured_has_the_noise_and_the_resolution_asked_for(tmp_path: Path) -> None:
+    found = done(mass(tmp_path, VELOCITY % 0.5, "{noise: {v: 0.02}}", 40.0))
+    noise = -found["u.F"] * 0.5 / 2.0 - found["v.x"]  # u = -m v~ / P
+    np.testing.assert_allclose(noise, 0.02 * chance(0, 0, len(noise), 1)[:, 1], atol=1e-14)
+    n = len(noise)
+    assert noise.std() == pytest.approx(0.02, rel=4 / np.sqrt(2 * n))
+    assert abs(noise.mean()) < 4 * 0.02 / np.sqrt(n)
+    assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 4 / np.sqrt(n)
+    found = done(mass(tmp_path, VELOCITY % 0.5, "{quantisation: {v: 0.01}}"))
+    seen = -found["u.F"] * 0.5 / 2.0 / 0.01
+    np.testing.assert_allclose(seen, np.round(seen), atol=1e-9)
+    assert np.abs(0.01 * seen - found["v.x"]).max() <= 0.005 + 1e-12
+
+
+def test_a_seed_makes_the_run_and_nothing_else_does(tmp_path: Path) -> None:
+    realism = "{noise: {q: 1e-3, v: 1e-2}, jitter: 3*ms}"
+    runs = [mass(tmp_path, POSITION % (6, 6), realism, overrides=[f"run.seed={seed}"]).simulate() for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(runs[0].q, runs[1].q)
+    assert np.abs(runs[0].q - runs[2].q).max() > 1e-6
+
+
+def test_realism_that_says_nothing_changes_nothing() -> None:
+    settings = ["run.period=0.01", "run.output_step=", "run.duration=1"]
+    plain = done(sc.load("two_mass_spring", settings, engine="vm"))
+    empty = done(sc.load("two_mass_spring", [*settings, "realism={}"], engine="vm"))
+    np.testing.assert_allclose(empty.q, plain.q, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(empty.u, plain.u, rtol=1e-12, atol=1e-12)
+
+
+def test_friction_too_steep_for_the_step_is_said(tmp_path: Path) -> None:
+    run = mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.0001}}")
+    assert any("near rest it answers at 1.5e+04 1/s" in warning for warning in run.warnings)
+    assert not mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.001}}").warnings
+
+
+def test_the_summary_and_check_say_what_was_active(tmp_path: Path) -> None:
+    run = mass(tmp_path, POSITION % (6, 6), "{delay: 12*ms, jitter: 3*ms, noise: {q: 1e-4}}")
+    said = run.simulate().summary()["realism"]
+    assert said["noise"] == {"q": 1e-4} and "lag" not in said
+    assert said["delay_cycles"] == pytest.approx({"least": 1.2, "most": 1.5})
+    report = check(run)
+    lines = dict(report.sections)["realism"]
+    assert lines[0] == "delay: 1.2 to 1.5 periods of 0.01 s from a measurement to the torque"
+    assert report.values["gains"]["rest"]["delay"] == pytest.approx(1.35)
