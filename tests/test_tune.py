@@ -77,7 +77,7 @@ def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
 
     for turn, runs in enumerate((8, 22, 8)):  # in the first generation, and in later ones
         with monkeypatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr("servoctl.tune.tune.run_all", dying_after(runs))
+            patch.setattr("servoctl.tune.tuner.run_all", dying_after(runs))
             tune(given, tmp_path / "parts", resume=turn > 0)
     parts = tune(given, tmp_path / "parts", resume=True)
     assert 0 < parts.here < 17

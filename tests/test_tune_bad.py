@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servoctl.cli import main
-from servoctl.tune.tune import LOCK
+from servoctl.tune.tuner import LOCK
 
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
 CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}

@@ -4,6 +4,6 @@ from servoctl.tune.files import save
 from servoctl.tune.problem import Problem, read_problem
 from servoctl.tune.result import Trial, Tuning
 from servoctl.tune.single import seconds_of_a_process
-from servoctl.tune.tune import tune
+from servoctl.tune.tuner import tune
 
 __all__ = ["Problem", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]
