@@ -13,8 +13,14 @@ LISTED = 12
 """Most numbers of a config that an error lists."""
 
 
-def check_path(run: Run, path: str, values: Sequence[Any]) -> None:
+def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str] = ()) -> None:
     """Nothing where `--set` can write these there, or one of them.
+
+    Args:
+        run: Whose config it is.
+        path: In the config.
+        values: To be written there.
+        besides: `PATH=VALUE` that is set as well.
 
     Raises:
         ConfigError: It cannot; says which path may be meant.
@@ -32,13 +38,13 @@ def check_path(run: Run, path: str, values: Sequence[Any]) -> None:
     first: ServoctlError | None = None
     for override in [] if refused else overrides:
         try:
-            make_run(run.loaded.overridden([override]), run.engine, like=run)
+            make_run(run.loaded.overridden([*besides, override]), run.engine, like=run)
             return
         except ServoctlError as error:
             first = first or error
     near = suggestion(path, known if not wants_number else numbers)
-    if path in known and first is not None:
-        raise ConfigError(f"{path}: {'; '.join(str(first).splitlines())}")
+    if first is not None and not any(words in str(first) for words in ("unknown key", "no such")):
+        raise ConfigError("; ".join(str(first).splitlines()))
     listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
     raise ConfigError(f"{path}: the config has no such number ({near or listed})")
 

@@ -69,6 +69,7 @@ class Judge:
     def __init__(self, problem: Problem, runner: Runner = run_all) -> None:
         """Takes a problem, and what makes the runs."""
         self._problem, self._runner = problem, runner
+        self._first = _with(problem.run, problem.members[0], strict=False)  # what trials have in common is compiled
         self.engines: set[str] = set()
         self.runs = 0
 
@@ -97,7 +98,7 @@ class Judge:
         return [*problem.members[1:], *compared]
 
     def _runs(self, points: list[Point]) -> Iterator[Row]:
-        for row in self._runner(self._problem.run, points) if points else ():
+        for row in self._runner(self._first, points) if points else ():
             self.runs += 1
             self.engines |= {row["engine"]} if row.get("engine") else set()
             yield row
@@ -162,11 +163,16 @@ class Judge:
         return " with " + ", ".join(setting(path, value) for path, value in changed.items()) if changed else ""
 
     def _gain_share(self, trial: Point) -> float:
-        assert self._problem.run.loaded is not None
-        overrides = [setting(path, value) for path, value in trial.items()]
-        run = make_run(self._problem.run.loaded.overridden(overrides), "auto", like=self._problem.run)
+        run = _with(self._first, trial)
         margins = [gain.margin for gain in task_gains(run.system, task_spacing(run.system, run.settings))]
         return max((1.0 / margin for margin in margins if margin), default=0.0)
+
+
+def _with(run: Run, point: Point, strict: bool = True) -> Run:
+    """A run with other values."""
+    assert run.loaded is not None
+    loaded = run.loaded.overridden([setting(path, value) for path, value in point.items()])
+    return make_run(loaded, run.engine, strict, like=run)
 
 
 def excess_of(value: float, bound: float) -> float:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from servoctl.config.overrides import is_number
+from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import Range, Tune
-from servoctl.errors import ConfigError
+from servoctl.errors import ConfigError, ExpressionError
+from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 from servoctl.runs.metrics import metric_names
 from servoctl.runs.paths import check_path, leaves
@@ -90,10 +91,19 @@ def read_problem(run: Run) -> Problem:
         problems.append(f"{where}: {combined} combinations (at most {MOST_MEMBERS} runs per trial: take fewer values)")
     if problems:
         raise ConfigError(problems)
-    members = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*tune.uncertainty.values()))
+    plants = [[_evaluated(value) for value in values] for values in tune.uncertainty.values()]
+    members = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
     said = leaves(run)
     standing = {path: said[path] for path in tune.search if path in said}
     return Problem(run, tune, members, weights, (label,) if weights else names, metrics, standing)
+
+
+def _evaluated(value: Any) -> Any:
+    """The number that a constant expression makes; another value as it is."""
+    try:
+        return constant(value)
+    except ExpressionError:
+        return value
 
 
 def _wrong_paths(run: Run, tune: Tune) -> Iterator[str]:
@@ -107,8 +117,9 @@ def _wrong_paths(run: Run, tune: Tune) -> Iterator[str]:
     for place, values_at in groups:
         for path, values in values_at.items():
             given = [values.low, values.high] if isinstance(values, Range) else list(values)
+            others = [setting(other, first[0]) for other, first in tune.uncertainty.items() if other != path]
             try:
-                check_path(run, path, given)
+                check_path(run, path, given, others)
             except ConfigError as error:
                 yield from (f"{run.loaded.where(*place, path)}: {line}" for line in error.problems)
 
