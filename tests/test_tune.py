@@ -13,7 +13,7 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.config.problems import unit_of
-from servoctl.errors import RunFolderError
+from servoctl.errors import ClusterError, RunFolderError
 from servoctl.runs.batch import run_all
 from servoctl.tune import Problem, Tuning, read_problem, save, tune
 from servoctl.tune.judge import Judge
@@ -237,6 +237,62 @@ def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys:
         main(["run", str(out / "best.yaml"), "--out", str(tmp_path / "run"), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert found["tasks"]["stay"]["rms_violation"] == pytest.approx(summary["best"]["values"][0], rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "trials", "cycle"), [("two_mass_spring", 48, 0.002), ("coordinated_robots", 32, 0.002)]
+)
+def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
+    tmp_path: Path, name: str, trials: int, cycle: float
+) -> None:
+    given = read_problem(sc.load(name, [f"{ALPHA}=10", f"{BETA}=10", f"tune.trials={trials}"]))
+    for member, error in zip(given.members, (0.0, -0.2, 0.2), strict=True):
+        assert member["run.period"] == member["realism.delay"] == cycle  # one cycle late
+        assert member["realism.noise.q"] > 0.0 and member["realism.noise.v"] > 0.0
+        assert [value for path, value in member.items() if "parameter_error" in path] == [error]
+    tuning = tune(given, tmp_path / "study")
+    assert tuning.standing.status == "done"  # within the same bounds on the inputs
+    assert tuning.best is not None and max(tuning.best.verdict.excess.values()) <= 0.0
+    assert tuning.best.verdict.values[0] < 0.7 * tuning.standing.values[0]
+
+
+@pytest.mark.slow
+def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    from servoctl.runs.cluster import Cluster
+
+    given = problem(config)
+    here = tune(given, tmp_path / "here")
+    with (
+        distributed.LocalCluster(2, processes=True, threads_per_worker=1, dashboard_address=None) as local,
+        Cluster(local.scheduler_address) as cluster,
+    ):
+        there = tune(given, tmp_path / "there", cluster=cluster)
+    assert table(there) == table(here)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_lost_leaves_a_study_that_goes_on(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, count = problem(config), 0
+
+    def lost(run: Any, points: Any, *_: Any) -> Iterator[Any]:
+        nonlocal count
+        for row in run_all(run, points):
+            count += 1
+            if count > 22:
+                raise ClusterError("--cluster tcp://a:1: the scheduler, or its last worker, is gone")
+            yield row
+
+    with monkeypatch.context() as patch:
+        patch.setattr("servoctl.tune.tuner.run_all", lost)
+        parts = tune(given, tmp_path / "parts")
+    assert parts.status == "failed" and parts.broken is not None and "is gone" in parts.broken
+    assert 5 <= len(parts.trials) < 17
+    save(parts, tmp_path / "parts")
+    assert table(tune(given, tmp_path / "parts", resume=True)) == table(tune(given, tmp_path / "whole"))
 
 
 @pytest.mark.slow
