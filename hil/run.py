@@ -186,7 +186,7 @@ class HilRun:
             prediction=prepared.prediction if values.prediction else None,
             truth=place.truth,
         )
-        limits = Limits(prepared.settings.drives, values.period)
+        limits = Limits(prepared.settings.drives, values.period, place.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
         self._inputs = prepared.loop.layout.slices["u"]
         self._told, self._engaged = 0, False
@@ -307,7 +307,7 @@ class HilRun:
         own += self._live.values
         self.recorder.row(self._table.row(own))
         self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
-        self._timing.sample_ages(round(age * SECOND) if math.isfinite(age) else 0 for age in ages)
+        self._timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
         for part, began, ended in zip(self._parts.values(), (tick.began, *times), times, strict=False):
             part.add(ended - began)
         self._ticks = tick.number + 1

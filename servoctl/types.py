@@ -27,8 +27,13 @@ class State(NamedTuple):
 class Status(Enum):
     """What became of a command; the value is the sentence that a person reads.
 
-    Members stand in order of severity; `code` is the number stored in a trajectory.
+    Members stand in order of severity.
+
+    Attributes:
+        code: Place of the member in that order, from 0: the number stored in a trajectory.
     """
+
+    code: int
 
     OK = "the actuators deliver what the task asks"
     RANK_DEFICIENT = "task rows are dependent or out of reach, yet all that they ask is delivered"
@@ -39,10 +44,8 @@ class Status(Enum):
     NOT_POSITIVE = "the mass matrix is not positive definite: there is no command"
     NON_FINITE = "a term of the equations of motion is not finite: there is no command"
 
-    @property
-    def code(self) -> int:
-        """Place of the member in order of severity, from 0."""
-        return list(Status).index(self)
+    def __init__(self, sentence: str) -> None:
+        self.code = len(type(self).__members__)
 
     @classmethod
     def from_code(cls, code: float) -> "Status":

@@ -210,7 +210,9 @@ def test_a_cluster_that_is_not_there_is_said_and_nothing_is_written(
 def test_jobs_are_not_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["sweep", "two_mass_spring", "--vary", "run.duration=1:2:3", "--cluster", "tcp://127.0.0.1:1"]
     assert main([*line, "--jobs", "2"]) == 2
-    assert capsys.readouterr().err.startswith("--jobs 2: given with --cluster, whose workers are as many as were ")
+    assert capsys.readouterr().err.startswith(
+        "--jobs 2: given with --cluster, which has as many workers as were started (leave"
+    )
 
 
 def test_a_scheduler_without_workers_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,8 @@ def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
 # What no file imports, because a tool, `python -m`, python-can or only a data file of it is used.
 TOOLS = {
     "hatchling",
+    "mkdocs",
+    "mkdocs-material",
     "mypy",
     "odrive-can",
     "pyarrow-stubs",

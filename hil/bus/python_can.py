@@ -208,32 +208,32 @@ class PythonCanBus(Bus):
 
     def _accept(self, message: Taken) -> Frame | None:
         """The frame of a message; None where it is nothing for the caller."""
-        now = self._clock.now()
-        moment = now
+        identity, data, extended, remote, error, dlc, fd, stamp = message
+        moment = now = self._clock.now()
         if self._system_time:
-            age = time.time_ns() - message.stamp
-            moment = min(max(now - age, self._earliest), now)
+            moment += stamp - time.time_ns()
+            if moment > now:
+                moment = now
+            elif moment < self._earliest:
+                moment = self._earliest
         self._earliest = moment
-        identity, data, extended, remote, error, dlc, fd, _ = message
         length = dlc if remote else len(data)
-        frame = Frame(identity, data, extended, remote, error, length if remote else 0, moment)
         if fd or length > 8 or length != dlc or identity >> (29 if extended or error else 11):
             self._invalid += 1
             return None
+        frame = Frame(identity, data, extended, remote, error, length if remote else 0, moment)
         if self._sent_lately is not None and self._sent_lately.take(_key(frame, length), moment):
             self._echoes += 1
             return None
-        if frame.error:
+        if error:
             self._errors += 1
             said = report(frame)
             if worse(said.link, self._link) is said.link:
                 self._link, self._reason = said
             return None
-        return frame if self._lets_in(frame) else None
+        return frame if not self._filters or self._lets_in(frame) else None
 
     def _lets_in(self, frame: Frame) -> bool:
-        if not self._filters:
-            return True
         return any(frame.extended == each.extended and not (frame.id ^ each.id) & each.mask for each in self._filters)
 
     def _down(self, error: Exception) -> BusError:

@@ -1,8 +1,10 @@
 """ODrive over CANSimple: a drive in torque mode.
 
-CANSimple can read neither the controller's mode nor the watchdog's settings back. So the watchdog must be set in the
-drive (`axis0.config.enable_watchdog`, `axis0.config.watchdog_timeout`), and is believed only once it has run out under
-`test_watchdog`. A drive that is not enabled coasts: it cannot brake by itself.
+CANSimple can read neither the controller's mode nor the watchdog's settings back: its access to parameters (RxSdo) goes
+by numbers that differ from firmware to firmware. So the watchdog must be set in the drive
+(`axis0.config.enable_watchdog`, `axis0.config.watchdog_timeout`), and is believed only once it has run out under
+`test_watchdog`; a mode other than torque shows by the motion alone, and stops the run for an encoder that seems stuck,
+or a machine that does not follow its model. A drive that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Sequence

@@ -155,7 +155,8 @@ class SimulatedPlant:
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        self._look(now)
+        if self._seen is None or self._seen[0] != now:
+            self._look(now)
         return self._motion
 
     def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:

@@ -172,6 +172,8 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "coupling slips": (_fault("torque_constant", drive=ANY, factor=(0.0, 0.2)), PROTOCOLS),
     # in the host
     "loop stalls for a moment": (_fault("stall", **{"for": (0.003, 0.005)}), PROTOCOLS),
+    "loop stalls for half the watchdog": (_fault("stall", **{"for": (0.0075, 0.015)}), PROTOCOLS),
+    "loop stalls for almost the watchdog": (_fault("stall", **{"for": (0.015, 0.026)}), PROTOCOLS),
     "loop stalls": (_fault("stall", **{"for": (0.04, 0.3)}), PROTOCOLS),
     "law says NaN": (_fault("output", value="nan"), PROTOCOLS),
     "law says infinity": (_fault("output", value="inf"), PROTOCOLS),

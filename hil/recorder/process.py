@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hil.recorder.bits import BusBits
 from hil.recorder.events import EventLog, split
 from hil.recorder.frame_log import FrameLog
 from hil.recorder.memory import FRAME, Capacity, Memory
@@ -114,6 +115,7 @@ class Desk:
         self._memory, self._plan = memory, plan
         self.folder = RunFolder.create(plan.folder, plan.config_text, plan.metadata, plan.columns)
         self._frames, self._events = FrameLog(self.folder.path / "can.blf"), EventLog(self.folder.path / "events.jsonl")
+        self._bits = BusBits()
         self._counts = {"rows": 0, "frames": 0}
         self._span: tuple[float, float] | None = None
         self._broken: set[str] = set()
@@ -159,6 +161,7 @@ class Desk:
 
     def _write_frames(self, data: bytes) -> None:
         self._frames.add(FRAME.iter_unpack(data))
+        self._bits.add(data)
         self._counts["frames"] += len(data) // FRAME.size
 
     def _try(self, kind: str, write: Callable[[], None]) -> bool:
@@ -207,5 +210,6 @@ class Desk:
             "duration": last - first,
             "steps": max(0, self._counts["rows"] - 1),
             "events": self._events.first,
+            "bus_bits": self._bits.as_dict(),
             "recorder": {**written, "lost": self._memory.lost, "problem": self._memory.problem or None},
         }

@@ -121,15 +121,12 @@ class Recorder:
             frame: The frame.
             time: When it was sent or received, on the run's clock [ns].
         """
-        ring = self._frames
-        slot = ring.slot()
-        if slot < 0 and (slot := self._no_room(ring, 1)) < 0:
-            return
         identity, data, extended, remote, error, length, _ = frame
         flags = sent | extended << 1 | remote << 2 | error << 3
         size = length if remote else len(data)
-        FRAME.pack_into(ring.slots, slot * FRAME.size, time, identity, bus, flags, size, data)
-        ring.publish()
+        values = time, identity, bus, flags, size, data
+        if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
+            self._frames.pack(FRAME, *values)
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
         """Records an event; takes some 10 us, so it is for what happens now and then.

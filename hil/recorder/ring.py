@@ -1,5 +1,8 @@
 """A ring of records in memory that two processes share: one puts, the other takes."""
 
+from struct import Struct
+from typing import Any
+
 HEAD, TAIL, LOST, UNWRITTEN = 0, 8, 1, 9
 """Words of the counts. The producer writes the first and the third, the consumer the others, in a cache line each."""
 
@@ -60,6 +63,15 @@ class Ring:
         """Producer: hands over the records in the next slots."""
         self._head += count
         self._counts[HEAD] = self._head
+
+    def pack(self, form: Struct, *values: Any) -> bool:
+        """Producer: puts a record of these values; False where it has no room."""
+        head = self._head
+        if head - self._tail >= self.capacity and self.slot() < 0:
+            return False
+        form.pack_into(self.slots, head % self.capacity * self.size, *values)
+        self._head = self._counts[HEAD] = head + 1
+        return True
 
     def lose(self, count: int = 1) -> None:
         """Producer: notes records that found no room."""

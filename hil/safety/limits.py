@@ -1,9 +1,10 @@
 """The last thing that a torque passes: limits of torque, of its rate, and of where it may push."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hil.drives.settings import DriveSettings
+from servoctl.loop import SECOND
 
 
 class Limits:
@@ -15,11 +16,17 @@ class Limits:
         blocked: Whether the last torque of each axis was blocked by a position limit.
     """
 
-    def __init__(self, drives: Sequence[DriveSettings], period: float) -> None:
-        """Takes the drives, and the period of the loop [s]."""
-        self._axes = [
-            (drive.torque_limit, drive.torque_rate_limit * period, *drive.position_limits) for drive in drives
-        ]
+    def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
+        """Takes the drives.
+
+        Args:
+            drives: In the order of the actuators.
+            period: Of the loop [s]: after a longer time no larger step is allowed.
+            now: The run's clock [ns]: after a shorter time, as behind a late tick, a smaller one is; None: each
+                torque is a period after the one before.
+        """
+        self._axes = [(drive.torque_limit, drive.torque_rate_limit, *drive.position_limits) for drive in drives]
+        self._period, self._now, self._last = period, now, 0
         self.previous = [0.0] * len(self._axes)
         self.clamped = [False] * len(self._axes)
         self.blocked = [False] * len(self._axes)
@@ -31,10 +38,10 @@ class Limits:
             wanted: At the joints [actuator unit]; one that is not finite becomes 0, by the rate limit.
             positions: Of the joints [joint unit]; NaN blocks nothing.
         """
-        allowed = []
-        for i, (limit, step, lower, upper) in enumerate(self._axes):
+        allowed, elapsed = [], self._elapsed()
+        for i, (limit, rate, lower, upper) in enumerate(self._axes):
             torque, position, last = float(wanted[i]), positions[i], self.previous[i]
-            asked = torque
+            asked, step = torque, rate * elapsed
             if not math.isfinite(torque):
                 torque = 0.0
             blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
@@ -46,6 +53,14 @@ class Limits:
             self.previous[i] = torque
             allowed.append(torque)
         return allowed
+
+    def _elapsed(self) -> float:
+        """Time for which the torque before has held, a period at most [s]."""
+        if self._now is None:
+            return self._period
+        now = self._now()
+        elapsed, self._last = (now - self._last) / SECOND, now
+        return min(elapsed, self._period)
 
     def forget(self) -> None:
         """After the drives went off: the next torque starts from zero."""

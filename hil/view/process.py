@@ -18,6 +18,9 @@ from hil.view.wishes import Wishes
 SPACING = 0.05
 """Time between two pictures [s]."""
 
+APART = 0.1
+"""Time between two wishes for a gain, at least [s]: each takes the loop some 100 us."""
+
 KINDNESS = 10
 """By how much the loop goes first where the system hands out time."""
 
@@ -94,6 +97,7 @@ class Operator:
     def __init__(self, plan: Plan) -> None:
         self._wishes, self._gains, self._parent = Wishes(len(plan.gains), plan.wishes), plan.gains, plan.parent
         self._one = Lock()  # of viewers among each other; the loop takes none
+        self._asked = 0.0
         self.stopped = self.over = False
 
     @property
@@ -122,5 +126,8 @@ class Operator:
         lower, upper = self._gains[path]
         if not lower <= value <= upper:
             return f"{path}: expected a number in [{lower:g}, {upper:g}], got {value:g}"
+        if time.monotonic() < self._asked + APART:
+            return f"{path}: wishes come too fast (leave {APART:g} s between them)"
+        self._asked = time.monotonic()
         self._wishes.ask(list(self._gains).index(path), float(value))
         return None

@@ -1,14 +1,15 @@
-"""What the live page costs a loop on the wall clock: nothing that can be seen, also where a viewer reads nothing.
+"""What the live page costs a loop on the wall clock, also where a viewer reads nothing.
 
-Design: with and without take turns, so that what else the machine does hits both alike; the median
-over the turns counts. What it costs in CPU time is measured apart, for that no other process reaches.
+Design: one run, in which the page's process is frozen every other second: what else the machine does, which changes
+from run to run by more than the page could, hits both halves alike. The interval of the ratio is found by drawing the
+seconds anew. CPU time in the tick is measured apart, for that no other process reaches.
 """
 
 import json
 import os
 import re
+import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from servoctl.bench.fresh import ProcessError, printed
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.trajectory import plain
+from servoctl.trajectory import Trajectory, plain
+from servoctl.types import Array
 
 CONFIG = "two_mass_spring_drive"
 PERIOD = 0.0025
@@ -37,62 +40,57 @@ print(json.dumps(costs({config!r})))
 """
 
 ALLOWED = 1.1
-"""How much later than without the page a tick may be."""
+"""Of the p99 without the page, that with it may be."""
 
 PATIENCE = 60.0
 """For a process to say that it is ready [s]."""
 
 
+WINDOW, EDGE = 1.0, 0.2
+"""Time that the page's process is frozen, or runs, and what is left out at both ends of it [s]."""
+
+DRAWS = 1000
+
+
 def view(effort: Effort, progress: Progress) -> BenchReport:
-    """The live page with a viewer that reads nothing: lateness at 400 Hz with it and without, CPU time in the tick.
+    """The live page with viewers that read nothing: lateness at 400 Hz with it and without, CPU time in the tick.
 
     Args:
-        effort: Quick takes two turns of 3 s; else seven of 10 s.
-        progress: Is told the share of runs that are done.
+        effort: Quick takes 12 s; else 80.
+        progress: Is told the share of the time that has gone by.
     """
-    turns, duration = (2, 3.0) if effort.quick else (7, 10.0)
-    runs: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
-        for turn in range(turns):
-            order = ("without", "with") if turn % 2 else ("with", "without")
-            for i, name in enumerate(order):
-                runs[name].append(_run(Path(folder), duration, name == "with"))
-                progress((2 * turn + i + 1) / (2 * turns))
+        frozen, shown_to = _halves(Path(folder), 12 if effort.quick else 80, progress)
     own = json.loads(printed(CODE.format(config=CONFIG)))
-    rows = [
-        [
-            label,
-            *(shown(_median(runs[name], key)) for key in ("p50", "p99", "p99_9")),
-            f"{sum(run['skipped_periods'] for run in runs[name])}",
-            shown(statistics.median(run["cpu_per_tick_s"] for run in runs[name])),
-        ]
-        for name, label in (("without", "without the page"), ("with", "with it, and two viewers that read nothing"))
-    ]
-    header = ("lateness", "p50", "p99", "p99.9", "periods skipped", "CPU per tick")
-    title = f"{CONFIG} at {1 / PERIOD:.0f} Hz on the wall clock, medians of {turns} runs of {duration:g} s each"
+    names = "without the page", "with it, and two viewers that read nothing"
+    percents = (50.0, 99.0, 99.9)
+    figures = [np.percentile(np.concatenate(half), percents).tolist() for half in (frozen, shown_to)]
+    rows = [[name, *map(shown, values)] for name, values in zip(names, figures, strict=True)]
+    title = f"{CONFIG} at {1 / PERIOD:.0f} Hz on the wall clock, {len(frozen)} seconds of each in turn"
     tables = [
-        Table(title, header, rows),
+        Table(title, ("lateness", "p50", "p99", "p99.9"), rows),
         Table("CPU time in the loop's process", ("", "time"), [[name, shown(spent)] for name, spent in own.items()]),
     ]
-    before, after = _median(runs["without"], "p99"), _median(runs["with"], "p99")
-    bare = [run["bare"]["lateness_s"]["p99"] for both in runs.values() for run in both]
+    before, after = figures[0][1], figures[1][1]
+    low, high = _interval(frozen, shown_to)
     notes = [
-        f"p99 with the page is {after / before:.3g} times that without; single runs without it: "
-        f"{shown(min(_each(runs['without'], 'p99')))} to {shown(max(_each(runs['without'], 'p99')))}",
-        f"a loop that does nothing, just before each run: p99 {shown(min(bare))} to {shown(max(bare))}; "
+        f"p99 with the page is {after / before:.3g} times that without; 95 % of draws: {low:.3g} to {high:.3g}",
         f"load of the machine at the end {os.getloadavg()[0]:.1f}",
     ]
-    values = {"runs": runs, "own": own, "ratio": after / before, "period": PERIOD}
+    values = {"percents": percents, "without": figures[0], "with": figures[1], "interval": [low, high], "own": own}
     findings = [Finding("lateness p99 with the live page", "without it", after, before, 1.0 / ALLOWED)]
     return BenchReport("The live page of a loop on the wall clock", tables, dict(plain(values)), notes, findings)
 
 
-def _each(runs: list[dict[str, Any]], key: str) -> list[float]:
-    return [run["lateness_s"][key] for run in runs]
+def _interval(one: list[Array], other: list[Array]) -> tuple[float, float]:
+    """Of the ratio of the p99 of the other to that of the one, over seconds drawn with replacement."""
+    random = np.random.default_rng(0)
 
+    def drawn(half: list[Array]) -> float:
+        return float(np.percentile(np.concatenate([half[i] for i in random.integers(0, len(half), len(half))]), 99.0))
 
-def _median(runs: list[dict[str, Any]], key: str) -> float:
-    return statistics.median(_each(runs, key))
+    low, high = np.percentile([drawn(other) / drawn(one) for _ in range(DRAWS)], (2.5, 97.5)).tolist()
+    return low, high
 
 
 @contextmanager
@@ -110,24 +108,52 @@ def _emulator(folder: Path) -> Iterator[list[str]]:
         process.terminate()
 
 
-def _run(folder: Path, duration: float, watched: bool) -> dict[str, Any]:
-    """`timing` of a run's summary; each has fresh drives, in the start pose."""
-    more = ["--duration", f"{duration:g}", "--json", "--out", str(folder / "run"), *(["--view"] if watched else [])]
+def _halves(folder: Path, windows: int, progress: Progress) -> tuple[list[Array], list[Array]]:
+    """Lateness of the ticks [s], second by second, in which the page's process was frozen, and in which it was not."""
+    more = ["--duration", f"{windows * WINDOW + 2:g}", "--json", "--out", str(folder / "run"), "--view"]
     with _emulator(folder) as words, _process(folder, "hil", *words, *more) as process:
-        viewers = []
-        if watched:
-            said = _wait_for(process, folder / "hil.said", "live page")
-            address = re.search(r"http://(127\.0\.0\.1):(\d+)/([\w-]+)/", said)
-            assert address is not None
-            viewers = [_viewer(address[1], int(address[2]), address[3]) for _ in range(2)]
-        code = process.wait(PATIENCE + duration)
-        for viewer in viewers:
-            viewer.close()
-    summary = json.loads((folder / "run" / "summary.json").read_text())
-    if code != 0 or summary["status"] != "done":
-        raise ProcessError(f"servoctl hil: ends with exit code {code}: {summary.get('error', summary['status'])}")
-    timing: dict[str, Any] = summary["timing"]
-    return timing
+        address = re.search(
+            r"http://(127[.]0[.]0[.]1):(\d+)/([\w-]+)/", _wait_for(process, folder / "hil.said", "live page")
+        )
+        assert address is not None
+        viewers = [_viewer(address[1], int(address[2]), address[3]) for _ in range(2)]
+        try:
+            origin, page = _in_task(viewers[0]), _page(process.pid)
+            begun = []
+            for k in range(windows):
+                os.kill(page, signal.SIGSTOP if k % 2 == 0 else signal.SIGCONT)
+                begun.append(time.monotonic() - origin)
+                time.sleep(WINDOW)
+                progress((k + 1) / windows)
+            os.kill(page, signal.SIGCONT)
+            code = process.wait(PATIENCE)
+        finally:
+            for viewer in viewers:
+                viewer.close()
+    if code != 0:
+        raise ProcessError(f"servoctl hil: ends with exit code {code}: {(folder / 'hil.said').read_text()[-200:]}")
+    run = Trajectory.load(folder / "run")
+    parts = [run["lateness"][(run.t > t + EDGE) & (run.t < t + WINDOW - EDGE)] for t in begun]
+    return parts[::2], parts[1::2]
+
+
+def _in_task(viewer: socket.socket) -> float:
+    """Reads until the task has begun; the origin of the run's clock [s on ours], to a tenth of a second."""
+    with viewer.makefile("rb") as lines:
+        for line in lines:
+            if line.startswith(b"data: {"):
+                row = json.loads(line[6:])["row"]
+                if row is not None and row["task_time"] > 0:
+                    return float(time.monotonic() - row["t"])
+    raise ProcessError("servoctl hil: the run ended before its task began")
+
+
+def _page(loop: int) -> int:
+    """Id of the page's process."""
+    for child in Path(f"/proc/{loop}/task/{loop}/children").read_text().split():
+        if "hil.view" in Path(f"/proc/{child}/cmdline").read_text():
+            return int(child)
+    raise ProcessError("servoctl hil: there is no process of the page")
 
 
 def _viewer(host: str, port: int, token: str) -> socket.socket:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from servoctl.linear import Analysis
     from servoctl.linear.analyse import Margins
     from servoctl.linear.modes import Mode
+    from servoctl.linear.robustness import Shifted
 
 
 def analyse(
@@ -18,15 +19,19 @@ def analyse(
     at: Annotated[
         float | None, typer.Option(metavar="T", help="Time [s] up to which the run is simulated; default: the start.")
     ] = None,
+    change: Annotated[
+        float,
+        typer.Option(metavar="PERCENT", help="By how much each parameter of the plant is off; 0: leave that out."),
+    ] = 10.0,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Linearise the closed loop: modes of the constraint error, internal dynamics, margins."""
+    """Linearise the closed loop: modes of the constraint error, internal dynamics, margins, robustness."""
     from servoctl.linear import analyse as examine
     from servoctl.runs import load
 
     run = load(config, overrides or (), engine="vm" if at is None else "auto")
-    found = examine(run, at)
+    found = examine(run, at, change / 100.0)
     for warning in [*run.warnings, *found.warnings]:
         note(f"warning: {warning}")
     if as_json:
@@ -50,6 +55,18 @@ def _say(found: "Analysis") -> None:
     for margins in found.margins:
         say(f"\nmargins at the plant's input, {margins.timing}")
         say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
+    if len(found.robustness) > 1:
+        say("\nwhere a parameter of the plant is not what the law takes it for")
+        titles = ["parameter", "is", "slowest pole [1/s]", "decay [s]", "least damping"]
+        say_table(titles, [_shifted_row(one) for one in found.robustness], numbers=4)
+
+
+def _shifted_row(one: "Shifted") -> list[str]:
+    """One line of the table of robustness."""
+    slowest, least = one.slowest, one.least_damped
+    pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
+    damping = "-" if least is None else _row(least)[3]
+    return [one.parameter or "(none)", f"{100 * one.change:+.3g} %" if one.parameter else "", pole, decay, damping]
 
 
 def _row(mode: "Mode") -> list[str]:

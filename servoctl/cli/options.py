@@ -33,7 +33,7 @@ def connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster
         return nullcontext()
     if jobs > 1:
         raise ConfigError(
-            f"--jobs {jobs}: given with --cluster, whose workers are as many as were started (leave it out)"
+            f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
         )
     from servoctl.runs.cluster import Cluster
 

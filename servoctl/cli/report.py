@@ -18,7 +18,7 @@ def report(
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="The page: report.html, of all runs together.")] = False,
     png: Annotated[bool, typer.Option("--png", help="Pictures, 160 dpi.")] = False,
-    pdf: Annotated[bool, typer.Option("--pdf", help="The same as vectors, in the width of a printed column.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="The same as vectors, in the width of a printed page.")] = False,
     gif: Annotated[bool, typer.Option("--gif", help="The animation.")] = False,
     mp4: Annotated[bool, typer.Option("--mp4", help="The animation as film; needs ffmpeg.")] = False,
 ) -> None:
@@ -41,10 +41,7 @@ def report(
         place = folder if out is None else out if len(runs) == 1 else out / folder.name
         trajectory = Trajectory.load(folder)
         written = draw(trajectory, place) if png else []
-        if pdf:
-            from servoctl.report.paper import print_figures
-
-            written += print_figures(trajectory, place)
+        written += draw(trajectory, place, "pdf") if pdf else []
         for kind in [name for name, wanted in (("gif", gif), ("mp4", mp4)) if wanted]:
             from servoctl.report.film import film
 

@@ -12,9 +12,10 @@ from servoctl.closed_loop.loop import Loop
 from servoctl.closed_loop.system import System
 from servoctl.closed_loop.tick import ControlTick
 from servoctl.engine.batch import BatchProgram
-from servoctl.engine.ccode import STEP, Between, Library, Program, Step
+from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.step import Between, Step
 from servoctl.engine.trace import trace
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
@@ -190,7 +191,7 @@ class CompiledLoop(TracedLoop):
     @property
     def engine(self) -> str:  # type: ignore[override]
         """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
-        return "c" if any(between == self._between for _, between in self._libraries) else "vm"
+        return "c" if any(between == self.form for _, between in self._libraries) else "vm"
 
     def program(self, parts: int | None) -> Program:
         """C source of what a run evaluates.
@@ -205,20 +206,19 @@ class CompiledLoop(TracedLoop):
         return BatchProgram(self.step(parts))
 
     def shares_functions(self, other: Loop) -> bool:
-        """Whether this is the other loop, or one was `retuned` from the other, and their steps have one form."""
-        if not isinstance(other, CompiledLoop) or self._steppers is not other._steppers:
-            return False
-        return self._between == other._between
+        """Whether this is the other loop, or one of them was `retuned` from the other."""
+        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
 
     def step(self, parts: int | None) -> Step:
         """What `stepper(parts)` is made of."""
         if parts is None:
             return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, rates.function, logged.function, control.function, self._between)
+        return Step(parts, rates.function, logged.function, control.function, self.form)
 
     @property
-    def _between(self) -> Between | None:
+    def form(self) -> Between | None:
+        """What tells its steps apart from those of other loops that share its functions."""
         model, own = self.system.model, self.system.realism
         if own is None:
             return None
@@ -234,7 +234,7 @@ class CompiledLoop(TracedLoop):
             kernel.run_on(library)
         if parts != 0 and self.system.realism is None:
             self.stepper(parts).run_on(library)
-        self._libraries[parts, self._between] = None if parts == 0 else library
+        self._libraries[parts, self.form] = None if parts == 0 else library
 
     def tick(self, engine: str = "c") -> ControlTick:
         """The law for a loop in real time.
@@ -252,7 +252,7 @@ class CompiledLoop(TracedLoop):
 
     def library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
-        return self._libraries.get((parts, self._between))
+        return self._libraries.get((parts, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.

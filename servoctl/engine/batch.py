@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import compiler
-from servoctl.engine.ccode import Source, Step, pointer
+from servoctl.engine.ccode import Source, pointer
 from servoctl.engine.emit import emit, template
+from servoctl.engine.step import Step
 from servoctl.types import Array
 
 BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,

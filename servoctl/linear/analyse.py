@@ -11,6 +11,7 @@ from servoctl.linear.convert import linear_at, state_at
 from servoctl.linear.jacobians import Linear
 from servoctl.linear.margins import Margin, margin, stable
 from servoctl.linear.modes import Mode, modes
+from servoctl.linear.robustness import CHANGE, Shifted, robustness
 from servoctl.runs import Run
 from servoctl.runs.gains import drives_spacing, task_spacing
 from servoctl.trajectory import plain
@@ -51,6 +52,7 @@ class Analysis:
         moving: Whether the state is not at rest, so that the margins, and the internal modes, are those of a frozen
             instant.
         warnings: What a person should know.
+        robustness: The poles as they are, then with each parameter of the plant off.
     """
 
     state: State
@@ -58,6 +60,7 @@ class Analysis:
     margins: tuple[Margins, ...]
     moving: bool
     warnings: tuple[str, ...]
+    robustness: tuple[Shifted, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,17 +70,19 @@ class Analysis:
                     "t": self.state.t, "q": self.state.q, "v": self.state.v, "moving": self.moving,
                     "modes": [mode.to_dict() for mode in self.modes],
                     "margins": [one.to_dict() for one in self.margins], "warnings": list(self.warnings),
+                    "robustness": [one.to_dict() for one in self.robustness],
                 }
             )
         )  # fmt: skip
 
 
-def analyse(run: Run, at: State | float | None = None) -> Analysis:
+def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -> Analysis:
     """Linearises the closed loop at a state.
 
     Args:
         run: A run; its plant must be one that can be compiled.
         at: As of `linearize`.
+        change: By how much each parameter of the plant is off for `robustness`, relative to its value; 0: none is.
 
     Raises:
         TaskError: The plant cannot be differentiated, or the run does not get that far.
@@ -92,8 +97,10 @@ def analyse(run: Run, at: State | float | None = None) -> Analysis:
     said = [_grows(mode) for mode in found if mode.stable is False]
     said += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
              if not one.actuators]  # fmt: skip
+    shifted = robustness(run, state, memory, change) if change else []
+    said += [_loses(one) for one in shifted[1:] if shifted[0].stable and not one.stable]
     moving = bool(np.abs(rates).max(initial=0.0) > 1e-9)
-    return Analysis(state, tuple(found), tuple(margins), moving, tuple(said))
+    return Analysis(state, tuple(found), tuple(margins), moving, tuple(said), tuple(shifted))
 
 
 def _grows(mode: Mode) -> str:
@@ -103,6 +110,15 @@ def _grows(mode: Mode) -> str:
     swings = f", swinging at {abs(mode.pole.imag):.3g} rad/s" if mode.pole.imag else ""
     where = f" (mostly {mode.mostly})" if mode.mostly else ""
     return f"{what}: unstable: grows by e every {-mode.decay:.3g} s{swings}{where}"
+
+
+def _loses(one: Shifted) -> str:
+    """What makes the closed loop unstable, in words."""
+    slowest = one.slowest
+    assert slowest is not None and slowest.decay is not None
+    off = f"{abs(100 * one.change):.3g} % {'larger' if one.change > 0.0 else 'smaller'}"
+    grows = f"grows by e every {-slowest.decay:.3g} s"
+    return f"{one.parameter}: unstable where it is {off} than the law takes it for: {grows}"
 
 
 def _timings(run: Run) -> list[tuple[str, float | None, int]]:

@@ -35,10 +35,8 @@ class Distribution:
 
     def add(self, duration: int) -> None:
         """Counts one duration [ns]."""
-        if duration < 0:
-            duration = 0
         if duration < _LINEAR:
-            index = duration
+            index = duration = max(0, duration)
         else:
             shift = duration.bit_length() - _BITS - 1
             index = (shift << _BITS) + (duration >> shift)

@@ -7,7 +7,7 @@ must be spread over a height that only the layout decides. What a run has not, i
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -26,16 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "figure", "gives", "plot", "report", "save"]
 
 DPI = 160
+PRINTED = 7.16
+"""Width of a figure across two printed columns [in]."""
+
 SMALL_MULTIPLES = 12
 """Most phase pictures side by side."""
 
 
-def report(trajectory: Trajectory, out: str | PathLike[str]) -> list[Path]:
-    """Writes every picture that this run gives, as `<name>.png` with the names of `FIGURES`.
+def report(trajectory: Trajectory, out: str | PathLike[str], kind: Literal["png", "pdf"] = "png") -> list[Path]:
+    """Writes every picture that this run gives, as `<name>.<kind>` with the names of `FIGURES`.
 
     Args:
         trajectory: The run; one without rows gives no pictures.
         out: Folder for them; made where it is missing.
+        kind: `pdf` are vectors, in the size of print.
 
     Returns:
         The files, in the order of `FIGURES`.
@@ -44,7 +48,8 @@ def report(trajectory: Trajectory, out: str | PathLike[str]) -> list[Path]:
         RunFolderError: A file cannot be written.
     """
     names = [name for name in FIGURES if gives(trajectory, name)]
-    return [save(figure(trajectory, name), Path(out) / f"{name}.png") for name in names]
+    width = PRINTED if kind == "pdf" else None
+    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in names]
 
 
 def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
@@ -55,12 +60,13 @@ def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Fi
     return overview
 
 
-def figure(trajectory: Trajectory, name: str) -> "Figure":
+def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Figure":
     """One picture as a matplotlib figure that belongs to no window.
 
     Args:
         trajectory: The run.
         name: One of `FIGURES`.
+        width: Of the figure [in], its height in proportion; None: as on a screen.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -72,6 +78,8 @@ def figure(trajectory: Trajectory, name: str) -> "Figure":
         _write_title(drawn, trajectory)
         if gives(trajectory, name):
             FIGURES[name](drawn, trajectory)
+        if width is not None:
+            drawn.set_size_inches(width, width * drawn.get_figheight() / drawn.get_figwidth())
         drawn.draw_without_rendering()
         for axes in drawn.axes:
             name_lines(axes)

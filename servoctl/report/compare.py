@@ -14,6 +14,7 @@ import numpy as np
 from servoctl.errors import RunFolderError
 from servoctl.report import DPI, SMALL_MULTIPLES, save
 from servoctl.report.panels import FLOOR
+from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, colours, draw_lines, drawing_style, name_lines
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array
@@ -34,18 +35,10 @@ def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
     Raises:
         RunFolderError: A folder cannot be read, is given twice, or the runs have nothing in common.
     """
-    paths = [Path(folder).resolve() for folder in folders]
-    for i, path in enumerate(paths):
-        if path in paths[:i]:
-            raise RunFolderError(f"{folders[i]}: given twice (give each run once)")
-    if len(paths) < 2:
+    names = names_of(folders)
+    if len(names) < 2:
         raise RunFolderError(f"{', '.join(map(str, folders))}: expected at least two runs to compare")
-    length = 1
-    while len({path.parts[-length:] for path in paths}) < len(paths):
-        length += 1
-    runs = {
-        "/".join(path.parts[-length:]): Trajectory.load(folder) for path, folder in zip(paths, folders, strict=True)
-    }
+    runs = {name: Trajectory.load(folder) for name, folder in zip(names, folders, strict=True)}
     if not any(len(having) > 1 for group in PICTURES for having in _lines(runs, group).values()):
         raise RunFolderError(
             f"{', '.join(map(str, folders))}: no task, input or coordinate occurs in two of them (compare runs of one "

@@ -109,6 +109,10 @@ def _run(source: Source, blob: Blob, share: int) -> dict[str, Any]:
         "limits": source.limits,
         "lacks": source.lacks,
         "counts": {name: [blob.add(x, double=True) for x in pair] for name, pair in source.counts.items()},
+        "buses": {
+            name: {"t": blob.add(t, double=True), "x": blob.add(used), "most": most}
+            for name, (t, used, most) in source.buses.items()
+        },
         "drawing": _drawing(source, blob, share // 2),
         "energy": _energy(source, blob),
     }

@@ -96,7 +96,7 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
                 markersize=4.5 if last else 2.2, markerfacecolor="white" if last else None,
                 markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
             )  # fmt: skip
-    _draw_ground(axes, list(paper.values()))
+    draw_stands(axes, list(paper.values()))
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
     if seen.labels is None:
@@ -106,6 +106,13 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
         axes.set_ylabel(seen.labels[1])
     axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s)")
     name_beside(axes, shades)
+
+
+def draw_task(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
+    """Where the task wants the mechanism, dotted."""
+    for name, curve in task_paths(trajectory).items():
+        paper = curve @ matrix[:, : curve.shape[-1]].T
+        axes.plot(*paper.T, ":", color=INK, linewidth=0.9, zorder=1.9, gid=f"{name} task")
 
 
 def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: dict[str, str]) -> None:
@@ -139,7 +146,7 @@ def _beside(axes: "Axes", place: int, text: str, colour: str) -> None:
     )  # fmt: skip
 
 
-def _draw_ground(axes: "Axes", lines: list[Array]) -> None:
+def draw_stands(axes: "Axes", lines: list[Array]) -> None:
     """A small stand under every point that never moves."""
     reach = max(float(np.max(np.abs(points))) for points in lines)
     for points in lines:

@@ -43,6 +43,7 @@ class Source:
         events: What happened, in order of time.
         limits: Actuator -> least and greatest input that was allowed.
         lacks: What the folder has not, one sentence each.
+        buses: Bus -> times [s], share of it that was used, and the share that may be.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Source:
     events: list[dict[str, Any]]
     limits: dict[str, tuple[float, float]]
     lacks: list[str]
+    buses: dict[str, tuple[Array, Array, float]]
 
 
 def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
@@ -97,6 +99,7 @@ def read(folder: str | PathLike[str], name: str) -> Source:
     return Source(
         name, trajectory, keep.rows, keep.counts, summary, config, events[:MOST_EVENTS],
         _limits(trajectory, config), _lacks(folder, trajectory, summary),
+        _buses(trajectory, config),
     )  # fmt: skip
 
 
@@ -104,13 +107,15 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
     has = {name: (folder / name).is_file() for name in (SUMMARY, CONFIG, TABLE, STREAM, DRAWING)}
     lacks = []
     if not has[SUMMARY]:
-        lacks.append(f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown")
+        lacks.append(
+            f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown"
+        )
     elif summary.get("status") == "running":
         lacks.append("the run has not ended, or was killed: rows up to its last second are here")
     if summary.get("schema", SCHEMA) != SCHEMA:
         lacks.append(
-            f"{SUMMARY} has schema {summary['schema']}, this version of servoctl writes {SCHEMA}: what it does not know "
-            "is not shown"
+            f"{SUMMARY} has schema {summary['schema']}, this version of servoctl knows {SCHEMA}: "
+            "what is new to it is not shown"
         )
     if not (has[TABLE] or has[STREAM]):
         lacks.append(f"{TABLE} is missing: there are no rows to draw")
@@ -119,7 +124,9 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
     if not has[CONFIG]:
         lacks.append(f"{CONFIG} is missing")
     if not any(points.ndim == 3 for points in trajectory.drawing.values()):
-        why = "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
+        why = (
+            "the plant has no `links`" if has[DRAWING] else "the plant has no `links`, or the run did not reach its end"
+        )
         lacks.append(f"no drawing of the mechanism: {why}")
     return lacks
 
@@ -148,13 +155,33 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float]]:
     """Limits of the inputs: the law's from the config, and the drives' where these are tighter."""
     limits = {name: (-np.inf, np.inf) for name in trajectory.actuators}
-    with contextlib.suppress(yaml.YAMLError, AttributeError):
-        law = yaml.safe_load(config).get("law")
-        for name, limit in ((law.get("limits") or {}) if isinstance(law, dict) else {}).items():
-            with contextlib.suppress(TypeError, ValueError, KeyError):
-                low, high = (-float(limit), float(limit)) if not isinstance(limit, list) else map(float, limit)
-                limits[name] = max(limits[name][0], low), min(limits[name][1], high)
+    law = _part(config, "law")
+    for name, limit in (law.get("limits") or {}).items():
+        with contextlib.suppress(TypeError, ValueError, KeyError):
+            low, high = (-float(limit), float(limit)) if not isinstance(limit, list) else map(float, limit)
+            limits[name] = max(limits[name][0], low), min(limits[name][1], high)
     for name, limit in trajectory.metadata.get("torque_limits", {}).items():
         if name in limits:
             limits[name] = max(limits[name][0], -float(limit)), min(limits[name][1], float(limit))
     return {name: pair for name, pair in limits.items() if np.isfinite(pair).any()}
+
+
+def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array, float]]:
+    """Load of each bus over time, from the bits that the recorder counted."""
+    counted, hil = trajectory.metadata.get("bus_bits", {}), _part(config, "hil")
+    loads = {}
+    with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError):
+        for (name, bus), bits in zip(hil["buses"].items(), counted["bits"], strict=False):
+            t = counted["window"] * np.arange(len(bits))
+            used = np.asarray(bits, dtype=float) / (counted["window"] * float(bus["bitrate"]))
+            loads[name] = t, used, float(hil["max_bus_load"])
+    return loads
+
+
+def _part(config: str, name: str) -> dict[str, Any]:
+    """A part of the config; empty where there is none, or the text is no config."""
+    with contextlib.suppress(yaml.YAMLError, AttributeError):
+        part = yaml.safe_load(config).get(name)
+        if isinstance(part, dict):
+            return part
+    return {}

@@ -61,6 +61,7 @@ STYLE = {
     "legend.fontsize": 8,
     "lines.solid_capstyle": "round",
     "lines.solid_joinstyle": "round",
+    "pdf.fonttype": 42,  # text stays text
     "figure.constrained_layout.w_pad": 0.08,
     "figure.constrained_layout.h_pad": 0.08,
 }

@@ -15,7 +15,6 @@ from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMM
 from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory
 from servoctl.types import Array, Status
 
-
 Keep = Callable[[str, Array], Array | None]
 """What becomes of a column that is read, by its name; None: it is left out."""
 

@@ -17,10 +17,15 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop
 from servoctl.closed_loop.chance import chance
 from servoctl.engine.batch import BatchLibrary, Outcome, Plan
+from servoctl.engine.step import Between
 from servoctl.integrate import held_steps
 from servoctl.integrate.many import channels, plan_of, summary_of
+from servoctl.runs.engine import batch_library
 from servoctl.runs.run import Run
 from servoctl.types import Array
+
+MOST_RANDOM = 2**24
+"""Random numbers of runs side by side, 128 MB; runs that need more are taken alone, which makes them on the way."""
 
 Row = dict[str, Any]
 Point = Mapping[str, Any]
@@ -46,14 +51,15 @@ class SideBySide:
             alone: A run -> its row.
             row: The summary of a run -> its row.
         """
-        self._run, self._library = run, library
+        self._run, self._lanes = run, library.lanes
+        self._libraries: dict[Between | None, BatchLibrary | None] = {_form(run): library}
         self._make, self._alone, self._row = make, alone, row
         self._names, self._parts = list(channels(run.loop)), parts_of(run)
         self._halt = np.zeros(1, dtype=np.int64)
 
     def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
         """The rows of all points, in order, as they come."""
-        block = self._library.lanes
+        block = self._lanes
         waiting: deque[list[Callable[[], Row]]] = deque()
         with ThreadPoolExecutor(threads) as pool:
             try:
@@ -75,23 +81,30 @@ class SideBySide:
         groups: dict[Any, list[int]] = {}
         for i, run in enumerate(made):
             if isinstance(run, Run) and self._fits(run):
-                groups.setdefault((run.start.t, replace(run.settings, seed=0)), []).append(i)
+                groups.setdefault((run.start.t, replace(run.settings, seed=0), _form(run)), []).append(i)
         for members in groups.values():
             runs = [run for run in (made[i] for i in members) if isinstance(run, Run)]
-            plan = plan_for(runs[0])
-            if plan is not None:
-                future = pool.submit(self._take, plan, runs)
+            plan, library = plan_for(runs[0]), self._library(runs[0])
+            if plan is not None and library is not None and _drawn(runs, len(plan.times)) <= MOST_RANDOM:
+                future = pool.submit(self._take, library, plan, runs)
                 for place, i in enumerate(members):
                     waits[i] = partial(self._finish, future, plan, place, runs[place])
         return waits
 
-    def _take(self, plan: Plan, runs: Sequence[Run]) -> Outcome:
+    def _library(self, run: Run) -> BatchLibrary | None:
+        """What takes runs of this form, compiled at the first of them; None where it cannot be."""
+        form = _form(run)
+        if form not in self._libraries:
+            self._libraries[form] = batch_library(run.loop, run.start, run.settings, "c", 2)
+        return self._libraries[form]
+
+    def _take(self, library: BatchLibrary, plan: Plan, runs: Sequence[Run]) -> Outcome:
         starts = np.array([run.loop.vector(run.start) for run in runs])
         parameters = np.array([parameters_of(run) for run in runs])
-        return self._library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
+        return library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
 
     def _fits(self, run: Run) -> bool:
-        """Whether a run takes the steps of the library."""
+        """Whether a run evaluates what the config's does, in as many steps."""
         loop = run.loop
         return isinstance(loop, CompiledLoop) and loop.shares_functions(self._run.loop) and parts_of(run) == self._parts
 
@@ -103,6 +116,11 @@ class SideBySide:
         if summary is None:
             return self._alone(run)
         return self._row(summary | {"status": "done", "engine": "c"})
+
+
+def _form(run: Run) -> Between | None:
+    """What tells the steps of runs apart that evaluate the same functions."""
+    return run.loop.form if isinstance(run.loop, CompiledLoop) else None
 
 
 def parts_of(run: Run) -> int | None:
@@ -127,6 +145,16 @@ def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()
     realism = runs[0].system.realism
     if realism is None or not realism.random:
         return ()
-    seeds = list(dict.fromkeys(run.settings.seed for run in runs))
+    seeds = _seeds(runs)
     tables = np.array([chance(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
     return tables, np.array([seeds.index(run.settings.seed) for run in runs], dtype=np.int64)
+
+
+def _seeds(runs: Sequence[Run]) -> list[int]:
+    return list(dict.fromkeys(run.settings.seed for run in runs))
+
+
+def _drawn(runs: Sequence[Run], ticks: int) -> int:
+    """How many random numbers the tables of such runs hold."""
+    realism = runs[0].system.realism
+    return 0 if realism is None else len(_seeds(runs)) * ticks * realism.width

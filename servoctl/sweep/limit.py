@@ -27,7 +27,7 @@ from servoctl.types import Array
 GRID = {1: (41, 6), 2: (21, 3)}
 """Number of axes -> points along each, and how often the cells that the limit crosses are halved."""
 
-GROUNDS = ("law.", "task.", "run.", "hil.", "plant.passive.")
+GROUNDS = ("law.", "task.", "run.", "realism.", "hil.", "plant.passive.")
 """What gains, periods and steps stand under."""
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
-from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, question
+from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, is_question, question
 from hil.bus.open import open_bus
 from hil.bus.python_can import Filter, PythonCanBus
 from hil.frame import Frame
@@ -329,9 +329,9 @@ class Emulator(WallClock):
 
     def now(self) -> int:
         while (frame := self._bus.receive(0)) is not None:
-            if (said := answer(frame)) is not None:
+            if is_question(frame):
                 self._bus.send(Frame(0x123))
-                self._bus.send(said)
+                self._bus.send(answer(busy=False))
         return super().now()
 
 
@@ -345,11 +345,12 @@ def test_an_emulator_is_known_by_its_answer(keys: Keys) -> None:
         asking.close()
 
 
-def test_only_the_question_is_answered() -> None:
-    assert answer(question()) == Frame(REPLY, PAYLOAD, extended=True)
-    assert answer(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True)) is None
-    assert answer(Frame(REQUEST, remote=True, extended=True)) is None
-    assert answer(Frame(REQUEST & 0x7FF, PAYLOAD)) is None
+def test_only_the_question_is_one() -> None:
+    assert is_question(question())
+    assert not is_question(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True))
+    assert not is_question(Frame(REQUEST, remote=True, extended=True))
+    assert not is_question(Frame(REQUEST & 0x7FF, PAYLOAD))
+    assert answer(busy=False) == Frame(REPLY, PAYLOAD, extended=True)
 
 
 def message(frame: Frame, timestamp: float = 0.0, dlc: int | None = None) -> can.Message:

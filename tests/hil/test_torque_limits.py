@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +68,11 @@ def test_after_the_drives_went_off_torque_grows_from_zero() -> None:
         limits.apply([12.0], [0.0])
     limits.forget()
     assert limits.apply([12.0], [0.0]) == [1.0]
+
+
+def test_a_torque_soon_after_a_late_one_has_less_room_to_change() -> None:
+    """Behind a late tick two commands go out within a fraction of a period: the rate holds between them too."""
+    times = iter([10_000_000, 12_500_000, 12_740_000, 20_000_000])
+    limits = Limits([drive(rate=400.0)], 0.0025, lambda: next(times))
+    sent = [limits.apply([10.0], [0.0])[0] for _ in range(4)]
+    assert sent == pytest.approx([1.0, 2.0, 2.0 + 400.0 * 0.00024, 3.0 + 400.0 * 0.00024])

@@ -119,3 +119,9 @@ def test_friction_within_the_share_that_is_declared_stops_nothing(friction: floa
     assert not [event for event in allowed.events if event.kind.name == "TRACKING"]
     if friction == 1.0:
         assert [event for event in run(config, worn, "run.duration=2").events if event.kind.name == "TRACKING"]
+
+
+def test_an_odrive_in_a_wrong_mode_that_no_frame_tells_of_stops_by_how_it_moves() -> None:
+    wrong = "hil.faults=[{kind: wrong_mode, drive: F, since: power_on, at: 0}]"
+    ended = run("two_mass_spring_drive", wrong, "run.duration=2")
+    assert next(event.kind.name for event in ended.events if event.kind.reaction >= 2) in ("ENCODER", "TRACKING")

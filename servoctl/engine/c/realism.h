@@ -27,12 +27,18 @@ static void measure(const V* x, const V* r, const V* w, V* seen) {
   }
 }
 
-/* The torque a time after it was `torque`, the command u standing. */
-static void lag(const V* torque, const V* u, V elapsed, const V* r, V* later) {
+/* The torque once the command u stands: what lags is still what it was. */
+static void lag(const V* torque, const V* u, const V* r, V* now) {
+  for (int i = 0; i < INPUTS; ++i) now[i] = select(r[LAG + i] > 0.0, torque[i], u[i]);
+}
+
+/* The torque half a stretch and a whole one later. */
+static void follow(const V* torque, const V* u, V length, const V* r, V* halfway, V* last) {
   for (int i = 0; i < INPUTS; ++i) {
     M slow = r[LAG + i] > 0.0;
-    V decay = keep(slow, v_exp(-elapsed / select(slow, r[LAG + i], number(1.0))));
-    later[i] = u[i] + (torque[i] - u[i]) * decay;
+    V decay = keep(slow, v_exp(-length / 2.0 / select(slow, r[LAG + i], number(1.0))));
+    halfway[i] = u[i] + (torque[i] - u[i]) * decay;
+    last[i] = u[i] + (torque[i] - u[i]) * (decay * decay);
   }
 }
 
@@ -62,7 +68,7 @@ static void begin_period(const V* x, V t, V h, const V* p, const V* w, V* rates,
   }
   begins[STRETCHES] = h;
 #if LAGGED
-  lag(torque, acting, number(0.0), r, acting);
+  lag(torque, acting, r, acting);
 #endif
   for (int i = 0; i < INPUTS; ++i) row[i] = acting[i];
   LOGGED(&t, x, OF_PLANT, row, rates, row + COMMAND);
@@ -90,12 +96,11 @@ static void step(const V* x, V t, V h, const V* p, const V* w, V* next, V* row) 
       const V* u = sent + (LATEST - j) * SENT;
       V length = keep(lasts, end - begin), moment = t + begin;
 #if LAGGED
-      V then[INPUTS];
-      lag(torque, u, number(0.0), OF_REALISM, then);
-      hold(row, then, first);
-      lag(torque, u, length / 2.0, OF_REALISM, then);
-      hold(row, then, halfway);
-      lag(torque, u, length, OF_REALISM, then);
+      V now[INPUTS], half[INPUTS], then[INPUTS];
+      lag(torque, u, OF_REALISM, now);
+      hold(row, now, first);
+      follow(torque, u, length, OF_REALISM, half, then);
+      hold(row, half, halfway);
       hold(row, then, last);
       for (int i = 0; i < INPUTS; ++i) torque[i] = select(lasts, then[i], torque[i]);
       const V *at_half = halfway, *at_end = last;

@@ -15,6 +15,7 @@ function loadRuns() {
   for (const run of content.runs) {
     run.columns = all(run.columns);
     run.counts = Object.entries(run.counts).map(([name, pair]) => ({ name, edges: flat(pair[0]), counts: flat(pair[1]) }));
+    run.buses = Object.entries(run.buses).map(([name, { t, x, most }]) => ({ name, most, t: flat(t), x: flat(x) }));
     run.energy &&= all(run.energy);
     run.drawing &&= {
       t: flat(run.drawing.t), lines: cloud(run.drawing.lines), traces: cloud(run.drawing.traces), task: cloud(run.drawing.task),

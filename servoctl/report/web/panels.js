@@ -180,7 +180,7 @@ function happened(box, group, runs) {
   if (!marks.length) return;
   const { t } = runs[0].columns;
   panel(box, group, runs, {
-    title: "Events", height: 46 + 15 * Math.min(Math.max(marks.length, 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
+    title: "Events", height: 46 + 15 * Math.min(Math.max(Math.ceil(marks.length / 2), 3), 9), range: [0, 1], ticks: () => "", marks, labels: true, hideLegend: true,
     tables: [[Array.from(t), Array.from(t, () => null)]], lines: [{ name: "", colour: "--quiet" }],
   });
 }
@@ -193,6 +193,24 @@ function timing(box, group, runs) {
   const ages = overlay(runs, (run) => groupOf(run, "age"), { of: milli });
   if (ages.lines.length) panel(box, group, runs, { title: "Age of the samples", unit: "ms", height: 150, ...ages });
   histogram(box, runs, "age.", "Age of the samples, counted");
+  busLoad(box, group, runs);
+}
+
+/** Share of each bus that was in use, from the frames that were recorded. */
+function busLoad(box, group, runs) {
+  const found = runs.flatMap((run, r) => run.buses.map((bus) => ({ ...bus, run, r })));
+  if (!found.length) return;
+  const tables = found.map(({ t, x, run }) => { // the whole windows among the run's rows
+    const { t: rows } = run.columns, kept = [...t.keys()].filter((i) => t[i] >= rows[0] && t[i] + t[1] <= rows[rows.length - 1]);
+    return [kept.map((i) => t[i]), kept.map((i) => 100 * x[i])];
+  });
+  const names = [...new Set(found.map(({ name }) => name))];
+  const lines = found.map(({ name, run, r }) => ({ name: runs.length > 1 ? `${name} · ${run.name}` : name, run: run.name, step: true,
+    colour: `--c${names.indexOf(name) % 8}`, dash: DASHES[runs.length > 1 ? r % 4 : 0] }));
+  const limits = [...new Set(found.map(({ most }) => 100 * most))].map((value) => ({ value }));
+  const { t } = found[0];
+  panel(box, group, runs, { title: "Bus load", unit: "%", height: 150, tables, lines, limits,
+    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, stuff bits not counted; dashed: max_bus_load`] });
 }
 
 /** Ticks per value on a log axis, of all rows: the rare ones are those that matter. */

@@ -157,19 +157,24 @@ class PlotGroup {
       hooks: {
         drawClear: [(u) => drawBands(u, spec)],
         draw: [(u) => drawLimits(u, spec), (u) => drawMarks(u, spec)],
-        setScale: [(u, key) => this.#zoomed(u, key)],
+        setScale: [(u, key) => this.#zoomed(plot, key)],
         setSeries: [(u, index, { focus }) => { if (focus !== undefined) spec.onNear?.(nearText(u, spec, index)); }],
         setCursor: [(u) => { if (u.cursor.left < 0) this.#place(plot); }],
       },
     };
   }
 
-  #zoomed(u, key) {
+  #zoomed(plot, key) {
+    const { u } = plot;
     if (key !== "x" || u.status !== 1) return;
     const { min, max } = u.scales.x, xs = u.data[0];
     const whole = min <= xs[0] && max >= xs[xs.length - 1];
     const told = this.range !== null && this.range[0] === min && this.range[1] === max; // by setRange, a moment ago
-    if (!whole && !told) this.setRange([min, max]);
+    if (!whole && !told) {
+      this.setRange([min, max]);
+      if (u.cursor.left >= 0) this.onTime(u.posToVal(u.cursor.left, "x"), false);
+    }
+    this.#place(plot);
   }
 
   #place(plot) {

@@ -1,0 +1,90 @@
+"""What the blocks of a page make: run once per content, then taken from `build/pages`.
+
+`python .docs/made.py gallery/robots` runs a page by itself.
+"""
+
+import hashlib
+import re
+import shutil
+import sys
+import tempfile
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+
+import blocks
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / ".docs" / "pages"
+KEPT = ROOT / "build" / "pages"
+
+
+def pages() -> list[Path]:
+    """The pages written by hand."""
+    return sorted(PAGES.rglob("*.md"))
+
+
+def name_of(page: Path) -> str:
+    """A page's place among the others, without its suffix: `gallery/robots`."""
+    return page.relative_to(PAGES).with_suffix("").as_posix()
+
+
+def pictures(page: Path) -> list[str]:
+    """The pictures that a page makes and shows, as files of its folder: `![...](robots/chain/overview.png)`."""
+    return re.findall(rf"!\[[^\]]*\]\({re.escape(page.stem)}/(\S+?)\)", page.read_text())
+
+
+def made(page: Path) -> Path:
+    """The folder with a page's pictures, after its blocks have run on the sources as they are.
+
+    Raises:
+        BlockError: A block does something else than the page says, or a picture is not made.
+    """
+    name = name_of(page)
+    key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
+    kept = KEPT / f"{name.replace('/', '-')}-{key}"
+    if not kept.is_dir():
+        for old in KEPT.glob(f"{name.replace('/', '-')}-{'?' * 16}*"):
+            shutil.rmtree(old)
+        part = kept.with_suffix(".part")
+        with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:
+            blocks.run(f"{name}.md", blocks.blocks(page.read_text()), Path(folder))
+            part.mkdir(parents=True)
+            for picture in pictures(page):
+                (part / picture).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(_picture(name, Path(folder) / picture), part / picture)
+        part.rename(kept)
+    return kept
+
+
+def _picture(page: str, path: Path) -> Path:
+    """A picture that a command has written, or one of those that `servoctl report` draws of a run folder."""
+    if not path.exists():
+        if not (path.parent / "summary.json").exists():
+            raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no block makes this picture")
+        from servoctl.report import figure, save
+        from servoctl.trajectory import Trajectory
+
+        save(figure(Trajectory.load(path.parent), path.stem), path)
+    return path
+
+
+@cache
+def _sources() -> str:
+    """Everything besides a page that decides what its blocks do."""
+    files = [
+        *(path for room in ("servoctl", "plants", "hil") for path in (ROOT / room).rglob("*")),
+        *(ROOT / "configs").glob("*"),
+        Path(__file__),
+        Path(blocks.__file__),
+    ]
+    known = sorted(f"{each.metadata['Name']} {each.version}" for each in distributions())
+    content = [path.read_bytes() for path in sorted(files) if path.is_file() and path.suffix != ".pyc"]
+    return hashlib.sha256(b"\0".join([*content, *map(str.encode, known)])).hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        print(made(PAGES / f"{sys.argv[1]}.md"))
+    except blocks.BlockError as error:
+        sys.exit(str(error))

@@ -1,0 +1,157 @@
+"""The animation of a run as a file: a GIF, or a film where ffmpeg is installed."""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.errors import MissingPackageError, RunFolderError
+from servoctl.report.path import draw_stands, draw_task, frames, view
+from servoctl.report.style import QUIET, colours, drawing_style
+from servoctl.trajectory import Trajectory, traced
+from servoctl.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+RATE = 25
+"""Frames per second of a film [Hz]."""
+
+MOST = {".gif": 250, ".mp4": 750}
+"""Frames of a film; a longer run is shown faster, and the film says how much."""
+
+SIZE, DPI = (6.4, 4.8), 110
+
+
+def film(trajectory: Trajectory, path: Path) -> Path:
+    """Writes the moving mechanism.
+
+    Args:
+        trajectory: The run.
+        path: The file, `.gif` or `.mp4`; its folder is made where it is missing.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: The run has no drawing, or the file cannot be written.
+        MissingPackageError: ffmpeg is wanted and not installed.
+    """
+    t, _ = frames(trajectory)
+    if not len(t):
+        raise RunFolderError(f"{path}: the run has no drawing to move (give the plant `links`, and run it again)")
+    encode = _encode_gif if path.suffix == ".gif" else _encode_mp4
+    if encode is _encode_mp4 and shutil.which("ffmpeg") is None:
+        raise MissingPackageError(f"{path}: ffmpeg is not installed (`apt install ffmpeg` on Debian, or take --gif)")
+    shown = np.linspace(t[0], t[-1], int(np.clip(RATE * (t[-1] - t[0]), 2, MOST[path.suffix])))
+    part = path.with_name(f".{path.stem}.part{path.suffix}")  # it shall be there in full or not at all
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        encode(_images(trajectory, shown), part)
+        part.replace(path)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    return path
+
+
+def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
+    """An image per instant, shape (height, width, 4): what stands still is drawn once."""
+    t, lines = frames(trajectory)
+    speed = (t[-1] - t[0]) * RATE / len(shown)
+    faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
+    with drawing_style():
+        canvas, axes = _scene(trajectory)
+        pose = _Pose(axes, t, lines)
+        said = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
+        canvas.draw()
+        still = canvas.copy_from_bbox(canvas.figure.bbox)
+        for instant in shown:
+            canvas.restore_region(still)
+            said.set_text(f"t = {instant:.2f} s{faster}")
+            for artist in (*pose.at(instant), said):
+                axes.draw_artist(artist)
+            yield np.array(canvas.buffer_rgba())
+
+
+def _encode_gif(images: Iterator[Array], path: Path) -> None:
+    from PIL import Image
+
+    first, *rest = (Image.fromarray(image).convert("RGB").quantize(64) for image in images)
+    first.save(path, save_all=True, append_images=rest, duration=1000 // RATE, loop=0)
+
+
+def _encode_mp4(images: Iterator[Array], path: Path) -> None:
+    height, width = (int(side * DPI) for side in reversed(SIZE))
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgba", "-s", f"{width}x{height}", "-r", str(RATE), "-i", "-"]
+    command = ["ffmpeg", "-y", "-loglevel", "error", *raw, "-pix_fmt", "yuv420p", str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        with contextlib.suppress(BrokenPipeError):  # it says why below
+            for image in images:
+                process.stdin.write(image.tobytes())
+            process.stdin.close()
+        said = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode:
+        raise OSError(f"ffmpeg: {said.splitlines()[-1] if said else process.returncode}")
+
+
+def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
+    """What stands still, on a canvas: stands, the task's path, and axes that hold every instant."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    _, lines = frames(trajectory)
+    seen = view(lines)
+    paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+    drawn = Figure(layout="constrained", dpi=DPI)
+    canvas = FigureCanvasAgg(drawn)
+    drawn.set_size_inches(*SIZE)
+    axes = drawn.add_subplot()
+    axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
+    draw_stands(axes, list(paper.values()))
+    draw_task(axes, trajectory, seen.matrix)
+    corners = np.concatenate([points.reshape(-1, 2) for points in paper.values()])
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    air = 0.08 * max(float(np.max(high - low)), 1e-9)
+    axes.set_xlim(low[0] - air, high[0] + air)
+    axes.set_ylim(low[1] - air, high[1] + air)
+    axes.set_aspect("equal")
+    if seen.labels is None:
+        axes.set_axis_off()
+    else:
+        axes.set_xlabel(seen.labels[0])
+        axes.set_ylabel(seen.labels[1])
+    return canvas, axes
+
+
+class _Pose:
+    """The lines that move."""
+
+    def __init__(self, axes: "Axes", t: Array, lines: dict[str, Array]) -> None:
+        self._t = t
+        matrix = view(lines).matrix
+        self._paper = {name: points @ matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+        shades = colours(self._paper)
+        self._traces, self._lines = {}, {}
+        for name, points in self._paper.items():
+            (self._traces[name],) = axes.plot([], [], color=shades[name], linewidth=0.9, alpha=0.6, animated=True)
+            (self._lines[name],) = axes.plot(
+                [], [], "o-" if points.shape[1] > 1 else "o", color=shades[name], linewidth=2.2, markersize=4.5,
+                markerfacecolor="white" if points.shape[1] > 1 else shades[name], markeredgewidth=1.2, animated=True,
+            )  # fmt: skip
+
+    def at(self, instant: float) -> list["Artist"]:
+        """The lines at a time [s]: in the frame that is nearest."""
+        i = int(np.argmin(np.abs(self._t - instant)))
+        for name, points in self._paper.items():
+            self._lines[name].set_data(*points[i].T)
+            self._traces[name].set_data(*traced(points)[: i + 1].T)
+        return [*self._traces.values(), *self._lines.values()]

@@ -1,0 +1,10 @@
+"""The tools of the docs, which stand beside their pages."""
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / ".docs"
+sys.path.insert(0, str(DOCS))
+
+import blocks as blocks  # noqa: E402
+import made as made  # noqa: E402

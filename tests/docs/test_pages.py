@@ -1,0 +1,80 @@
+"""Every block of every page of the docs runs, in order, and prints what the page says."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pages import DOCS, blocks, made
+
+PAGES = {made.name_of(page): page for page in made.pages()}
+SLOW = ("hil", "sweep", "run four_bars", "run swarm_50")
+"""Commands that make a page slow."""
+
+NOT_RUN = {
+    ("drives", "needs a CAN adapter"),
+    ("drives", "needs drives on a real bus"),
+    ("drives", "needs drives on a real bus, armed"),
+    ("index", "makes an environment"),
+    ("papers", "takes minutes; the reference tests run its cases"),
+    ("sweeps", "machines of a cluster; tests start one of their own"),
+}
+"""Page and reason of every block that does not run."""
+
+
+def is_slow(page: Path) -> bool:
+    return any(re.search(rf"^\$ servoctl {command}\b", page.read_text(), re.MULTILINE) for command in SLOW)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if is_slow(page) else []) for n, page in PAGES.items()]
+)
+def test_the_blocks_of_a_page_do_what_it_says(name: str) -> None:
+    folder = made.made(PAGES[name])
+    for picture in made.pictures(PAGES[name]):
+        assert (folder / picture).stat().st_size > 10_000
+
+
+def test_what_does_not_run_is_listed_with_its_reason() -> None:
+    found = {(n, b.reason) for n, page in PAGES.items() for b in blocks.blocks(page.read_text()) if b.reason}
+    assert found == NOT_RUN
+
+
+def test_no_block_escapes() -> None:
+    """Of a kind that the runner does not know, or inside a list or a tab, where it does not look."""
+    for name, page in PAGES.items():
+        found = blocks.blocks(page.read_text())
+        fences = page.read_text().count("```")
+        assert fences == 2 * len(found), f"{name}: a block inside a list, or one that is not closed"
+        for block in found:
+            known = block.language in ("console", "python", "text") or block.file or block.reason
+            assert known or block.mark.startswith("over: "), f"{name}:{block.line}: {block.language} cannot run"
+
+
+def test_every_shipped_config_is_in_the_gallery() -> None:
+    from servoctl.config import shipped_configs
+
+    shown = "\n".join(page.read_text() for name, page in PAGES.items() if name.startswith("gallery/"))
+    assert sorted(shipped_configs()) == sorted(set(re.findall(r"^## (\w+)$", shown, re.MULTILINE)))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r"(\S+)\.md", (DOCS / "mkdocs.yml").read_text()))
+    assert set(PAGES) <= named
+    assert {name for name in named - set(PAGES)} == {"reference/config", "reference/commands", "reference/python"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```console\n$ servoctl run no_such_config\n```\n", "page:1: servoctl run no_such_config: ends with 2, not 0"),
+        ("```console\n$ servoctl list\nno such thing\n```\n", "the page says\nno such thing"),
+        ("\n```python\nprint(1)\n```\n\n```text\n2\n```\n", "page:2: the code: the page says\n2"),
+        (
+            "<!-- over: crane -->\n```yaml\nrun:\n  duration: -1\n```\n",
+            "page:2: over crane: .* a positive time",
+        ),
+    ],
+)
+def test_a_block_that_does_something_else_is_found(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(blocks.BlockError, match=said):
+        blocks.run("page", blocks.blocks(text), tmp_path)

@@ -1,0 +1,216 @@
+"""The page of a run holds the run's numbers, says what it leaves out, and opens whatever a folder lacks."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_runs import caught, simulated
+
+from servoctl.errors import RunFolderError
+from servoctl.report.pack import Blob, Thinner, bucket, decoded, thinned
+from servoctl.report.page import page, write
+from servoctl.report.source import READ, read
+from servoctl.trajectory import Trajectory
+
+
+def content(path: Path) -> tuple[dict[str, Any], str]:
+    """What a page carries: its JSON and the text of its numbers."""
+    text = path.read_text()
+    data, numbers = (
+        re.search(rf'<script id="{name}"[^>]*>(.*?)</script>', text, re.S)[1]  # type: ignore[index]
+        for name in ("content", "numbers")
+    )
+    return json.loads(data), numbers
+
+
+@pytest.fixture(scope="module")
+def robots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated("coordinated_robots", tmp_path_factory.mktemp("runs") / "robots", "run.duration=1")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, robots: Path) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("more")
+    return {
+        "robots": robots,
+        "parallelogram": simulated("parallelogram", home / "parallelogram", "run.duration=1"),
+        "scara": simulated("scara", home / "scara", "run.duration=1"),
+        "swarm": simulated("swarm", home / "swarm", "run.duration=1"),
+        "caught": caught(home / "caught"),
+    }
+
+
+@pytest.mark.parametrize("name", ["robots", "parallelogram", "scara", "swarm", "caught"])
+def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    run = Trajectory.load(folders[name])
+    data, numbers = content(write([folders[name]], tmp_path / "report.html"))
+    columns = data["runs"][0]["columns"]
+    groups = ("q", "v", "u", "violation", "passive", "servo_force", "passive_force", "age")
+    wanted = [column for column in run.columns if column.split(".")[0] in groups]
+    assert set(wanted) <= set(columns)
+    for i in (0, len(run) // 2, len(run) - 1):
+        assert decoded(columns["t"], numbers)[i] == run.t[i]
+        for column in wanted:  # single precision
+            assert decoded(columns[column], numbers)[i] == np.float32(run[column][i]) or np.isnan(run[column][i])
+
+
+@pytest.mark.parametrize("name", ["robots", "parallelogram", "scara", "swarm", "caught"])
+def test_frames_of_the_animation_are_what_the_plant_draws_at_three_instants(
+    name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    import servoctl as sc
+
+    plant = sc.load(folders[name] / "config.yaml").loop.system.model.plant
+    run = Trajectory.load(folders[name])
+    data, numbers = content(write([folders[name]], tmp_path / "report.html"))
+    drawing = data["runs"][0]["drawing"]
+    times = decoded(drawing["t"], numbers)
+    for i in (0, len(times) // 3, len(times) - 1):
+        at = plant.links(run.q[np.flatnonzero(run.t == times[i])[0]])
+        assert list(at) == list(drawing["lines"])
+        for line, points in at.items():
+            np.testing.assert_array_equal(decoded(drawing["lines"][line], numbers)[i], np.float32(points))
+
+
+def test_the_path_of_the_task_comes_from_its_equations(tmp_path: Path) -> None:
+    """The run starts off its task: where the object is, is not where it should be, at (1.5, (1 - cos t)/2)."""
+    steep, flat = math.radians(70), math.acos(1 - math.cos(math.radians(70)))
+    pose = [steep, -flat, 0.0, flat, -steep]
+    uncorrected = "law.correction={baumgarte: {alpha: 0, beta: 0}}"
+    folder = simulated("coordinated_robots", tmp_path / "off", "run.duration=2", uncorrected, f"initial.q={pose}")
+    assert abs(Trajectory.load(folder)["violation.object_y"][-1]) > 0.1
+    drawing = Trajectory.load(folder).drawing
+    left, right = drawing["task.robot1"], drawing["task.object"]
+    middle, height = (left + right) / 2, (1 - np.cos(np.linspace(0, 2, len(left)))) / 2
+    np.testing.assert_allclose(middle[:, 0], 1.5, atol=1e-5)
+    np.testing.assert_allclose(middle[:, 1], height, atol=1e-2)  # times are rows nearest to equal spacing
+    np.testing.assert_allclose(left[:, 1], right[:, 1], atol=1e-5)
+
+
+def test_a_long_run_keeps_every_peak_and_says_so(tmp_path: Path) -> None:
+    rows = 100_000
+    t = np.linspace(0, 100, rows)
+    x = np.sin(t)
+    x[54_321], x[700] = 40.0, -30.0
+    Trajectory({"t": t, "q.x": x, "v.x": np.cos(t)}, {"q.x": "m"}, {"status": "done"}).save(tmp_path / "long")
+    data, numbers = content(write([tmp_path / "long"], tmp_path / "report.html"))
+    run = data["runs"][0]
+    kept = decoded(run["columns"]["q.x"], numbers)
+    assert len(kept) <= 4000 and run["rows"] == rows and run["bucket"] == bucket(rows, 4000)
+    assert kept.max() == 40.0 and kept.min() == -30.0
+    times = decoded(run["columns"]["t"], numbers)
+    assert abs(times[kept.argmax()] - t[54_321]) <= run["bucket"] * 1e-3
+    assert np.all(np.diff(times) >= 0) and (times[0], times[-1]) == (t[0], t[-1])
+
+
+def test_thinning_keeps_the_least_and_the_greatest_in_their_order() -> None:
+    x = np.array([0.0, 5.0, -1.0, 2.0, np.nan, 7.0, 8.0, 3.0, 9.0])
+    np.testing.assert_array_equal(thinned(x, 4), [5.0, -1.0, 3.0, 9.0])
+    np.testing.assert_array_equal(thinned(np.full(9, np.nan), 4), np.full(4, np.nan))
+    np.testing.assert_array_equal(thinned(x, 9), x)
+
+
+def test_histograms_count_every_row() -> None:
+    thinner = Thinner(100, counted=("lateness",))
+    thinner("lateness", np.r_[np.zeros(999), 5.0])
+    edges, counts = thinner.counts["lateness"]
+    assert counts.sum() == 1000 and counts[0] == 999 and counts[-1] == 1 and edges[-1] == 5.0
+
+
+def test_a_blob_gives_back_what_it_took() -> None:
+    blob = Blob()
+    arrays = [np.arange(3.0), np.ones((2, 3, 2)) / 3, np.array([1e300, np.nan]), np.empty(0)]
+    places = [blob.add(x, double=True) for x in arrays] + [blob.add(np.array([1, 2, 3]))]
+    assert all(place["at"] % 8 == 0 for place in places)
+    for place, x in zip(places, [*arrays, np.array([1, 2, 3])], strict=True):
+        np.testing.assert_array_equal(decoded(place, blob.text()), x)
+
+
+def test_a_minute_on_drives_stays_below_5_megabytes(tmp_path: Path) -> None:
+    rows, rng = 24_000, np.random.default_rng(0)
+    names = [f"{group}.{name}" for group in ("q", "v", "u", "age", "servo_force", "passive_force") for name in "abcdef"]
+    columns = {"t": np.arange(rows) * 0.0025} | {name: rng.normal(size=rows) for name in names}
+    drawing = {f"link{k}": rng.normal(size=(1000, 5, 3)) for k in range(20)} | {"t": np.linspace(0, 60, 1000)}
+    Trajectory(columns, drawing=drawing).save(tmp_path / "run")
+    assert write([tmp_path / "run"], tmp_path / "report.html").stat().st_size < 5e6
+
+
+def test_limits_come_from_the_law_and_from_the_drives(folders: dict[str, Path], tmp_path: Path) -> None:
+    assert read(folders["caught"], "caught").limits["u3"] == (-12.0, 12.0)
+    run = simulated("coordinated_robots_limited", tmp_path / "limited", "run.duration=0.1")
+    assert read(run, "limited").limits["u3"] == (-8.1, 8.1)
+
+
+def test_an_incomplete_folder_opens_and_says_what_is_missing(robots: Path, tmp_path: Path) -> None:
+    for name, said in {
+        "summary.json": "summary.json is missing",
+        "config.yaml": "config.yaml is missing",
+        "trajectory.parquet": "there are no rows to draw",
+        "drawing.npz": "no drawing of the mechanism",
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in robots.iterdir():
+            if file.name != name and file.is_file():
+                (folder / file.name).write_bytes(file.read_bytes())
+        assert said in "; ".join(read(folder, name).lacks)
+        assert said in json.dumps(content(write([folder], tmp_path / "report.html"))[0])
+
+
+def test_other_schemas_open_and_say_so(robots: Path, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text('{"schema": 99, "status": "done", "tasks": {}}')
+    assert "summary.json has schema 99" in read(tmp_path, "new").lacks[0]
+
+
+def test_a_run_without_rows_opens(tmp_path: Path) -> None:
+    Trajectory({"t": np.empty(0), "q.x": np.empty(0)}).save(tmp_path / "run")
+    assert "the run has no rows" in read(tmp_path / "run", "run").lacks
+    assert "the run has no rows" in write([tmp_path / "run"], tmp_path / "report.html").read_text()
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        write([tmp_path], tmp_path / "report.html")
+
+
+def test_no_text_of_a_run_becomes_part_of_the_page(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>{{numbers}}"
+    Trajectory({"t": np.arange(2.0)}, {}, {"config": evil, "error": evil}).save(tmp_path / "run", evil)
+    text = page([read(tmp_path / "run", evil)])
+    assert "<script>alert" not in text
+    assert text.count("</script>") == 3
+
+
+HUGE = """
+import pyarrow as pa, pyarrow.parquet as pq, numpy as np, sys
+rows, batch = 10_000_000, 1_000_000
+names = ["t", "q.a", "v.a", "u.a", "violation.a", "status"]
+with pq.ParquetWriter(sys.argv[1], pa.schema([(n, pa.float64()) for n in names]), compression="zstd") as out:
+    for start in range(0, rows, batch):
+        t = np.arange(start, start + batch) * 1e-3
+        out.write_table(pa.table({n: t if n == "t" else np.round(np.sin(t + i), 3) for i, n in enumerate(names)}))
+"""
+
+
+@pytest.mark.slow
+def test_ten_million_rows_stay_below_1_gigabyte(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    subprocess.run([sys.executable, "-c", HUGE, str(tmp_path / "run" / "trajectory.parquet")], check=True)
+    measured = f"""
+import resource
+from servoctl.report.page import write
+write([{str(tmp_path / "run")!r}], {str(tmp_path / "report.html")!r})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", measured], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 1e6  # [kB]
+    run = content(tmp_path / "report.html")[0]["runs"][0]
+    assert run["rows"] == 10_000_000 and run["bucket"] >= 10_000_000 // READ
