@@ -1,6 +1,7 @@
 """Exact slopes: against differences, against algebra; and the descent along them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.runs.batch import run_all
 from servoctl.tune import Problem, Tuning, read_problem, tune
-from servoctl.tune.refine import Descent
+from servoctl.tune.refine import Descent, Hill
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 MASSES = f"""
@@ -163,6 +164,18 @@ def test_a_descent_ends_better_than_the_search_and_is_marked(config: Path, tmp_p
             rows = list(run_all(tuning.problem.run, near))
             if max(row["input_max.F"] for row in rows) <= 14.0:
                 assert max(row["rms_violation"] for row in rows) > last.verdict.values[0] * (1 - 1e-5)
+
+
+def test_the_way_down_does_not_depend_on_the_unit_of_the_objective(config: Path) -> None:
+    ends = []
+    for size in (1e-6, 1.0, 1e6):
+        minimise = f"tune.objective.minimise={{rms_violation: {size}, input_rms.F: {1e-4 * size}}}"
+        given = problem(config, minimise)
+        hill = Hill(given, partial(Descent(given)._slopes_at, {}, [ALPHA, BETA]), [ALPHA, BETA])
+        first = hill.scaled({ALPHA: 12.0, BETA: 9.0})
+        ends.append(hill.descend(first, 30)[0])
+        assert np.abs(ends[-1] - first).max() > 0.05
+    assert ends[0] == pytest.approx(ends[1], rel=1e-6) and ends[2] == pytest.approx(ends[1], rel=1e-6)
 
 
 def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: Path, tmp_path: Path) -> None:

@@ -210,8 +210,9 @@ class Hill:
         n, groups = len(first), len(self._groups)
         values, _ = self._look(first)
         heights = np.array([max(values[place] for place in own) for _, own in self._groups])
-        scale = max(float(sum(weight * z for (weight, _), z in zip(self._groups, heights, strict=True))), 1e-300)
-        slope = np.append(np.zeros(n), [weight for weight, _ in self._groups]) / scale
+        units = np.where(heights != 0.0, np.abs(heights), 1.0)  # heights are near 1 for the solver
+        shares = np.array([weight for weight, _ in self._groups]) * units
+        slope = np.append(np.zeros(n), shares / shares.sum())
         wall = WALL * np.abs(values) + 1.0
 
         def gaps(x: Array) -> tuple[Array, Array]:
@@ -222,8 +223,8 @@ class Hill:
                 at, change = wall, np.zeros((len(wall), n))
             rows = [(at[i], change[i], g) for g, (_, own) in enumerate(self._groups) for i in own]
             bounded = range(sum(len(own) for _, own in self._groups), len(at))
-            gap = [(x[n + g] - value) / scale for value, _, g in rows] + [-SHY - at[i] for i in bounded]
-            turn = [np.concatenate([-d, np.eye(groups)[g]]) / scale for _, d, g in rows]
+            gap = [x[n + g] - value / units[g] for value, _, g in rows] + [-SHY - at[i] for i in bounded]
+            turn = [np.concatenate([-d / units[g], np.eye(groups)[g]]) for _, d, g in rows]
             turn += [np.concatenate([-change[i], np.zeros(groups)]) for i in bounded]
             return np.array(gap), np.array(turn)
 
@@ -231,7 +232,7 @@ class Hill:
         solve: Any = optimize.minimize  # its types know no bound that is left out
         found = solve(
             lambda x: float(slope @ x),
-            np.concatenate([first, heights]),
+            np.concatenate([first, heights / units]),
             jac=lambda x: slope,
             method="SLSQP",
             bounds=optimize.Bounds(low, high),

@@ -46,9 +46,9 @@ class Tuning:
         problem: What was searched.
         trials: In order.
         standing: What becomes of the config as it stands.
-        wall_time: Of the search, this time [s].
+        wall_time: Of the search, this time, without a descent [s].
         here: Trials of this time.
-        runs: Runs of this time.
+        runs: Runs of the search of this time.
         engine: That ran them.
         broken: What ended the search, where neither its end nor a person did.
         single: One process of `servoctl run` [s]; None where it was not measured.

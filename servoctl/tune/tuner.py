@@ -70,9 +70,12 @@ def tune(
             if progress is not None:
                 progress(fraction, _best_so_far(problem, store))
 
-        refinement = None
+        refinement, searched = None, None
         try:
             search(problem, judge, store, tell)
+            searched = perf_counter() - began, judge.runs - runs
+            if progress is not None and descent is not None:
+                progress(1.0, f"{_best_so_far(problem, store)}, refining")
             refinement = _refined(problem, descent, judge, store)
         except KeyboardInterrupt:
             pass  # the summary says so
@@ -80,10 +83,10 @@ def tune(
             broken = str(error)
         except BrokenProcessPool:
             broken = "a process that worked for the search was killed, or ran out of memory (take fewer --jobs)"
-        wall_time = perf_counter() - began
+        wall_time, count = searched or (perf_counter() - began, judge.runs - runs)
         here, engine = len(store.trials) - before, ", ".join(sorted(judge.engines)) or None
-        return Tuning(problem, trials_of(store.trials), standing, wall_time, here, judge.runs - runs, engine, broken,
-                      refinement=refinement)  # fmt: skip
+        trials = trials_of(store.trials)
+        return Tuning(problem, trials, standing, wall_time, here, count, engine, broken, refinement=refinement)
 
 
 def _refined(problem: Problem, descent: Descent | None, judge: Judge, store: Store) -> Refinement | None:
