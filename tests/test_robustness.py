@@ -74,7 +74,36 @@ def test_the_table_has_two_lines_for_each_parameter(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         main(["analyse", "two_mass_spring"])
     _, _, table = capsys.readouterr().out.partition("where a parameter of the plant is not what the law takes it for\n")
-    lines = [line.split() for line in table.splitlines()]
-    assert lines[1] == ["(none)", "-4", "0.25", "1"]
-    assert lines[3] == ["m1", "+10", "%", "-3.63636-1.33299j", "0.275", "0.9389"]
+    said, *rows = table.splitlines()
+    assert said == "gain, phase, delay: the least margins of any input, the law acts at once"
+    lines = [line.split() for line in rows]
+    assert lines[1][:5] == ["(none)", "-4", "0.25", "1", "inf"]
+    assert lines[3][:6] == ["m1", "+10", "%", "-3.63636-1.33299j", "0.275", "0.9389"]
     assert [line[0] for line in lines[2:]] == ["m1", "m1", "m2", "m2", "k", "k", "l", "l"]
+
+
+def test_margins_of_a_wrong_mass_are_those_of_its_open_loop() -> None:
+    """L = r (2 alpha s + stiffness) / (s^2 + spring), r = m1 / m1': of the law's model, and of the springs that are."""
+    run = sc.load("two_mass_spring", engine="vm")
+    stiffness = ALPHA**2 - K * (1.0 + 1.0 / M2)
+    for one in analyse(run, change=0.2).robustness[1:3]:
+        assert one.parameter == "m1"
+        r = 1.0 / (1.0 + one.change)
+        spring = K * (r + 1.0 / M2)
+        # |L| = 1: (spring - w^2)^2 = r^2 ((2 alpha w)^2 + stiffness^2)
+        squares = np.roots([1.0, -2 * spring - (2 * ALPHA * r) ** 2, spring**2 - (r * stiffness) ** 2])
+        crossings = [float(np.sqrt(w)) for w in squares.real if w > 0.0]
+        turned = [float(np.angle(-r * (2j * ALPHA * w + stiffness) / (spring - w * w))) for w in crossings]
+        (margin,) = one.margins[0].actuators
+        assert margin.phase == pytest.approx(min(abs(np.degrees(x)) for x in turned), rel=1e-4)
+        delays = [x % (2 * np.pi) / w for x, w in zip(turned, crossings, strict=True)]
+        assert margin.delay == pytest.approx(min(delays), rel=1e-4)
+
+
+def test_a_parameter_that_makes_it_unstable_leaves_no_margins() -> None:
+    gains = ["law.correction.baumgarte.alpha=1", "law.correction.baumgarte.beta=1"]
+    shifted = analyse(sc.load("two_mass_spring", gains, engine="vm"), change=0.25).robustness
+    for one in shifted:
+        assert bool(one.margins[0].actuators) == one.stable
+        assert one.to_dict()["margins"][0]["timing"] == "the law acts at once"
+    assert not all(one.stable for one in shifted)

@@ -24,7 +24,7 @@ plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
 initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
 task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
 law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
-run: {{duration: 0.5, period: 0.01}}
+run: {{duration: 0.3, period: 0.01}}
 tune:
   search:
     {ALPHA}: {{low: 2, high: 200, scale: log}}
@@ -51,7 +51,9 @@ def table(tuning: Tuning) -> list[Any]:
     return [(trial.at, trial.verdict) for trial in tuning.trials]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "random"])
+@pytest.mark.parametrize(
+    "sampler", ["tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmaes", "nsga2", "random"))]
+)
 def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:

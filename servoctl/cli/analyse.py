@@ -9,7 +9,7 @@ from servoctl.cli.options import AsJson, Config, Overrides
 
 if TYPE_CHECKING:
     from servoctl.linear import Analysis
-    from servoctl.linear.analyse import Margins
+    from servoctl.linear.margins_at import Margins
     from servoctl.linear.modes import Mode
     from servoctl.linear.robustness import Shifted
 
@@ -57,7 +57,10 @@ def _say(found: "Analysis") -> None:
         say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
     if len(found.robustness) > 1:
         say("\nwhere a parameter of the plant is not what the law takes it for")
+        if found.margins:
+            say(f"gain, phase, delay: the least margins of any input, {found.margins[0].timing}")
         titles = ["parameter", "is", "slowest pole [1/s]", "decay [s]", "least damping"]
+        titles += ["gain", "phase [deg]", "delay [s]"] * bool(found.margins)
         say_table(titles, [_shifted_row(one) for one in found.robustness], numbers=4)
 
 
@@ -66,7 +69,15 @@ def _shifted_row(one: "Shifted") -> list[str]:
     slowest, least = one.slowest, one.least_damped
     pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
     damping = "-" if least is None else _row(least)[3]
-    return [one.parameter or "(none)", f"{100 * one.change:+.3g} %" if one.parameter else "", pole, decay, damping]
+    row = [one.parameter or "(none)", f"{100 * one.change:+.3g} %" if one.parameter else "", pole, decay, damping]
+    return row + (_least(one.margins[0]) if one.margins else [])
+
+
+def _least(margins: "Margins") -> list[str]:
+    """The least gain, phase and delay of all inputs."""
+    if not margins.actuators:
+        return ["-"] * 3
+    return [f"{min(getattr(one, kind) for one in margins.actuators):.4g}" for kind in ("gain", "phase", "delay")]
 
 
 def _row(mode: "Mode") -> list[str]:

@@ -66,8 +66,9 @@ def linear_at(
     period: float | None = None,
     delay: int = 0,
     full: bool = False,
+    real: Array | None = None,
 ) -> Linear:
-    """As `linearize`, at a state."""
+    """As `linearize`, at a state; `real`: parameters of the plant, where they are not those that the law knows."""
     if time not in ("run", "continuous", "discrete"):
         raise TaskError(f"linearize: time: expected run, continuous or discrete, got {time!r}")
     if not run.system.model.m:
@@ -77,8 +78,8 @@ def linear_at(
         raise TaskError("linearize: period: the run has none (give one [s])")
     if delay < 0 or (delay and h is None):
         raise TaskError(f"linearize: delay: expected cycles of a period, got {delay} (give time='discrete')")
-    found = continuous(run, at, memory) if h is None else discrete(run, at, memory, h, delay)
-    found = found if full else on_constraints(run, found, at, memory)
+    found = continuous(run, at, memory, real) if h is None else discrete(run, at, memory, h, delay, real)
+    found = found if full else on_constraints(run, found, at, memory, real)
     if not all(np.isfinite(matrix).all() for matrix in (found.A, found.B, found.C)):
         raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
     return found

@@ -1,6 +1,9 @@
 """Exact derivatives of a closed loop at a state, with respect to the state and to what is added to the inputs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import casadi as ca
@@ -75,14 +78,22 @@ def states(run: Run) -> list[str]:
     ]
 
 
-def _symbols(loop: CompiledLoop) -> tuple[ca.MX, ca.MX, ca.MX, ca.MX, ca.MX, ca.MX]:
-    """t, x, p, w; the command with w added to u; the log of motion."""
-    m = loop.system.model.m
-    t, x, p, w = (
-        ca.MX.sym(name, size) for name, size in (("t", 1), ("x", loop.size), ("p", len(loop.parameters)), ("w", m))
-    )
-    command = loop.control_kernel.function(t, x, p)
-    return t, x, p, w, command, ca.vertcat(w, ca.MX.zeros(loop.layout.command_size - m, 1))
+_JACOBIANS: WeakKeyDictionary[Loop, dict[Any, ca.Function]] = WeakKeyDictionary()
+
+
+def _known(loop: CompiledLoop, kind: Any, make: Callable[[CompiledLoop], ca.Function]) -> ca.Function:
+    """What `make` makes of a loop, made once."""
+    there = _JACOBIANS.setdefault(loop, {})
+    if kind not in there:
+        there[kind] = make(loop)
+    return there[kind]
+
+
+def _symbols(loop: CompiledLoop) -> tuple[ca.MX, ca.MX, ca.MX, ca.MX]:
+    """t, x, the parameters that the law knows, those of the plant."""
+    count = len(loop.parameters)
+    t, x, p, real = (ca.MX.sym(name, n) for name, n in (("t", 1), ("x", loop.size), ("p", count), ("real", count)))
+    return t, x, p, real
 
 
 def _read_out(loop: CompiledLoop, x: ca.MX, command: ca.MX, log: ca.MX) -> ca.MX:
@@ -92,35 +103,41 @@ def _read_out(loop: CompiledLoop, x: ca.MX, command: ca.MX, log: ca.MX) -> ca.MX
     return ca.vertcat(x[: 2 * n], command[:m], log[place : place + r])
 
 
-def continuous(run: Run, at: State, memory: Array) -> Linear:
-    """In continuous time, the law acting at once."""
+def continuous(run: Run, at: State, memory: Array, real: Array | None = None) -> Linear:
+    """In continuous time, the law acting at once.
+
+    Args:
+        run: The run.
+        at: Where.
+        memory: Of the law.
+        real: Parameters of the plant that there is; None: those that the law knows.
+    """
     loop = compiled(run)
-    t, x, p, w, command, added = _symbols(loop)
-    rates, log = loop.motion_kernel.function(t, x, p, command + added)
-    y = _read_out(loop, x, command, log)
-    matrices = [ca.jacobian(rates, x), ca.jacobian(rates, w), ca.jacobian(y, x)]
-    A, B, C = _numbers(loop, [t, x, p, w], matrices, at, memory)
+    A, B, C = _numbers(loop, _known(loop, "continuous", _at_once), at, memory, real)
     return Linear(A, B, C, C[2 * loop.system.model.n :][: loop.system.model.m], None, tuple(states(run)))
 
 
-def discrete(run: Run, at: State, memory: Array, period: float, delay: int) -> Linear:
+def _at_once(loop: CompiledLoop) -> ca.Function:
+    """(t, x, p, real) -> A, B, C."""
+    t, x, p, real = _symbols(loop)
+    m = loop.system.model.m
+    w = ca.MX.sym("w", m)
+    command = loop.control_kernel.function(t, x, p)
+    added = ca.vertcat(w, ca.MX.zeros(loop.layout.command_size - m, 1))
+    rates, log = loop.motion_kernel.function(t, x, real, command + added)
+    y = _read_out(loop, x, command, log)
+    matrices = [ca.jacobian(rates, x), ca.jacobian(rates, w), ca.jacobian(y, x)]
+    at_zero = ca.Function("with_added", [t, x, p, real, w], [ca.densify(matrix) for matrix in matrices])
+    return ca.Function("at_once", [t, x, p, real], list(at_zero(t, x, p, real, ca.MX.zeros(m, 1))))
+
+
+def discrete(run: Run, at: State, memory: Array, period: float, delay: int, real: Array | None = None) -> Linear:
     """From period to period, the command held, and applied so many periods after the measurement that it answers."""
     loop, m = compiled(run), run.system.model.m
-    t, x, p, w, command, _ = _symbols(loop)
-    held = ca.MX.sym("held", loop.layout.command_size)
     substeps = held_steps(run.settings.integrator, period) or HELD_STEPS
-    slopes, h, following = loop.held_slopes_kernel.function, period / substeps, x
-    for k in range(substeps):
-        following = rk4(lambda s, y: slopes(s, y, p, held), t + k * h, following, h)
-    log = loop.motion_kernel.function(t, x, p, command)[1]
-    jacobians = [ca.jacobian(following, x), ca.jacobian(following, held)]
-    gains = [ca.jacobian(command, x), ca.jacobian(_read_out(loop, x, command, log), x)]
-    K, C = _numbers(loop, [t, x, p, w], gains, at, memory)
-    now = np.asarray(loop.control_kernel(at.t, np.concatenate([at.q, at.v, memory]), loop.parameters)[0], dtype=float)
-    function = ca.Function("jacobians", [t, x, p, held], [ca.densify(J) for J in jacobians])
-    X = np.concatenate([at.q, at.v, memory])
-    Phi, Gamma = (np.array(J) for J in function(at.t, X, loop.parameters, now))
-    size = len(X)
+    make = partial(_held, period=period, substeps=substeps)
+    Phi, Gamma, K, C = _numbers(loop, _known(loop, (period, substeps), make), at, memory, real)
+    size = loop.size
     own = Phi + Gamma[:, m:] @ K[m:]  # what the law integrates is not late
     if not delay:
         A, B = own + Gamma[:, :m] @ K[:m], Gamma[:, :m]
@@ -136,16 +153,29 @@ def discrete(run: Run, at: State, memory: Array, period: float, delay: int) -> L
     return Linear(A, B, C, fed, period, (*states(run), *waiting))
 
 
-def _numbers(loop: CompiledLoop, given: list[ca.MX], matrices: list[ca.MX], at: State, memory: Array) -> list[Array]:
-    function = ca.Function("jacobians", given, [ca.densify(matrix) for matrix in matrices])
+def _held(loop: CompiledLoop, period: float, substeps: int) -> ca.Function:
+    """(t, x, p, real) -> derivatives of x after a hold by x and by the command, of the command, and of y by x."""
+    t, x, p, real = _symbols(loop)
+    held = ca.MX.sym("held", loop.layout.command_size)
+    slopes, h, following = loop.held_slopes_kernel.function, period / substeps, x
+    for k in range(substeps):
+        following = rk4(lambda s, y: slopes(s, y, real, held), t + k * h, following, h)
+    parts = [ca.densify(ca.jacobian(following, by)) for by in (x, held)]
+    moved = ca.Function("moved", [t, x, real, held], parts)
+    command = loop.control_kernel.function(t, x, p)
+    log = loop.motion_kernel.function(t, x, real, command)[1]
+    gains = [ca.jacobian(command, x), ca.jacobian(_read_out(loop, x, command, log), x)]
+    return ca.Function("held", [t, x, p, real], [*moved(t, x, real, command), *map(ca.densify, gains)])
+
+
+def _numbers(loop: CompiledLoop, function: ca.Function, at: State, memory: Array, real: Array | None) -> list[Array]:
     x = np.concatenate([at.q, at.v, memory])
-    found = function(at.t, x, loop.parameters, np.zeros(loop.system.model.m))
-    return [np.array(matrix) for matrix in found]
+    return [np.array(part) for part in function(at.t, x, loop.parameters, loop.parameters if real is None else real)]
 
 
-def on_constraints(run: Run, linear: Linear, at: State, memory: Array) -> Linear:
+def on_constraints(run: Run, linear: Linear, at: State, memory: Array, real: Array | None = None) -> Linear:
     """The same for motion that keeps the passive constraints; itself where there are none."""
-    W = passive_basis(run, at, memory)
+    W = passive_basis(run, at, memory, real)
     if W is None:
         return linear
     extra = len(linear.A) - len(W)
@@ -155,13 +185,13 @@ def on_constraints(run: Run, linear: Linear, at: State, memory: Array) -> Linear
     return Linear(A, B, linear.C @ wide, linear.fed @ wide, linear.period, names)
 
 
-def passive_basis(run: Run, at: State, memory: Array) -> Array | None:
+def passive_basis(run: Run, at: State, memory: Array, real: Array | None = None) -> Array | None:
     """Orthonormal basis of the changes of x that keep the passive constraints, shape (2 n + memory, freedoms)."""
     loop, model = compiled(run), run.system.model
     if not model.passive_rows:
         return None
     x = np.concatenate([at.q, at.v, memory])
-    _, E, _ = error_kernel(loop)(at.t, x, loop.parameters, np.zeros(loop.size))
+    _, E, _ = error_kernel(loop)(at.t, x, loop.parameters if real is None else real, np.zeros(loop.size))
     rows = sum(int(row.has_violation) + int(row.has_rate) for row in model.passive_rows)
     return null_space(E[:rows])
 

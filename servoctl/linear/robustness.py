@@ -1,4 +1,4 @@
-"""What becomes of the poles where a parameter of the plant is not what the law takes it for.
+"""What becomes of poles and margins where a parameter of the plant is not what the law takes it for.
 
     x' = f(x, u(x; p); p'),  p' = p but for one parameter      u from the law's model, f of the plant that there is
     z = (e, N' x),  dz' = (E J + H, N' J) dx                   the task's errors and what they leave free, as in `modes`
@@ -21,6 +21,7 @@ from servoctl.closed_loop import CompiledLoop
 from servoctl.engine.parameters import parameter_names
 from servoctl.errors import ConfigError, TaskError
 from servoctl.linear.jacobians import compiled, null_space
+from servoctl.linear.margins_at import Margins, margins_at, timings
 from servoctl.linear.modes import Mode, means_of_clusters
 from servoctl.runs import Run
 from servoctl.types import Array, State
@@ -40,11 +41,13 @@ class Shifted:
         parameter: Its name; None: all are as the law knows them.
         change: Relative to its value.
         poles: On the passive constraints, the least stable first.
+        margins: At every actuator, at the run's timing and on drives.
     """
 
     parameter: str | None
     change: float
     poles: tuple[complex, ...]
+    margins: tuple[Margins, ...] = ()
 
     @property
     def slowest(self) -> Mode | None:
@@ -76,11 +79,12 @@ class Shifted:
             "damping": None if least is None else least.damping,
             "stable": self.stable,
             "poles": [[pole.real, pole.imag] for pole in self.poles],
+            "margins": [one.to_dict() for one in self.margins],
         }  # fmt: skip
 
 
 def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> list[Shifted]:
-    """The poles as they are, then with each float parameter of the plant too small and too large.
+    """The poles and margins as they are, then with each float parameter of the plant too small and too large.
 
     Args:
         run: Its plant is one that can be compiled.
@@ -97,13 +101,27 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
     loop = compiled(run)
     slopes = _mismatched(loop)
     known, x = loop.parameters, np.concatenate([at.q, at.v, memory])
-    found = [Shifted(None, 0.0, _poles(loop, slopes, at.t, x, known))]
+    found = [_shifted(run, slopes, at, x, known, None, 0.0)]
     for i, name in enumerate(parameter_names(run.system.model.plant)):
         for factor in (-change, change) if known[i] else ():
             real = known.copy()
             real[i] *= 1.0 + factor
-            found.append(Shifted(name, factor, _poles(loop, slopes, at.t, x, real)))
+            found.append(_shifted(run, slopes, at, x, real, name, factor))
     return found
+
+
+def _shifted(
+    run: Run, slopes: ca.Function, at: State, x: Array, real: Array, parameter: str | None, change: float
+) -> Shifted:
+    """What becomes of the loop on the plant with these parameters, on its passive constraints near x."""
+    loop, n = compiled(run), run.system.model.n
+    if run.system.model.passive_rows:
+        other = copy.copy(loop)
+        other.parameters = real
+        x = other.projected(at.t, x)
+    state, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    margins = tuple(margins_at(run, state, memory, *timing, real=real) for timing in timings(run))
+    return Shifted(parameter, change, _poles(loop, slopes, at.t, x, real), margins)
 
 
 def _mismatched(loop: CompiledLoop) -> ca.Function:
@@ -115,12 +133,8 @@ def _mismatched(loop: CompiledLoop) -> ca.Function:
 
 
 def _poles(loop: CompiledLoop, slopes: ca.Function, t: float, x: Array, real: Array) -> tuple[complex, ...]:
-    """On the passive constraints of the plant with these parameters, near x."""
+    """At x, which is on the passive constraints of the plant with these parameters."""
     model = loop.system.model
-    if model.passive_rows:
-        other = copy.copy(loop)
-        other.parameters = real
-        x = other.projected(t, x)
     f, J = (np.array(part) for part in slopes(t, x, loop.parameters, real))
     _, E, H = error_kernel(loop)(t, x, real, f[:, 0])
     if not all(np.isfinite(part).all() for part in (f, J, E, H)):

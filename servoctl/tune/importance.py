@@ -25,7 +25,7 @@ def importance(problem: Problem, trials: Sequence["Trial"]) -> dict[str, float]:
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
     from optuna.trial import create_trial
 
-    counted = [trial for trial in trials if trial.verdict.values]
+    counted = [trial for trial in trials if trial.verdict.values and trial.refined is None]
     if len(counted) < FEWEST or len({trial.verdict.values[0] for trial in counted}) < 2:
         return {}
     space = distributions(problem.tune)

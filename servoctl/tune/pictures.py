@@ -69,6 +69,9 @@ def _draw_convergence(axes: "Axes", tuning: Tuning, place: int) -> None:
     axes.plot(number[feasible], values[feasible], ".", color=QUIET, markersize=4, label="feasible")
     axes.plot(number[~feasible], values[~feasible], "x", color=PALETTE[1], markersize=4, label="not feasible")
     axes.step(number, tuning.convergence(place), where="post", color=PALETTE[0], linewidth=1.6, label="best so far")
+    refined = np.array([trial.refined is not None for trial in tuning.trials])
+    if refined.any():
+        axes.plot(number[refined], values[refined], "v", color=PALETTE[0], markersize=6, label="refined")
     if tuning.standing.values:
         axes.axhline(tuning.standing.values[place], color=PALETTE[2], linewidth=1.0, label="as it stands")
     _scale_of(axes, values)
@@ -105,7 +108,7 @@ def _draw_trials(axes: "Axes", tuning: Tuning, path: str) -> None:
 
 def _draw_shares(axes: "Axes", shares: dict[str, float]) -> None:
     names = list(shares)[::-1]
-    axes.barh(names, [shares[name] for name in names], color=PALETTE[0])
+    axes.barh(names, [shares[name] for name in names], height=0.5, color=PALETTE[0])
     axes.set_xlabel("share (PED-ANOVA)")
     axes.set_xlim(0.0, 1.0)
 
