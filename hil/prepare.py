@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hil.bus.open import is_loopback
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.live import LiveGains
@@ -14,7 +15,7 @@ from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
 from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
-from hil.settings import HilSettings, hil_settings
+from hil.settings import EMULATED, HilSettings, hil_settings
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
@@ -174,7 +175,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
-    notes += _shared_replies(drives)
+    notes += [*_shared_replies(drives), *_unread(settings, drives)]
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
@@ -221,6 +222,16 @@ def _shared_replies(drives: Sequence[Drive]) -> list[str]:
         for (_, identity), names in found.items()
         if len(names) > 1
     ]
+
+
+def _unread(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
+    """What drives on real buses cannot be asked, one sentence for all whose protocol it is."""
+    real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
+    found: dict[str, list[str]] = {}
+    for drive in drives:
+        if drive.unread and drive.settings.bus in real:
+            found.setdefault(drive.unread, []).append(drive.settings.name)
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
 
 
 def _placed(loaded: LoadedConfig, problem: str) -> str:

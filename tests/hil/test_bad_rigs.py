@@ -215,6 +215,28 @@ def test_gains_beyond_half_of_what_the_period_bears_are_said(
     assert not [note for note in load(BELT, engine="vm").notes if "hil.period" in note]
 
 
+@pytest.mark.parametrize(
+    ("config", "bus", "said"),
+    [
+        (BELT, "interface: socketcan, channel: can0", "note: F: the control mode cannot be read back over CANSimple"),
+        (
+            SCARA,
+            "interface: socketcan, channel: can0",
+            "note: tau1, tau2, tau3, F4: the ranges of MIT frames cannot be read back",
+        ),
+        (BELT, "interface: emulated", ""),
+        (BELT, "interface: virtual, channel: main", ""),
+        (ROBOTS, "interface: socketcan, channel: can0", ""),
+    ],
+)
+def test_what_drives_on_a_real_bus_cannot_be_asked_is_said_once(
+    config: str, bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends("check", changed(tmp_path, config, [("interface: emulated", bus)])) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "cannot be read back" in line]
+    assert [line[: len(said)] for line in lines] == ([said] if said else [])
+
+
 def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ends("hil", "two_mass_spring", "--out", tmp_path / "run") == 2
     assert "hil: missing (it names buses and drives; see configs/coordinated_robots.yaml)" in capsys.readouterr().err
