@@ -15,7 +15,7 @@ from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
 from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
-from hil.settings import EMULATED, HilSettings, hil_settings
+from hil.settings import EMULATED, HilSettings, hil_settings, look_at_rig
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
@@ -25,6 +25,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.runs.gains import Spacing, task_gains
 from servoctl.runs.make import make_run
+from servoctl.runs.problems import Problems
 from servoctl.runs.run import Run
 from servoctl.types import Array, State
 
@@ -155,18 +156,21 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     Raises:
         ConfigError: The config is wrong, or the rig does not fit the plant; every problem at once.
     """
-    return prepare(load_config(config, overrides), engine)
+    return prepare(load_config(config, overrides, partly=True), engine)
 
 
 def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     """Makes a loaded config ready for drives; see `load`."""
+    if not (loaded.wrong or loaded.refused):
+        loaded = _for_drives(loaded)
+    problems = Problems(loaded)
     if not isinstance(loaded.config.law, Law):
-        raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
-    if "on_infeasible" not in loaded.document.values["law"]:
-        loaded = loaded.overridden(["law.on_infeasible=fault"])
-    if "realism" in loaded.document.values:  # of simulated runs; `hil.emulation` says what emulated drives are like
-        loaded = loaded.overridden(["realism="])
-    run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
+        problems.add("none: a run on drives needs a law (an open loop is for simulation)", "law")
+    try:
+        run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True, problems=problems)
+    except ConfigError:
+        look_at_rig(loaded, problems)
+        raise
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
@@ -195,6 +199,14 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     return Prepared(
         run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
     )
+
+
+def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
+    """The config with the defaults that hold on drives; `realism` is of simulated runs, as `hil.emulation` is here."""
+    law = loaded.document.values["law"]
+    if isinstance(law, Mapping) and "on_infeasible" not in law:
+        loaded = loaded.overridden(["law.on_infeasible=fault"])
+    return loaded.overridden(["realism="]) if "realism" in loaded.document.values else loaded
 
 
 def _check_gains(loaded: LoadedConfig, system: System, period: float) -> list[str]:
