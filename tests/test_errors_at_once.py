@@ -25,6 +25,7 @@ hil:
   sensors:
     - {coordinate: x3, bus: main, protocol: odrive, node: 1, encodr_bits: 14}
   safety: {drive_watchdg: 50*ms, drive_watchdog: 2*ms}
+tune: {trials: 0, search: {law.damping: [1, 2]}}
 """  # noqa: E501
 
 SAID = [
@@ -47,6 +48,7 @@ SAID = [
     "17: hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
     "18: hil.safety.drive_watchdg: unknown key (did you mean 'drive_watchdog'?)",
     "18: hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s",
+    "19: tune.trials: expected an integer >= 1, got 0",
 ]
 OF_DRIVES = (
     "drives[0].bus",
