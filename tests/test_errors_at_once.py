@@ -92,11 +92,6 @@ ALONE = [
     ("torque_limit: 9", "torque_limit: -9", "hil.drives[0].torque_limit: expected a positive number, got -9"),
     ("actuator: F, ", "", "hil.drives[0].actuator: missing"),
     ("node: 1,", "node: one,", "hil.drives[0].node: expected a node id"),
-    (
-        "node: 1, torque_limit: 9",
-        "law.limits.F: 5 is above torque_limit 4",
-        "sensors[0].node",
-    ),
 ]
 
 
