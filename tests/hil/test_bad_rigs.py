@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "an unknown option of an encoder": (
         BELT,
-        [("offset: 0.5, encoder_bits: 14", "offset: 0.5, encodr_bits: 14")],
+        [("speed_limit: 0.5, encoder_bits: 14", "speed_limit: 0.5, encodr_bits: 14")],
         "hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
     ),
     "an unknown option of the rig": (
