@@ -80,7 +80,7 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
             FIGURES[name](drawn, trajectory)
         if width is not None:
             drawn.set_size_inches(width, width * drawn.get_figheight() / drawn.get_figwidth())
-        drawn.draw_without_rendering()
+        _lay_out(drawn)
         for axes in drawn.axes:
             name_lines(axes)
     return drawn
@@ -95,10 +95,20 @@ def save(drawn: "Figure", path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
+            engine = drawn.get_layout_engine()
+            _lay_out(drawn)
+            drawn.set_layout_engine("none")  # or savefig would draw it all once more, only to lay it out
             drawn.savefig(path, dpi=DPI)
+            drawn.set_layout_engine(engine)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
     return path
+
+
+def _lay_out(drawn: "Figure") -> None:
+    """Gives every panel its place, without a drawing."""
+    if (engine := drawn.get_layout_engine()) is not None:
+        engine.execute(drawn)
 
 
 def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
