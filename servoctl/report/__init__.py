@@ -4,7 +4,7 @@ Design: a figure is made in two steps, drawn and laid out, and then its lines ar
 must be spread over a height that only the layout decides. What a run has not, is not drawn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -33,23 +33,29 @@ SMALL_MULTIPLES = 12
 """Most phase pictures side by side."""
 
 
-def report(trajectory: Trajectory, out: str | PathLike[str], kind: Literal["png", "pdf"] = "png") -> list[Path]:
-    """Writes every picture that this run gives, as `<name>.<kind>` with the names of `FIGURES`.
+def report(
+    trajectory: Trajectory,
+    out: str | PathLike[str],
+    kind: Literal["png", "pdf"] = "png",
+    names: Iterable[str] | None = None,
+) -> list[Path]:
+    """Writes every picture that this run gives, as `<name>.<kind>`.
 
     Args:
         trajectory: The run; one without rows gives no pictures.
         out: Folder for them; made where it is missing.
         kind: `pdf` are vectors, in the size of print.
+        names: Some of `FIGURES`; None: all of them.
 
     Returns:
-        The files, in the order of `FIGURES`.
+        The files, in the order of the names.
 
     Raises:
         RunFolderError: A file cannot be written.
     """
-    names = [name for name in FIGURES if gives(trajectory, name)]
+    given = [name for name in names or FIGURES if gives(trajectory, name)]
     width = PRINTED if kind == "pdf" else None
-    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in names]
+    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in given]
 
 
 def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
