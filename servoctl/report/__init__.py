@@ -15,7 +15,7 @@ from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.stages import first_stop
-from servoctl.report.style import QUIET, chosen, colours, drawing_style, name_lines
+from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
 from servoctl.report.timing import draw_timing, timing_groups
 from servoctl.trajectory import Trajectory
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-__all__ = ["FIGURES", "figure", "gives", "plot", "report", "save"]
+__all__ = ["DPI", "FIGURES", "figure", "gives", "plot", "report", "save"]
 
-DPI = 160
 PRINTED = 7.16
 """Width of a figure across two printed columns [in]."""
 
@@ -74,21 +73,14 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
         name: One of `FIGURES`.
         width: Of the figure [in], its height in proportion; None: as on a screen.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     with drawing_style():
-        drawn = Figure(layout="constrained", dpi=DPI)
-        FigureCanvasAgg(drawn)
-        drawn.set_size_inches(10, 4.6)
+        drawn = blank(10, 4.6)
         _write_title(drawn, trajectory)
         if gives(trajectory, name):
             FIGURES[name](drawn, trajectory)
         if width is not None:
             drawn.set_size_inches(width, width * drawn.get_figheight() / drawn.get_figwidth())
-        _lay_out(drawn)
-        for axes in drawn.axes:
-            name_lines(axes)
+        name_all_lines(drawn)
     return drawn
 
 
@@ -102,19 +94,13 @@ def save(drawn: "Figure", path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
             engine = drawn.get_layout_engine()
-            _lay_out(drawn)
+            lay_out(drawn)
             drawn.set_layout_engine("none")  # or savefig would draw it all once more, only to lay it out
             drawn.savefig(path, dpi=DPI)
             drawn.set_layout_engine(engine)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
     return path
-
-
-def _lay_out(drawn: "Figure") -> None:
-    """Gives every panel its place, without a drawing."""
-    if (engine := drawn.get_layout_engine()) is not None:
-        engine.execute(drawn)
 
 
 def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
