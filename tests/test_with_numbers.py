@@ -51,7 +51,7 @@ def outcome(made: Any) -> LoadedConfig | list[str]:
 
 
 @given(st.dictionaries(st.sampled_from(PATHS), NUMBERS, min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_numbers_make_what_their_text_makes_of_the_file(numbers: dict[str, float]) -> None:
     before = copy.deepcopy(ROBOTS.document)
     texts = [f"{path}={written(number)}" for path, number in numbers.items()]

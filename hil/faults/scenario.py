@@ -37,6 +37,14 @@ COMMANDS = {"odrive": (0x2E, "0000000000000000"), "cia402": (0x201, "0f000000"),
 """Protocol -> id and data of a command of zero torque to drive `a`, as another master would send it."""
 
 
+SAMPLES = {
+    "odrive": {"a": 0x029, "b": 0x049, "x1": 0x0E9},
+    "cia402": {"a": 0x181, "b": 0x182, "x1": 0x187},
+    "mit": {"a": 0x011, "b": 0x012, "x1": 0x0E9},
+}
+"""Protocol -> node -> id of the frames that carry its position."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One run.
@@ -151,6 +159,8 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "master's heartbeat missing": (_fault("heartbeat_loss", drive=ANY, of="master"), ("odrive", "cia402")),
     "drive silent": (_fault("silent", drive=ANY), PROTOCOLS),
     "encoder node silent": (_fault("silent", drive="x1"), PROTOCOLS),
+    "encoder node's cable off": (_fault("cut", drive="x1"), PROTOCOLS),
+    "encoder node reboots": (_fault("reboot", drive="x1", **{"for": (0.02, 0.2)}), PROTOCOLS),
     "replies late by less than a period": (_fault("late", drive=NODES, delay=(2e-4, 1e-3)), PROTOCOLS),
     "replies late by many periods": (_fault("late", drive=NODES, delay=(0.012, 0.03)), PROTOCOLS),
     "drive's clock drifts": (_fault("clock_drift", drive=NODES, ppm=(-200.0, 200.0)), PROTOCOLS),
@@ -160,8 +170,8 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "encoder jumps": (_fault("encoder_jump", drive=NODES, delta=(0.1, 0.6)), PROTOCOLS),
     "encoder jumps back": (_fault("encoder_jump", drive=NODES, delta=(-0.6, -0.1)), PROTOCOLS),
     "encoder stuck": (_fault("encoder_stuck", drive=NODES), PROTOCOLS),
-    "encoder not a number": (_fault("encoder_nan", drive=ANY), ("odrive",)),
-    "encoder wraps": (_fault("encoder_wrap", drive=ANY, range=(3.0, 5.0)), PROTOCOLS),
+    "encoder not a number": (_fault("encoder_nan", drive=NODES), ("odrive",)),
+    "encoder wraps": (_fault("encoder_wrap", drive=NODES, range=(3.0, 5.0)), PROTOCOLS),
     "encoder's sign flips": (_fault("encoder_flip", drive=NODES), PROTOCOLS),
     "encoder drifts": (_fault("encoder_drift", drive=["a", "x1"], rate=(0.3, 1.0)), PROTOCOLS),
     # in an actuator
