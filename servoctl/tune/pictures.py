@@ -70,7 +70,7 @@ def _draw_convergence(axes: "Axes", tuning: Tuning, place: int) -> None:
         axes.axhline(tuning.standing.values[place], color=PALETTE[2], linewidth=1.0, label="as it stands")
     _scale_of(axes, values)
     axes.set_xlabel("trial")
-    axes.set_ylabel(tuning.problem.objectives[place], parse_math=False)
+    axes.set_ylabel(_label(tuning, tuning.problem.objectives[place]), parse_math=False)
     axes.legend(fontsize=7)
 
 
@@ -94,9 +94,8 @@ def _draw_trials(axes: "Axes", tuning: Tuning, path: str) -> None:
     else:
         axes.set_xticks(range(len(choice)), [str(value) for value in choice])
     _scale_of(axes, values)
-    unit = tuning.unit(path)
-    axes.set_xlabel(f"{path} [{unit}]" if unit else path, parse_math=False)
-    axes.set_ylabel(tuning.problem.objectives[0], parse_math=False)
+    axes.set_xlabel(_label(tuning, path), parse_math=False)
+    axes.set_ylabel(_label(tuning, tuning.problem.objectives[0]), parse_math=False)
     axes.legend(fontsize=7)
 
 
@@ -122,9 +121,15 @@ def _draw_front(axes: "Axes", tuning: Tuning, place: int) -> None:
                   label="as it stands")  # fmt: skip
     _scale_of(axes, second)
     axes.set_xscale("log" if _is_wide(first) else "linear")
-    axes.set_xlabel(tuning.problem.objectives[0], parse_math=False)
-    axes.set_ylabel(tuning.problem.objectives[place], parse_math=False)
+    axes.set_xlabel(_label(tuning, tuning.problem.objectives[0]), parse_math=False)
+    axes.set_ylabel(_label(tuning, tuning.problem.objectives[place]), parse_math=False)
     axes.legend(fontsize=7)
+
+
+def _label(tuning: Tuning, name: str) -> str:
+    """A path or a metric, with its unit where it has one."""
+    unit = tuning.unit(name)
+    return f"{name} [{unit}]" if unit else name
 
 
 def _values(tuning: Tuning, place: int) -> Array:

@@ -200,3 +200,13 @@ def test_a_part_of_a_kernel_computes_only_what_it_needs() -> None:
     operations = {part.function.instruction_id(i) for i in range(part.function.n_instructions())}
     assert ca.OP_SIN not in operations and list(part.outputs) == ["sum"]
     np.testing.assert_array_equal(part(np.arange(3.0))[0], [3.0])
+
+
+def test_derivatives_of_a_decomposition_have_no_c() -> None:
+    """Its factors in C are not those that CasADi differentiates: where pivots tie, they differ."""
+    A = ca.SX.sym("A", 2, 3)
+    Z = decomposition_function(2, 3)(A, 1e-10)[0]
+    emit([ca.Function("factors", [A], [Z])])
+    moved = ca.Function("moved", [A], [ca.jacobian(ca.vec(Z), ca.vec(A))])
+    with pytest.raises(CompileError, match="derivatives of a decomposition have no C"):
+        emit([moved])
