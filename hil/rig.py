@@ -86,6 +86,7 @@ class CanRig(Rig):
             for node in self._nodes
             if sends and node.feedback is not Feedback.CYCLIC
         ]
+        self._polled = [node for node in self._nodes if node.feedback is not Feedback.SYNC]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
         self._verbs: Verbs | None = None
@@ -143,7 +144,7 @@ class CanRig(Rig):
             self.true = self._truth()
         if self.sends:
             dispatch.synchronise()
-            for node in self._nodes:
+            for node in self._polled:
                 for frame in node.poll():
                     dispatch.send(node.settings.bus, frame)
         dispatch.wait(deadline, self._missing)

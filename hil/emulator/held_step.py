@@ -51,14 +51,14 @@ class HeldStep:
                 raise CompileError(why)
             tick = Tick(kernel)
             self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
-            self._following, self._torques = tick.outputs.values()
+            self._following, self._kept = tick.outputs.values()
             constants[:], parameters[:] = fixed, loop.parameters
-            self._evaluate: Callable[[], object] = tick
+            self._evaluate: Callable[[], object] = tick.evaluate
         else:
             self.engine = loop.engine
             self._times, self._x, self._lost = np.zeros(3), np.zeros(n), np.zeros(m)
             self.actuators = np.zeros((4, m), order="F")
-            self._following, self._torques = np.zeros(n), np.zeros(m)
+            self._following, self._kept = np.zeros(n), np.zeros((4, m))
             self._evaluate = self._in_numpy(loop, *fixed)
 
     def __call__(self, t: float, x: Array, h: float, now: int, lost: Array | None = None) -> Array:
@@ -69,25 +69,27 @@ class HeldStep:
             x: q and v then, shape (2 n,).
             h: Its length [s].
             now: Its end [ns].
-            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing.
+            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing, ever.
         """
         times = self._times
         times[0], times[1], times[2] = t, h, now
         self._x[:] = x
-        self._lost[:] = 0.0 if lost is None else lost
+        if lost is not None:
+            self._lost[:] = lost
         self._evaluate()
         return self._following.copy()
 
     def keep(self) -> None:
         """Moves the actuators to the end of the last step, where a new mean begins."""
-        self.actuators[0], self.actuators[1], self.actuators[3] = self._torques, 0.0, self._times[2]
+        self.actuators[:] = self._kept
 
     def _in_numpy(self, loop: Loop, gains: Array, lags: Array) -> Callable[[], object]:
         more = np.zeros(loop.layout.command_size - loop.system.model.m)
 
         def evaluate() -> None:
             t, h, now = self._times.tolist()
-            self._torques[:], impulse = after(self.actuators, now, lags, np.exp)
+            torques, impulse = after(self.actuators, now, lags, np.exp)
+            self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
             command = np.concatenate([gains * impulse / h - self._lost, more])
             self._following[:] = rk4(lambda s, y: loop.motion(s, y, command)[0], t, self._x, h)
 
@@ -105,5 +107,6 @@ def _kernel(loop: CompiledLoop) -> Kernel:
     command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
     motion = loop.motion_kernel.only("plant_motion", "rates").called()
     following = rk4(lambda s, y: motion(s, y, p, command), times[0], x, times[1])
-    function = ca.Function("plant_step", symbols, [ca.densify(following), torques.T])
-    return Kernel(function, sizes, {"x": (loop.size,), "torques": (m,)})
+    kept = ca.vertcat(torques, ca.SX.zeros(1, m), actuators[2, :], ca.repmat(times[2], 1, m))
+    function = ca.Function("plant_step", symbols, [ca.densify(following), ca.densify(kept)])
+    return Kernel(function, sizes, {"x": (loop.size,), "kept": (4, m)})

@@ -105,7 +105,7 @@ class SimulatedPlant:
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = Displacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
-        self._origin, self.step = start.t, step
+        self._origin, self.step = float(start.t), step
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self._begin()
 
@@ -125,8 +125,8 @@ class SimulatedPlant:
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
-        self._seen: tuple[int, Array, Array, Array, Array] | None = None
-        self._motion: tuple[list[float], list[float]] = [], []
+        self._seen: tuple[int, Array] | None = None
+        self._moving: tuple[int, list[float], list[float]] | None = None
         self._past: deque[tuple[int, Array, Array, Array, Array]] = deque(maxlen=1)
 
     def remember(self, time: int) -> None:
@@ -150,18 +150,20 @@ class SimulatedPlant:
 
     def state(self, now: int) -> tuple[Array, Array]:
         """q and v now, not before what was computed last; the arrays are not to be changed."""
-        _, q, v, _, _ = self._look(now)
-        return q, v
+        x, n = self._look(now), self.model.n
+        return x[:n], x[n:]
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        if self._seen is None or self._seen[0] != now:
-            self._look(now)
-        return self._motion
+        moving = self._moving
+        if moving is None or moving[0] != now:
+            _, _, _, displacements, rates = self._measured(now, self._look(now))
+            moving = self._moving = now, displacements.tolist(), rates.tolist()
+        return moving[1], moving[2]
 
     def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:
         """q, v, displacements and rates at an earlier moment, as far back as is remembered, by cubic interpolation."""
-        later = self._look(now)
+        later = self._measured(now, self._look(now))
         if then >= now:
             return later[1:]
         for earlier in reversed(self._past):
@@ -190,7 +192,7 @@ class SimulatedPlant:
         self._still = self._nothing_moves()
         if self._still:
             self._x[self.model.n :] = 0.0
-        self._seen = None
+        self._seen = self._moving = None
 
     @property
     def held(self) -> bool:
@@ -198,16 +200,16 @@ class SimulatedPlant:
         return self._still
 
     def _time(self, now: int) -> float:
-        return float(self._origin + now / SECOND)
+        return self._origin + now / SECOND
 
-    def _look(self, now: int) -> tuple[int, Array, Array, Array, Array]:
+    def _look(self, now: int) -> Array:
+        """q and v now."""
         seen = self._seen
         if seen is None or seen[0] != now:
             self.advance(now)
             x = self._x if now <= self._now or self._still else self._partial(now)
-            seen = self._seen = self._measured(now, x)
-            self._motion = seen[3].tolist(), seen[4].tolist()
-        return seen
+            seen = self._seen = now, x
+        return seen[1]
 
     def _measured(self, now: int, x: Array) -> tuple[int, Array, Array, Array, Array]:
         n = self.model.n
@@ -226,7 +228,7 @@ class SimulatedPlant:
             self._past.append(self._measured(start, self._x))
         x = self._advance(self._time(start), self._x, h, then, self._friction())
         self._advance.keep()
-        self._now, self._seen = then, None
+        self._now, self._seen, self._moving = then, None, None
         if self._still or self.diverged is not None:
             return
         self.steps += 1

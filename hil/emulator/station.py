@@ -124,12 +124,14 @@ class Station:
             self._wire.pending(self)
         return True
 
-    def shift(self) -> None:
-        """Takes the next frame off the queue: it was sent."""
+    def shift(self) -> bool:
+        """Takes the next frame off the queue: it was sent; returns whether there is another."""
         queue = self.queue
         queue.popleft()
-        if queue:
-            self.rank = priority(queue[0])
+        if not queue:
+            return False
+        self.rank = priority(queue[0])
+        return True
 
     def sent(self) -> None:
         """Counts a frame that came through."""

@@ -180,10 +180,14 @@ class Wire:
         """Chooses what goes next; the frame begins when the bus is free."""
         waiting, now, free = self._waiting, self.world.now, self._free
         start = now if now > free else free
+        if len(waiting) == 1 and self._plain:
+            self._begin(start, waiting[0])
+            return
         if waiting and (self._plain or self._is_plain()):
-            station = _first(waiting)
-            if station is not None:
-                self._begin(start, station)
+            ranks = [station.rank for station in waiting]
+            least = min(ranks)
+            if ranks.count(least) == 1:
+                self._begin(start, waiting[ranks.index(least)])
                 return
         self._active = False
         online = [s for s in waiting if s.connected]
@@ -210,7 +214,8 @@ class Wire:
                     self._begin(start, best, partial(self._clash, same))
                     return
                 for twin in same[1:]:  # bit by bit the same: one frame on the wire, sent by both
-                    self._shift(twin)
+                    if not twin.shift():
+                        waiting.remove(twin)
                     twin.sent()
         if not self._heard(best):
             self._unheard(best)
@@ -224,12 +229,6 @@ class Wire:
         self.busy += length
         self.world.at(start + length - self._interframe, finish or self._finish)
 
-    def _shift(self, station: Station) -> None:
-        """A station's next frame was sent."""
-        station.shift()
-        if not station.queue:
-            self._waiting.remove(station)
-
     def _finish(self) -> None:
         """The end of a frame: everybody has it, or an error flag made it void."""
         assert self._going is not None
@@ -238,7 +237,8 @@ class Wire:
             if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
                 self._void([sender])
             else:
-                self._shift(sender)
+                if not sender.shift():
+                    self._waiting.remove(sender)
                 self.frames += 1
                 if sender.tec:
                     sender.sent()
@@ -342,15 +342,6 @@ class Wire:
     def force_off(self, station: Station) -> None:
         """Takes a station off the bus, as a defective transceiver does."""
         station.count(tec=BUS_OFF)
-
-
-def _first(waiting: list[Station]) -> Station | None:
-    """Who has the smallest id to send; None where two have it."""
-    if len(waiting) == 1:
-        return waiting[0]
-    ranks = [station.rank for station in waiting]
-    least = min(ranks)
-    return waiting[ranks.index(least)] if ranks.count(least) == 1 else None
 
 
 def _worst_bits(frame: Frame) -> int:
