@@ -14,7 +14,7 @@ from math import isfinite
 import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
-from hil.emulator.held_step import HeldStep, open_loop
+from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from servoctl.closed_loop import System, make_loop
 from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
@@ -97,7 +97,8 @@ class SimulatedPlant:
         self.model = loop_system.model
         m = self.model.m
         options = self._options = options or m * [ActuatorOptions()]
-        self._advance = HeldStep(loop_system, options, m * [1.0] if gains is None else gains, engine)
+        gains = m * [1.0] if gains is None else gains
+        self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
         self.engine = self._advance.engine
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
@@ -145,6 +146,8 @@ class SimulatedPlant:
 
     def advance(self, now: int) -> None:
         """Computes up to the last whole step before now [ns]."""
+        while self._now + TOGETHER * self.step <= now and self._take_together():
+            pass
         while (then := self._now + self.step) <= now:
             self._take(then)
 
@@ -217,16 +220,34 @@ class SimulatedPlant:
         return now, q, v, self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
 
     def _partial(self, now: int) -> Array:
-        duration = (now - self._now) / SECOND
-        x = self._advance(self._time(self._now), self._x, duration, now, self._friction())
+        x = self._advance(self._x, now - self._now, now, self._friction())
         return x if _finite(x) else self._x
+
+    def _take_together(self) -> bool:
+        """Takes some whole steps at once; returns whether it did: nothing may have to be looked after in between."""
+        if (
+            self._rubs
+            or self._brakes
+            or self._still
+            or self._closing
+            or self.diverged is not None
+            or self._past.maxlen != 1
+        ):
+            return False
+        then = self._now + TOGETHER * self.step
+        x = self._advance.together(self._x, self.step, then)
+        if x is None or not _finite(x):  # step by step it shows when it diverged
+            return False
+        self._advance.keep()
+        self._x, self._now, self._seen, self._moving = x, then, None, None
+        self.steps += TOGETHER
+        return True
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
-        start, h = self._now, (then - self._now) / SECOND
         if self._past.maxlen != 1:
-            self._past.append(self._measured(start, self._x))
-        x = self._advance(self._time(start), self._x, h, then, self._friction())
+            self._past.append(self._measured(self._now, self._x))
+        x = self._advance(self._x, then - self._now, then, self._friction())
         self._advance.keep()
         self._now, self._seen, self._moving = then, None, None
         if self._still or self.diverged is not None:
