@@ -189,7 +189,7 @@ class CanRig(Rig):
         self._command = np.zeros(len(self.drives)) if self.off else command
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
-            for drive, torque in zip(self.drives, command.tolist(), strict=True):
+            for drive, torque in zip(self._drives, command.tolist(), strict=True):
                 if drive.condition is enabled and not drive.quiet:
                     send(drive.settings.bus, drive.command(torque))
         if self.sends:

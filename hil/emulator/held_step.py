@@ -14,8 +14,8 @@ from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
-TOGETHER = 4
-"""Steps that can be taken in one call."""
+TOGETHER = 2
+"""Steps that can be taken in one call: what mostly goes by between two looks at the machine."""
 
 
 def open_loop(system: System, start: State) -> System:
