@@ -44,17 +44,26 @@ def made(page: Path) -> Path:
     key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
     kept = KEPT / f"{name.replace('/', '-')}-{key}"
     if not kept.is_dir():
-        for old in KEPT.glob(f"{name.replace('/', '-')}-{'?' * 16}*"):
-            shutil.rmtree(old)
-        part = kept.with_suffix(".part")
+        KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="servoctl-page-") as folder:
             blocks.run(f"{name}.md", blocks.blocks(page.read_text()), Path(folder))
-            part.mkdir(parents=True)
+            part = Path(tempfile.mkdtemp(prefix=".part-", dir=KEPT))
             for picture in pictures(page):
                 (part / picture).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(_picture(name, Path(folder) / picture), part / picture)
-        part.rename(kept)
+        _keep(part, kept)
     return kept
+
+
+def _keep(part: Path, kept: Path) -> None:
+    """Puts what was made in its place and removes what earlier content made; a build and a test may meet here."""
+    try:
+        part.rename(kept)
+    except OSError:  # the other was faster, with the same
+        shutil.rmtree(part)
+    for other in KEPT.glob(f"{kept.name[:-16]}{'?' * 16}"):
+        if other != kept:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _picture(page: str, path: Path) -> Path:

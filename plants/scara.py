@@ -78,7 +78,6 @@ class Scara(Plant):
         wrist = elbow + self.l2 * np.array([-np.sin(q[0] + q[1]), np.cos(q[0] + q[1]), 0.0])
         plane = np.array([0.0, 0.0, self.l0])  # the arm is drawn at the height of the tool at q4 = 0
         return {
-            "base": np.stack([np.zeros(3), plane]),
             "link1": np.stack([np.zeros(3), elbow]) + plane,
             "link2": np.stack([elbow, wrist]) + plane,
             "slide": np.stack([wrist, wrist + np.array([0.0, 0.0, q[3]])]) + plane,

@@ -18,7 +18,7 @@ from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
-from servoctl.trajectory import Trajectory
+from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
 
 EVENTS = 1000
@@ -41,6 +41,7 @@ class Settings:
         period: Of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
         seed: Of every random number of the run.
+        settling_band: A violation has settled once it stays within this [units of the row].
     """
 
     duration: float
@@ -48,6 +49,7 @@ class Settings:
     period: float | None = None
     output_step: float | None = None
     seed: int = 0
+    settling_band: float = SETTLING_BAND
 
 
 class Columns:
@@ -131,7 +133,7 @@ def simulate_loop(
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
-    said = {**(said or {}), "engine": loop.engine, "tasks": tasks}
+    said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
     if out is None:
         recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
         if facts["status"] == "interrupted":

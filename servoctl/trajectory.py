@@ -30,9 +30,12 @@ SCHEMA = 1
 SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
 """What a run says of itself in every summary; null where it did not."""
 
+SETTLING_BAND = 1e-3
+"""A violation has settled once it stays within this [units of the row], where nothing else is said."""
+
 SAID_SOMETIMES = (
-    "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives", "faults",
-    "counts", "realtime", "observer", "emulator", "recorder", "realism",
+    "settling_band", "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives",
+    "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 
@@ -209,7 +212,15 @@ class Trajectory:
             "rms_violation": rms(self.t[during], size),
             "final_violation": size[-1] if len(size) else None,
             "drift": self.drift(name),
+            "settling_time": self._settled(self.t[during], size),
         }
+
+    def _settled(self, t: Array, size: Array) -> float | None:
+        """Time from the first row to that from which on the size is within the band; None where it never is [s]."""
+        above = np.flatnonzero(size > self.metadata.get("settling_band", SETTLING_BAND))
+        if not len(size) or np.isnan(size).all() or (len(above) and above[-1] == len(size) - 1):
+            return None
+        return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
 
     def _during(self, name: str) -> slice:
         """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""

@@ -27,7 +27,7 @@ FAULTS = (
 
 def simulated(name: str, folder: Path, *overrides: str) -> Path:
     """A shipped config, run."""
-    run: Run = sc.load(name, overrides)
+    run: Run = sc.load(name, overrides, engine="vm")
     run.simulate(folder)
     return folder
 

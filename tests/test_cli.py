@@ -140,7 +140,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(command: Servoctl, words: 
     [
         (["run"], "Missing argument 'CONFIG'"),
         (["run", "cart.yaml", "--engine", "gpu"], "'gpu' is not one of 'auto', 'c', 'vm', 'numpy'"),
-        (["tune", "cart.yaml"], "No such command 'tune'"),
+        (["tun", "cart.yaml"], "No such command 'tun'"),
         (["report", "no_such"], "'no_such' does not exist"),
     ],
 )
@@ -262,7 +262,7 @@ def test_doctor_offers_a_cost_for_a_missing_compiler() -> None:
 def test_only_commands_that_are_built_are_offered(command: Servoctl) -> None:
     text = command("--help").stdout.split("Commands:")[1]
     assert [line.split()[0] for line in text.strip().splitlines()] == [
-        "run", "check", "sweep", "analyse", "replay", "hil", "emulate", "report", "compare", "export", "bench",
+        "run", "check", "sweep", "tune", "analyse", "replay", "hil", "emulate", "report", "compare", "export", "bench",
         "new", "list", "schema", "doctor",
     ]  # fmt: skip
 

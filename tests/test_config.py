@@ -22,6 +22,7 @@ from servoctl.config import (
     validate,
 )
 from servoctl.config.schema import Law
+from servoctl.config.yaml_loader import read_value
 from servoctl.errors import ConfigError
 
 PLANT = "plant: {class: plants.cart:Cart}\n"
@@ -119,10 +120,10 @@ def test_the_smallest_config_has_every_default(config_file: Path) -> None:
         ("{1: {on: ~}}", {"1": {"on": None}}),
     ],
 )
-def test_scalars_mean_what_yaml_1_2_says(config_file: Path, scalar: str, value: object) -> None:
-    loaded = load(config_file, run=RUN + f"tune: {{key: {scalar}}}\n")
-    assert loaded.config.tune == {"key": value}
-    assert type(loaded.config.tune["key"]) is type(value)
+def test_scalars_mean_what_yaml_1_2_says(scalar: str, value: object) -> None:
+    reading = read_value(f"{{key: {scalar}}}")
+    assert reading.value == {"key": value} and not reading.problems
+    assert type(reading.value["key"]) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -152,14 +153,29 @@ def test_a_file_that_is_no_config_is_refused_at_once(config_file: Path, content:
 @pytest.mark.parametrize(
     ("field", "expected"),
     [
-        ("tune: {a: 1, b: 2,\n  a: 3}", "c.yaml:8: tune.a: duplicate key on lines 8 and 9 (keep one of them)"),
-        ("tune: {a: !mine 1}", "c.yaml:8: tune.a: tag '!mine' (a config has no tags: remove it)"),
-        ("tune: {a: !!python/name:os.system x}", "c.yaml:8: tune.a: tag '!!python/name:os.system' (a config has no"),
-        ("tune: {a: !!int x}", "c.yaml:8: tune.a: tag '!!int' (a config has no tags: remove it)"),
-        ("tune: !!set {a}", "c.yaml:8: tune: tag '!!set' (a config has no tags: remove it)"),
-        ("tune: {a: !!map [1]}", "c.yaml:8: tune.a: tag '!!map' (a config has no tags: remove it)"),
-        ("tune: {[a]: 1}", "c.yaml:8: tune: the key on line 8 is not text (a key is a word)"),
-        ('tune: {a: "\\ud800"}', "c.yaml:8: tune.a: half of a surrogate pair (write the character itself)"),
+        (
+            "tune: {search: {a: [1], b: [2],\n  a: [3]}}",
+            "c.yaml:8: tune.search.a: duplicate key on lines 8 and 9 (keep one of them)",
+        ),
+        ("tune: {search: {a: [!mine 1]}}", "c.yaml:8: tune.search.a[0]: tag '!mine' (a config has no tags: remove it)"),
+        (
+            "tune: {search: {a: [!!python/name:os.system x]}}",
+            "c.yaml:8: tune.search.a[0]: tag '!!python/name:os.system' (a config has no",
+        ),
+        ("tune: {search: {a: [!!int x]}}", "c.yaml:8: tune.search.a[0]: tag '!!int' (a config has no tags: remove it)"),
+        (
+            "tune: {search: {a: [1]}, constraints: !!set {}}",
+            "c.yaml:8: tune.constraints: tag '!!set' (a config has no tags: remove it)",
+        ),
+        ("tune: {search: {a: !!map [1]}}", "c.yaml:8: tune.search.a: tag '!!map' (a config has no tags: remove it)"),
+        (
+            "tune: {search: {[a]: [1], b: [1]}}",
+            "c.yaml:8: tune.search: the key on line 8 is not text (a key is a word)",
+        ),
+        (
+            'tune: {search: {a: ["\\ud800"]}}',
+            "c.yaml:8: tune.search.a[0]: half of a surrogate pair (write the character itself)",
+        ),
     ],
 )
 def test_yaml_that_could_be_misread_is_an_error(config_file: Path, field: str, expected: str) -> None:
@@ -572,7 +588,7 @@ def test_overrides_replace_values_and_make_mappings_on_the_way(config_file: Path
         ("run..x=1", "expected PATH=VALUE"),
         ("run.seed={", "not YAML: "),
         ("run.seed=*a", "alias or anchor '*a'"),
-        ("tune={a: 1, a: 2}", "tune.a: duplicate key on lines 1 and 1 (keep one of them)"),
+        ("tune={search: {a: [1], a: [2]}}", "tune.search.a: duplicate key on lines 1 and 1 (keep one of them)"),
         ("hil" + ".a" * 100 + "=1", "a path of 101 keys (no config is nested deeper than 40)"),
     ],
 )
@@ -608,14 +624,15 @@ def test_a_dump_loads_back_to_the_same_config(config_file: Path) -> None:
         "  n: 'yes', o: [1, 'true', [2.5]]}}\n",
         task="task:\n- {name: on, holonomic: 'atan2(y, x)\n    - 1'}\n- {name: n, class: a.py:B}\n",
         law=LAW_FIELD.format("limits: {u: 2, w: [-1, 2]}, allocation: {weighted: {u: 2}}, null_space: {u: 0}"),
-        run="run: {duration: 2*pi, period: 0.0025}\ntune: {a: null, b: [1e3, '1e3', .nan], c: {}}\n",
+        run="run: {duration: 2*pi, period: 0.0025}\n"
+        "tune: {search: {a: [1e3, '1e3'], b: {low: 1, high: 2*pi}}, uncertainty: {}}\n",
     ).config
     config_file.write_text(dump(config), encoding="utf-8")
     again = load_config(config_file).config
     assert again.model_dump_json() == config.model_dump_json()
     assert again.tune is not None
     assert config.tune is not None
-    assert again.tune["b"][:2] == config.tune["b"][:2] == [1000.0, "1e3"]
+    assert again.tune.search["a"] == config.tune.search["a"] == (1000.0, "1e3")
     assert dump(again) == dump(config)
 
 

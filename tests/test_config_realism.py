@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
+from hil.prepare import load as load_drives
+from hil.replay import replay
 from servoctl.errors import ConfigError
 
 SAMPLED = ["run.period=0.01", "run.output_step="]
@@ -72,3 +74,11 @@ def test_a_run_folder_runs_again(tmp_path: Path) -> None:
     trajectory = first.simulate(tmp_path / "run")
     again = sc.load(tmp_path / "run" / "config.yaml", engine="vm").simulate()
     assert (again.q == trajectory.q).all() and (again.u == trajectory.u).all()
+
+
+def test_drives_keep_out_of_it_and_replay_says_why_it_cannot(tmp_path: Path) -> None:
+    prepared = load_drives("two_mass_spring_drive", ["run.period=0.01", "realism={friction: {viscous: 3}}"])
+    assert prepared.run.system.friction is None and prepared.run.system.realism is None
+    sc.load("two_mass_spring", [*SAMPLED, "run.duration=0.1", "realism.delay=0.01"]).simulate(tmp_path / "run")
+    with pytest.raises(ConfigError, match="u is what acted, after delay and actuators"):
+        replay(tmp_path / "run")

@@ -38,6 +38,7 @@ LEVELS = {
     "servoctl.export": 8,
     "servoctl.linear": 8,
     "servoctl.sweep": 8,
+    "servoctl.tune": 8,
     "servoctl.bench": 8,
     "hil": 8,  # within it: codecs know nothing, the emulator knows no driver codec
     "servoctl.cli": 9,
@@ -165,7 +166,7 @@ def loaded_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"numpy", "casadi", "scipy", "pydantic", "yaml", "matplotlib", "pyarrow", "control", "can", "cffi"}
+HEAVY = {"numpy", "casadi", "scipy", "pydantic", "yaml", "matplotlib", "pyarrow", "control", "can", "cffi", "optuna"}
 
 
 def test_import_servoctl_imports_next_to_nothing() -> None:

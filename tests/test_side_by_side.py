@@ -11,9 +11,10 @@ from servoctl.closed_loop import CompiledLoop
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
 from servoctl.integrate.many import channels, plan_of, summary_of
-from servoctl.runs.batch import metrics_of, run_all
+from servoctl.runs.batch import run_all
+from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
-from servoctl.types import Array, Status
+from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 
@@ -83,8 +84,7 @@ def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
 def test_metrics_are_those_of_the_summary(name: str, settings: list[str]) -> None:
     run = loaded(name, settings)
     outcome, expected = taken(run, 4, 3), run.simulate().summary()
-    steps = len(plan_for(run).times) - 1
-    found = summary_of(list(channels(run.loop)), outcome, 0, steps)
+    found = summary_of(list(channels(run.loop)), outcome, 0, plan_for(run))
     assert found is not None
     assert found["inputs"].keys() == expected["inputs"].keys() and found["tasks"].keys() == expected["tasks"].keys()
     for group in ("inputs", "tasks"):
@@ -93,10 +93,9 @@ def test_metrics_are_those_of_the_summary(name: str, settings: list[str]) -> Non
                 exact = "rms" not in metric and run.settings.period is None  # else the last row is another function's
                 wanted = expected[group][name][metric]
                 assert value == (wanted if exact else pytest.approx(wanted, rel=SUMS)), metric
+    assert found["status_counts"] == expected["status_counts"] and found["duration"] == expected["duration"]
     for key in ("rank_min", "rank_max", "residual_max", "pivot_min"):
         assert found.get(key) == pytest.approx(expected.get(key), rel=SUMS, abs=1e-15)
-    counts = {status.name: outcome.statuses[0][int(status.code)] for status in Status if status.code < len(Status)}
-    assert {name: count for name, count in counts.items() if count} == expected["status_counts"]
 
 
 def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
@@ -123,18 +122,18 @@ def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
     assert mixed.good[4] == 0 and mixed.of("count")[4].sum() == 0
     np.testing.assert_array_equal(mixed.ends[4], starts_of(run, 5)[4])
     for failed in (2, 4):
-        assert summary_of(list(channels(loop)), mixed, failed, steps) is None
+        assert summary_of(list(channels(loop)), mixed, failed, plan) is None
 
 
 def test_squares_that_overflow_are_left_to_the_run_alone() -> None:
     run = loaded("two_mass_spring", SHORT)
-    outcome, steps = taken(run, 2, 2), len(plan_for(run).times) - 1
+    outcome, plan = taken(run, 2, 2), plan_for(run)
     names = list(channels(run.loop))
     for huge in (1e200, 1e-200, np.inf):
         outcome.metrics[1, 0, 1] = huge
         outcome.metrics[1, 0, 0] = 0.0
-        assert summary_of(names, outcome, 1, steps) is None
-    assert summary_of(names, outcome, 0, steps) is not None
+        assert summary_of(names, outcome, 1, plan) is None
+    assert summary_of(names, outcome, 0, plan) is not None
 
 
 def test_a_halt_ends_the_work() -> None:

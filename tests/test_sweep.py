@@ -16,8 +16,9 @@ from servoctl.cli import main
 from servoctl.config.overrides import written
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.runs.batch import metrics_of, run_all
-from servoctl.sweep import Study, metric_names, plan, points_of, read_varies, sweep
+from servoctl.runs.batch import run_all
+from servoctl.runs.metrics import metric_names, metrics_of
+from servoctl.sweep import Study, plan, points_of, read_varies, sweep
 from servoctl.sweep.picture import draw
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]

@@ -39,6 +39,14 @@ def small(**more):
     return Trajectory(columns | more, {"t": "s", "q.x": "m"}, metadata)
 
 
+@pytest.mark.parametrize(("band", "settled"), [(0.5, None), (1.0, 3.0), (2.0, 1.0), (5.0, 0.0)])
+def test_a_violation_has_settled_from_the_row_after_the_last_outside_its_band(band, settled):
+    run = small()  # sizes 5, 2, 1 at 0, 1, 3 s
+    summary = Trajectory(run.columns, run.units, run.metadata | {"settling_band": band}).summary()
+    assert summary["tasks"]["mine"]["settling_time"] == settled
+    assert summary["settling_band"] == band
+
+
 def test_names_and_matrices_follow_the_order_of_the_columns():
     run = small()
     assert run.coordinates == ["x", "angle"]
@@ -139,10 +147,11 @@ def test_the_summary_holds_the_numbers_worked_out_by_hand():
         "realtime_factor": 6.0,
     }
     mine = summary["tasks"]["mine"]  # sizes 5, 2, 1: squares 25, 4, 1, areas 14.5 and 5 over 3 s
+    assert mine.pop("settling_time") is None
     assert mine == pytest.approx(
         {"max_violation": 5, "rms_violation": math.sqrt(19.5 / 3), "final_violation": 1, "drift": -4}, rel=1e-14
     )
-    assert summary["tasks"]["free"] == dict.fromkeys(mine)
+    assert summary["tasks"]["free"] == dict.fromkeys([*mine, "settling_time"])
     assert summary["passive"]["loop"]["max_violation"] == 2e-3
     assert summary["inputs"]["F"] == pytest.approx({"min": -2, "max": 2, "rms": math.sqrt(10 / 3)}, rel=1e-15)
     assert [summary[key] for key in ("rank_min", "rank_max", "residual_max", "pivot_min")] == [1, 2, 0.5, 0.1]

@@ -8,6 +8,7 @@ from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.memory import memory
 from servoctl.bench.pseudoinverse import pseudoinverse_study
+from servoctl.bench.realism import realism
 from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
 from servoctl.bench.scaling import scaling_study
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "robots": robots,
     "parallelogram": parallelogram,
     "sweep": sweep,
+    "realism": realism,
     "scaling": scaling_study,
     "startup": startup,
     "memory": memory,

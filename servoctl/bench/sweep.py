@@ -11,8 +11,8 @@ from servoctl.bench import peers
 from servoctl.bench.closed_loop import DURATION, PART, STEP, pinocchio_part
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.runs.batch import metrics_of
 from servoctl.runs.make import load
+from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.trajectory import plain
 

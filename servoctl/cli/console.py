@@ -60,8 +60,8 @@ class ProgressBar:
         self._shown_until = time.monotonic() + self.patience - self.spacing
         self._bar: Progress | None = None
 
-    def __call__(self, fraction: float) -> None:
-        """Shows how much is done, from 0 to 1."""
+    def __call__(self, fraction: float, said: str = "") -> None:
+        """Shows how much is done, from 0 to 1, and a few words behind the title."""
         heed()
         now = time.monotonic()
         if now < self._shown_until + self.spacing or not sys.stderr.isatty():
@@ -74,7 +74,8 @@ class ProgressBar:
             self._bar = Progress(console=Console(stderr=True), transient=True)
             self._bar.add_task(self._title, total=1.0)
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=fraction)
+        title = f"{self._title}: {said}" if said else self._title
+        self._bar.update(self._bar.task_ids[0], completed=fraction, description=title)
 
     def __enter__(self) -> "ProgressBar":
         heed()

@@ -1,6 +1,5 @@
 """`servoctl sweep`: many runs of a config over ranges of its numbers."""
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder
 
 if TYPE_CHECKING:
-    from servoctl.runs.cluster import Cluster
     from servoctl.sweep import Study
 
 BEST = 5
@@ -34,11 +32,8 @@ def sweep(
     ] = "grid",
     samples: Annotated[int, typer.Option(metavar="K", help="Number of runs, where no grid is made.")] = 100,
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
-    jobs: Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")] = 1,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers do the runs instead."),
-    ] = None,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
     ] = None,
@@ -53,21 +48,16 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run a config many times over ranges of its numbers."""
-    from servoctl.errors import ConfigError
     from servoctl.runs import load
     from servoctl.sweep import make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
-    if cluster is not None and jobs > 1:
-        raise ConfigError(
-            f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
-        )
     loaded = load(config, overrides or (), engine=engine)
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
     folder = out or fresh_folder(f"{loaded.name}-sweep")
     points = points_of(varies, sample, samples, seed)
-    with _connected(cluster) as workers:
+    with connected(cluster, jobs) as workers:
         make_folder(folder)
         with ProgressBar(loaded.name) as progress:
             study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers)
@@ -84,12 +74,6 @@ def sweep(
         raise typer.Exit(Outcome.INTERRUPTED)
     bad = study.broken is not None or summary["failed"] == summary["runs"]
     raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
-
-
-def _connected(address: str | None) -> "AbstractContextManager[Cluster | None]":
-    from servoctl.runs.cluster import Cluster
-
-    return nullcontext() if address is None else Cluster(address)
 
 
 def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:

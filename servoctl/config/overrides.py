@@ -1,9 +1,11 @@
 """`--set PATH=VALUE`: values that replace those of the file."""
 
 import copy
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, TypeVar
 
 from servoctl.config.document import Document, FieldPath, in_words
@@ -51,6 +53,16 @@ def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Doc
 def written(number: float) -> str:
     """A number as YAML reads it back, to the last bit; whole numbers as integers."""
     return repr(_plain(number))
+
+
+def setting(path: str, value: Any) -> str:
+    """`PATH=VALUE` as after `--set`, of a number, a text, true or false, or a list of these."""
+    return f"{path}={written(value) if is_number(value) else json.dumps(value)}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is one, and not true or false."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _plain(number: float) -> float | int:

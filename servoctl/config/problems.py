@@ -71,7 +71,25 @@ def _problem(error: Mapping[str, Any]) -> Problem:
         hint = suggestion(value, known) if isinstance(value, str) else ""
         expected = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
         return Problem(path, f"expected {expected}{or_else}, got {in_words(value)}" + (f" ({hint})" if hint else ""))
+    if kind == "too_short" and isinstance(value, Mapping):
+        return Problem(path, f"expected a mapping with at least one key, got {in_words(value)}")
     return Problem(path, f"expected {_EXPECTED.get(kind, error['msg'])}{or_else}, got {in_words(value)}")
+
+
+def unit_of(path: str) -> str:
+    """The unit that the description of a field ends with, in brackets; nothing where it names none.
+
+    Args:
+        path: As after `--set`.
+    """
+    keys: list[str | int] = [*path.split(".")]
+    if keys[0] == "task":
+        keys[1:2] = [0]  # every entry alike
+    for node in _nodes(tuple(keys)):
+        found = re.search(r"\[([^][]*)\][^][]*$", node.get("description", ""))
+        if found:
+            return found[1]
+    return ""
 
 
 def _nodes(path: FieldPath) -> list[dict[str, Any]]:

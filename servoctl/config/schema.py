@@ -31,6 +31,7 @@ from servoctl.config.fields import (
 )
 from servoctl.config.hil import Hil
 from servoctl.config.realism import Realism
+from servoctl.config.tune import Tune
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
@@ -257,6 +258,9 @@ class Run(Section):
     output_step: PositiveTime | None = Field(
         default=None, description="spacing of the rows written [s]; left out: every step"
     )
+    settling_band: Positive = Field(
+        default=1e-3, description="a violation has settled once it stays within this [units of the row]"
+    )
     seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
         default=0, description="seed of every random number of the run [-]"
     )
@@ -281,5 +285,5 @@ class Config(Section):
     realism: Realism | None = Field(
         default=None, description="noise, delay, actuators and errors of the model, in a simulated run"
     )
-    tune: dict[str, Any] | None = Field(default=None, description="search over law parameters")
+    tune: Tune | None = Field(default=None, description="search over numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -4,6 +4,7 @@ Design: the same source as the scalar code, over a number that is several double
 operations, so a run's numbers do not depend on what runs beside it. A call lets other threads run.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,9 @@ from servoctl.types import Array
 
 BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,
     const double*, const long long*, long long, long long, const double*, long long, const long long*, const long long*,
-    const long long*, long long, const volatile long long*, double*, double*, long long*, double*);"""
+    const long long*, const double*, long long, const volatile long long*, double*, double*, long long*, double*);"""
 
-KEPT = ("least", "greatest", "last", "area", "span", "count")
+KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
 """What is kept of a channel, in the order of `c/batch.h`."""
 
 
@@ -31,10 +32,12 @@ class Channel:
     Attributes:
         entries: Places in a row.
         signed: Whether it is the entry itself; else the Euclidean norm of the entries.
+        band: Size that counts as settled.
     """
 
     entries: tuple[int, ...]
     signed: bool = False
+    band: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class Outcome:
 
     Attributes:
         metrics: Shape (runs, channels, 6): `KEPT` over the rows of a channel that are numbers; `area` is the integral
-            of its square by trapezoids, `span` the time [s] that this covers.
+            of its square by trapezoids, `span` the time [s] that this covers, `late` the time of the last row in which
+            its size was above the band.
         statuses: How many rows had each status, shape (runs, codes).
         good: Steps before the first that must be looked at, shape (runs,); steps + 1 where there is none.
         ends: States there, shape (runs, size).
@@ -148,6 +152,7 @@ class BatchLibrary:
         lengths = [len(channel.entries) for channel in plan.channels]
         firsts = np.array(np.cumsum([0, *lengths])[:-1], dtype=np.int64)
         entries = np.array([place for channel in plan.channels for place in channel.entries], dtype=np.int64)
+        bands = np.array([channel.band for channel in plan.channels], dtype=float)
         stops = np.array(sorted(plan.stops), dtype=float)
         numbers = [np.ascontiguousarray(array, dtype=float) for array in (plan.times, parameters, starts)]
         flag = np.zeros(1, dtype=np.int64) if halt is None else halt
@@ -159,6 +164,7 @@ class BatchLibrary:
         taken = [pointer(self._ffi, array) for array in vars(outcome).values()]
         self._library.servoctl_batch(
             runs, len(plan.times) - 1, times, plan.every, p, x, *drawn, plan.status, len(stops),
-            pointer(self._ffi, stops), channels, *places, plan.codes, pointer(self._ffi, flag), *taken,
+            pointer(self._ffi, stops), channels, *places, pointer(self._ffi, bands), plan.codes,
+            pointer(self._ffi, flag), *taken,
         )  # fmt: skip
         return outcome

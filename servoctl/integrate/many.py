@@ -10,20 +10,20 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
 from servoctl.integrate.fixed import Wanted
 from servoctl.integrate.rows import Integrator, grid, stops_of
-from servoctl.trajectory import plain
+from servoctl.trajectory import SETTLING_BAND, plain
 from servoctl.types import Array, Status
 
 LARGEST, SMALLEST = 1e150, 1e-150
 """Between these a square neither overflows nor vanishes."""
 
 
-def channels(loop: Loop) -> dict[tuple[str, str], Channel]:
+def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], Channel]:
     """What metrics are made of: ("task", name), ("input", name), and what a law says of itself."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
         tasks.setdefault(row.group, []).append(slices["violation"].start + i)
-    found = {("task", name): Channel(tuple(entries)) for name, entries in tasks.items()}
+    found = {("task", name): Channel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
     for i, name in enumerate(model.plant.actuators):
         found["input", name] = Channel((slices["u"].start + i,), signed=True)
     evidence = () if loop.system.law is None else ("rank", "residual", "pivot_min")
@@ -31,7 +31,13 @@ def channels(loop: Loop) -> dict[tuple[str, str], Channel]:
 
 
 def plan_of(
-    loop: Loop, start: float, duration: float, integrator: Integrator, period: float | None, output_step: float | None
+    loop: Loop,
+    start: float,
+    duration: float,
+    integrator: Integrator,
+    period: float | None,
+    output_step: float | None,
+    settling_band: float = SETTLING_BAND,
 ) -> Plan | None:
     """What runs of this kind have in common; None where they cannot be taken side by side.
 
@@ -45,19 +51,20 @@ def plan_of(
     if not wanted.only_steps:
         return None
     status = loop.layout.slices["status"].start
-    return Plan(times, wanted.every, status, sorted(stops_of(loop)), len(Status), list(channels(loop).values()))
+    found = list(channels(loop, settling_band).values())
+    return Plan(times, wanted.every, status, sorted(stops_of(loop)), len(Status), found)
 
 
-def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, steps: int) -> dict[str, Any] | None:
+def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, plan: Plan) -> dict[str, Any] | None:
     """Metrics of one run as `Trajectory.summary` has them; None where it must be looked at alone.
 
     Args:
         names: Of the channels.
         outcome: Of the batch.
         run: Which run.
-        steps: Number of steps of the plan.
+        plan: Of the batch.
     """
-    if outcome.good[run] <= steps:
+    if outcome.good[run] < len(plan.times):
         return None
     found: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}}
     for (group, name), values in zip(names, outcome.metrics[run], strict=True):
@@ -78,7 +85,13 @@ def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, ste
     }
     said = {
         "tasks": {
-            name: {"max_violation": kept["greatest"], "rms_violation": kept["rms"], "final_violation": kept["last"]}
+            name: {
+                "max_violation": kept["greatest"],
+                "rms_violation": kept["rms"],
+                "final_violation": kept["last"],
+                "drift": kept["last"] - kept["first"],
+                "settling_time": _settled(plan, kept["late"]) if kept["count"] else None,
+            }
             for name, kept in found["task"].items()
         },
         "inputs": {
@@ -86,7 +99,19 @@ def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, ste
             for name, kept in found["input"].items()
         },
     } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
+    codes = outcome.statuses[run].tolist()
+    said |= {"duration": plan.times[-1] - plan.times[0]}
+    said |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
     return dict(plain(said))
+
+
+def _settled(plan: Plan, late: float) -> float | None:
+    """Time from the first row to the one after the last that was above the band; None where there is none after it."""
+    if math.isnan(late):
+        return 0.0
+    rows = np.append(plan.times[:-1][:: plan.every], plan.times[-1])
+    place = int(np.searchsorted(rows, late)) + 1
+    return float(rows[place] - rows[0]) if place < len(rows) else None
 
 
 def _unfit_to_square(values: Array) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
 
 CONFIG, SUMMARY, DRAWING = "config.yaml", "summary.json", "drawing.npz"
@@ -31,6 +32,30 @@ def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def study_folder(folder: str | os.PathLike[str]) -> Path:
+    """A folder for what many runs give, made where it is missing.
+
+    Raises:
+        ConfigError: The files of a single run would be overwritten.
+        RunFolderError: The folder cannot be made.
+    """
+    place = Path(folder)
+    held = [name for name in (TABLE, STREAM) if (place / name).exists()]
+    if held:
+        raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(place, error) from error
+    return place
+
+
+def unwritable(place: Path, error: OSError) -> RunFolderError:
+    """That a folder cannot be written, as a person reads it."""
+    why = error.strerror or error
+    return RunFolderError(f"{place}: cannot be written: {why} (free the place, or choose another)")
 
 
 def to_arrow(values: Array) -> Any:

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import is_number, setting
 from servoctl.errors import CompileError, ConfigError, ServoctlError, in_one_line
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
+from servoctl.runs.metrics import metrics_of
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
 
 if TYPE_CHECKING:
     from servoctl.runs.cluster import Cluster
 
-VIOLATIONS = ("max_violation", "rms_violation", "final_violation")
 REFUSED = "refused"
 """Status of a run that could not start; `error` says why."""
 
@@ -79,15 +80,22 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def run_all(
-    run: Run, points: Sequence[Mapping[str, float]], jobs: int = 1, cluster: "Cluster | None" = None
+    run: Run,
+    points: Sequence[Mapping[str, Any]],
+    jobs: int = 1,
+    cluster: "Cluster | None" = None,
+    planned: int | None = None,
+    processes: "Processes | None" = None,
 ) -> Iterator[Row]:
     """The metrics of each run, in order, as they come.
 
     Args:
         run: The config; a run that was made in Python has none.
-        points: Path -> value, one mapping per run.
+        points: Path -> value, a number or a word, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
         cluster: What does the work instead of this machine; the rows are the same.
+        planned: How many runs there will be in all calls together, which is what compiling must pay for; None: these.
+        processes: Those of the caller, kept for the next call; None: own ones, where they are needed.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -95,13 +103,16 @@ def run_all(
     """
     if run.loaded is None:
         raise ConfigError("Run.batch: this run has no config (take one from servoctl.load)")
-    way = _way(run, len(points))
+    way = _way(run, max(planned or 0, len(points)))
     if cluster is not None:
         yield from cluster.rows(run, way, points)
     elif way == "side by side" or jobs <= 1 or len(points) <= 1:
         yield from rows_of(run, way, points, jobs)
+    elif processes is not None:
+        yield from processes.rows(run, way, points)
     else:
-        yield from _in_processes(run, way, points, jobs)
+        with Processes(min(jobs, len(points))) as own:
+            yield from own.rows(run, way, points)
 
 
 def _way(run: Run, count: int) -> Way:
@@ -113,7 +124,7 @@ def _way(run: Run, count: int) -> Way:
     return "c" if run.loop.engine == "c" else "vm"
 
 
-def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, float]], threads: int = 1) -> Iterator[Row]:
+def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, Any]], threads: int = 1) -> Iterator[Row]:
     """The rows of some runs, taken here.
 
     Raises:
@@ -130,16 +141,37 @@ def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, float]], threads: 
     yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
 
 
-def _in_processes(run: Run, way: Way, points: Sequence[Mapping[str, float]], jobs: int) -> Iterator[Row]:
-    assert run.loaded is not None
-    share = -(-len(points) // (min(jobs, len(points)) * CHUNKS))
-    given = (run.loaded, run.engine, way)
-    with ProcessPoolExecutor(min(jobs, len(points)), get_context("spawn"), _begin, given) as pool:
-        try:
-            yield from pool.map(_work, points, chunksize=share)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+class Processes:
+    """Processes that work for a config from one call to the next; a context that ends them."""
+
+    def __init__(self, jobs: int) -> None:
+        """Takes their number."""
+        self.jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self._given: tuple[LoadedConfig, str, Way] | None = None
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(wait=kind is None)
+
+    def rows(self, run: Run, way: Way, points: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+        """The rows of some runs, taken one by one."""
+        assert run.loaded is not None
+        share = -(-len(points) // (self.jobs * CHUNKS))
+        yield from self._working(run.loaded, run.engine, way).map(_work, points, chunksize=share)
+
+    def _working(self, *given: Any) -> ProcessPoolExecutor:
+        if self._pool is None or self._given != given:
+            self._end(wait=True)
+            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _begin, given)
+            self._given = given
+        return self._pool
+
+    def _end(self, wait: bool) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=not wait)
 
 
 class Series:
@@ -156,16 +188,18 @@ class Series:
         """
         self._loaded, self._asked, self._engine, self._last = loaded, asked, engine, first
 
-    def __call__(self, point: Mapping[str, float]) -> dict[str, Any]:
+    def __call__(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """The metrics of the run with these values."""
         run = self.make(point)
         return self.alone(run) if isinstance(run, Run) else run
 
-    def make(self, point: Mapping[str, float]) -> Run | dict[str, Any]:
+    def make(self, point: Mapping[str, Any]) -> Run | dict[str, Any]:
         """The run with these values, checked; or the row that says why there is none."""
 
         def made() -> Run:
-            loaded = self._loaded.with_numbers(point)
+            words = [setting(path, value) for path, value in point.items() if not is_number(value)]
+            loaded = self._loaded.overridden(words) if words else self._loaded
+            loaded = loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
             self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
             return self._last
 
@@ -195,25 +229,6 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return {"status": CRASHED, "error": in_one_line(error)}
 
 
-def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a run.
-
-    Returns:
-        `status`, `error`, `engine`, `max_violation`, `rms_violation` and `final_violation` (of the worst task, and
-        with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`, `residual_max`, `pivot_min`.
-    """
-    kept: dict[str, Any] = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
-    for metric in VIOLATIONS:
-        own = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
-        if own:
-            kept[metric] = None if None in own.values() else max(own.values())
-        kept |= own
-    for actuator, values in summary["inputs"].items():
-        sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
-        kept |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
-    return kept | {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
-
-
 _series: Series | None = None
 """Of a process that works for `run_all`."""
 
@@ -224,6 +239,6 @@ def _begin(loaded: LoadedConfig, asked: str, engine: Way) -> None:
     _series = Series(loaded, asked, engine)
 
 
-def _work(point: Mapping[str, float]) -> dict[str, Any]:
+def _work(point: Mapping[str, Any]) -> dict[str, Any]:
     assert _series is not None
     return _series(point)

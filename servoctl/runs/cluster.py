@@ -44,7 +44,7 @@ LEAST: dict[Way, int] = {"side by side": 8, "c": 1, "vm": 1}
 LOST = "lost"
 """Status of a run that a cluster had not finished when it was lost, before others that it had."""
 
-Point = Mapping[str, float]
+Point = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def settings_of(run: RunValues) -> Settings:
     """How to run, as a config says it."""
     own = run.integrator
     integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
-    return Settings(run.duration, integrator, run.period, run.output_step, run.seed)
+    return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
 def _check_start(

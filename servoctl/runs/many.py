@@ -28,7 +28,7 @@ MOST_RANDOM = 2**24
 """Random numbers of runs side by side, 128 MB; runs that need more are taken alone, which makes them on the way."""
 
 Row = dict[str, Any]
-Point = Mapping[str, float]
+Point = Mapping[str, Any]
 
 
 class SideBySide:
@@ -88,7 +88,7 @@ class SideBySide:
             if plan is not None and library is not None and _drawn(runs, len(plan.times)) <= MOST_RANDOM:
                 future = pool.submit(self._take, library, plan, runs)
                 for place, i in enumerate(members):
-                    waits[i] = partial(self._finish, future, len(plan.times) - 1, place, runs[place])
+                    waits[i] = partial(self._finish, future, plan, place, runs[place])
         return waits
 
     def _library(self, run: Run) -> BatchLibrary | None:
@@ -111,8 +111,8 @@ class SideBySide:
     def _one(self, run: Run | Row) -> Row:
         return self._alone(run) if isinstance(run, Run) else run
 
-    def _finish(self, future: "Future[Outcome]", steps: int, place: int, run: Run) -> Row:
-        summary = summary_of(self._names, future.result(), place, steps)
+    def _finish(self, future: "Future[Outcome]", plan: Plan, place: int, run: Run) -> Row:
+        summary = summary_of(self._names, future.result(), place, plan)
         if summary is None:
             return self._alone(run)
         return self._row(summary | {"status": "done", "engine": "c"})
@@ -131,7 +131,7 @@ def parts_of(run: Run) -> int | None:
 def plan_for(run: Run) -> Plan | None:
     """What runs of this one's kind have in common; None where they cannot be taken side by side."""
     s = run.settings
-    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step)
+    return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.settling_band)
 
 
 def parameters_of(run: Run) -> Array:

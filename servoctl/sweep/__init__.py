@@ -1,7 +1,7 @@
 """Many runs of one config over ranges of its numbers: what to run, the table that comes of it, and its files."""
 
 from servoctl.sweep.points import SAMPLES, Vary, points_of, read_varies
-from servoctl.sweep.study import Study, default_metric, make_folder, metric_names, plan, sweep
+from servoctl.sweep.study import Study, default_metric, make_folder, plan, sweep
 
 __all__ = [
     "SAMPLES",
@@ -9,7 +9,6 @@ __all__ = [
     "Vary",
     "default_metric",
     "make_folder",
-    "metric_names",
     "plan",
     "points_of",
     "read_varies",

@@ -1,25 +1,19 @@
 """`PATH=LO:HI:N` -> the values of every run: a grid, a Latin hypercube or random points."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from servoctl.config.overrides import apply_overrides, written
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import constant
-from servoctl.expression.suggest import suggestion
-from servoctl.runs.make import make_run
+from servoctl.runs.paths import check_path
 from servoctl.runs.run import Run
 
 SAMPLES = ("grid", "lhs", "monte-carlo")
 FORM = "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10"
-
-LISTED = 12
-"""Most numbers of a config that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
             vary = _read(text)
             if vary.path in [other.path for other in found]:
                 raise ConfigError(f"{vary.path} is varied twice (leave one out)")
-            _check_path(vary, run)
+            check_path(run, vary.path, [vary.low, vary.high])
             found.append(vary)
         except ConfigError as error:
             problems += [f"--vary {text}: {line}" for line in error.problems]
@@ -91,43 +85,6 @@ def _number(name: str, text: str) -> float:
     if not math.isfinite(value):
         raise ConfigError(f"{name}: expected a finite number, got {text!r}")
     return value
-
-
-def _check_path(vary: Vary, run: Run) -> None:
-    """Raises ConfigError unless `--set` can write a number there."""
-    assert run.loaded is not None
-    leaves = dict(_leaves(run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)))
-    numbers = [
-        path for path, value in leaves.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
-    ]
-    if vary.path in leaves and vary.path not in numbers:
-        raise ConfigError(f"{vary.path} is {leaves[vary.path]!r}, no number (vary a number)")
-    overrides = [f"{vary.path}={written(value)}" for value in (vary.low, vary.high)]
-    _, refused = apply_overrides(run.loaded.document, overrides[:1])
-    if vary.path in numbers and not refused:
-        return
-    for override in [] if refused else overrides:
-        try:
-            make_run(run.loaded.overridden([override]), run.engine, like=run)
-            return
-        except ServoctlError:
-            continue
-    near = suggestion(vary.path, numbers)
-    listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
-    raise ConfigError(f"{vary.path}: the config has no such number ({near or listed})")
-
-
-def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Dotted path -> value of everything in a config that has no parts; a task entry is called by its name."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _leaves(value, (*path, str(key)))
-    elif isinstance(node, (list, tuple)):
-        for index, value in enumerate(node):
-            name = value.get("name") if path == ("task",) and isinstance(value, Mapping) else None
-            yield from _leaves(value, (*path, str(name or index)))
-    else:
-        yield ".".join(path), node
 
 
 def points_of(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from servoctl.config import dump
-from servoctl.errors import ClusterError, ConfigError, RunFolderError
+from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
-from servoctl.run_folder.files import CONFIG, STREAM, SUMMARY, TABLE, replace
-from servoctl.runs.batch import VIOLATIONS, columns_of, run_all
+from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
+from servoctl.runs.batch import columns_of, run_all
+from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.run import Run
 from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.points import Vary
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from servoctl.runs.cluster import Cluster
 
 SCHEMA = 1
-GREATEST = {"pivot_min"}
-"""Metrics of which the greatest is best; of the others it is the least."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ class Study:
             replace(place / "sweep.png", lambda file: draw(self, metric, file))
             replace(place / SUMMARY, lambda file: file.write(summary.encode()))
         except OSError as error:
-            raise _unwritable(place, error) from error
+            raise unwritable(place, error) from error
         return place
 
     def _write_table(self, file: BinaryIO) -> None:
@@ -142,14 +141,6 @@ class Study:
         pq.write_table(pa.table(arrays), file)
 
 
-def metric_names(run: Run) -> list[str]:
-    """What each run of this config is measured by."""
-    tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
-    names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
-    names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
-    return names + (["residual_max", "pivot_min"] if run.system.law is not None else [])
-
-
 def make_folder(folder: str | PathLike[str]) -> Path:
     """A folder for a sweep; an earlier one's summary, which would belie the files to come, goes.
 
@@ -157,21 +148,12 @@ def make_folder(folder: str | PathLike[str]) -> Path:
         ConfigError: The files of a single run would be overwritten.
         RunFolderError: The folder cannot be made.
     """
-    place = Path(folder)
-    held = [name for name in (TABLE, STREAM) if (place / name).exists()]
-    if held:
-        raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+    place = study_folder(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
         (place / SUMMARY).unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritable(place, error) from error
+        raise unwritable(place, error) from error
     return place
-
-
-def _unwritable(place: Path, error: OSError) -> RunFolderError:
-    why = error.strerror or error
-    return RunFolderError(f"{place}: cannot be written: {why} (free the place, or choose another)")
 
 
 def default_metric(run: Run) -> str:

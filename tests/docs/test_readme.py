@@ -34,6 +34,15 @@ def test_the_runs_on_drives_of_the_readme_end_as_it_says(
     assert said in printed
 
 
+@pytest.mark.slow
+def test_the_search_of_the_readme_finds_a_config_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in marked("tune")[0].strip().splitlines():
+        ended, printed = blocks.execute(command)
+        assert ended == 0, printed
+    assert (tmp_path / "better" / "summary.json").is_file()
+
+
 def test_the_plant_of_the_readme_is_as_short_as_it_says() -> None:
     files = {block.file: block.text for block in BLOCKS if block.file}
     assert len(files["puck.py"].strip().splitlines()) <= 15

@@ -12,7 +12,7 @@ import pytest
 from live_page import ALPHA, LIVE, address_of
 from wall_clock import Child, looping, summary_of, wait_until
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+pytest.importorskip("playwright", reason="playwright is not installed (pip install playwright)")
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,9 @@ SHOTS = os.environ.get("SERVOCTL_SCREENSHOTS")
 def browser() -> Iterator[Any]:
     if BROWSER is None:
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=BROWSER, args=WORDS)
         yield found
         found.close()

@@ -2,8 +2,9 @@
 
    A channel is what metrics are made of: an entry of a row with its sign (size 0), or the Euclidean norm of `size`
    entries. Of it these are kept, over rows 0, every, 2 every, .. and the last, without what is not a number; AREA is
-   the integral of its square over time by trapezoids, SPAN the time that this covers. */
-enum { LEAST, GREATEST, LAST, AREA, SPAN, COUNT, KEPT };
+   the integral of its square over time by trapezoids, SPAN the time that this covers; LATE is the time of the last row
+   in which its size was above a band. */
+enum { LEAST, GREATEST, LAST, AREA, SPAN, COUNT, FIRST, LATE, KEPT };
 
 static inline V channel(const V* row, const long long* entries, long long size) {
   V value = row[entries[0]], total = number(0.0), found = number(0.0);
@@ -17,14 +18,16 @@ static inline V channel(const V* row, const long long* entries, long long size) 
   return select(found > 0.0, v_sqrt(total), number(NAN));
 }
 
-static void gather(V* kept, V x, double elapsed, M live) {
+static void gather(V* kept, V x, double time, double elapsed, double band, M live) {
   V before = kept[LAST];
   M known = live & (x == x), both = known & (before == before);
   kept[LEAST] = select(known & invert(kept[LEAST] <= x), x, kept[LEAST]);
   kept[GREATEST] = select(known & invert(kept[GREATEST] >= x), x, kept[GREATEST]);
   kept[AREA] += keep(both, elapsed * ((x * x + before * before) / 2.0));
   kept[SPAN] += keep(both, number(elapsed));
+  kept[FIRST] = select(known & (kept[COUNT] == 0.0), x, kept[FIRST]);
   kept[COUNT] += keep(known, number(1.0));
+  kept[LATE] = select(known & (v_fabs(x) > band), number(time), kept[LATE]);
   kept[LAST] = select(live, x, before);
 }
 
@@ -32,12 +35,13 @@ static void gather(V* kept, V x, double elapsed, M live) {
 
    parameters, shape (runs, PARAMETERS), and starts, shape (runs, SIZE); random numbers of step k of a run stand at
    random[which[run]][k], shape (steps + 1, RANDOM), which may be none; channel c has sizes[c] entries from firsts[c]
-   on. Gives metrics, shape (runs, channels, KEPT); statuses, shape (runs, codes): rows of each status; good: steps
+   on, and a band. Gives metrics, shape (runs, channels, KEPT); statuses, shape (runs, codes): rows of each; good: steps
    before the first with a status to stop at or a number that is not finite, steps + 1 where there is none, the row at
    the end included; ends, shape (runs, SIZE): the state there. A run that has met one keeps what it had before. */
 void servoctl_batch(long long runs, long long steps, const double* times, long long every, const double* parameters,
-    const double* starts, const double* random, const long long* which, long long status, long long stop_count, const double* stops, long long channels,
-    const long long* firsts, const long long* sizes, const long long* entries, long long codes,
+    const double* starts, const double* random, const long long* which, long long status, long long stop_count,
+    const double* stops, long long channels, const long long* firsts, const long long* sizes, const long long* entries,
+    const double* bands, long long codes,
     const volatile long long* halt, double* metrics, double* statuses, long long* good, double* ends) {
   for (long long begin = 0; begin < runs && !*halt; begin += LANES) {
     V x[SIZE], next[SIZE], p[PARAMETERS + 1], w[RANDOM + 1], row[WIDTH], kept[channels + 1][KEPT], often[codes + 1];
@@ -51,7 +55,7 @@ void servoctl_batch(long long runs, long long steps, const double* times, long l
       done[l] = steps + 1;
     }
     for (long long c = 0; c < channels; ++c)
-      for (int i = 0; i < KEPT; ++i) kept[c][i] = number(i <= LAST ? NAN : 0.0);
+      for (int i = 0; i < KEPT; ++i) kept[c][i] = number(i <= LAST || i >= FIRST ? NAN : 0.0);
     for (long long c = 0; c < codes; ++c) often[c] = number(0.0);
     for (long long k = 0; k <= steps && any(live) && !*halt; ++k) {
       M fine = live;
@@ -74,7 +78,7 @@ void servoctl_batch(long long runs, long long steps, const double* times, long l
       live = fine;
       if (k % every == 0 || k == steps) {
         for (long long c = 0; c < channels; ++c)
-          gather(kept[c], channel(row, entries + firsts[c], sizes[c]), times[k] - before, live);
+          gather(kept[c], channel(row, entries + firsts[c], sizes[c]), times[k], times[k] - before, bands[c], live);
         for (long long c = 0; c < codes; ++c) often[c] += keep(live & (row[status] == (double)c), number(1.0));
         before = times[k];
       }

@@ -1,0 +1,59 @@
+"""What realism costs: many runs side by side, ideal, late and noisy, and with everything that can be asked for."""
+
+import time
+
+import numpy as np
+
+from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.timing import shown
+from servoctl.runs.make import load
+from servoctl.runs.run import Run
+
+COUNT = 256
+GAIN = "law.correction.baumgarte.alpha"
+SAMPLED = ["run.period=0.005", "run.integrator={method: rk4, step: 0.001}", "run.output_step="]
+MASS = {"two_mass_spring": "m1", "coordinated_robots": "m"}
+"""Config -> the parameter that the law has wrong."""
+
+KINDS = {
+    "ideal": "",
+    "noise, one cycle late, 10 % mass error": (
+        "realism={{noise: {{q: 1e-5, v: 1e-4}}, delay: 5*ms, parameter_error: {{{mass}: 0.1}}}}"
+    ),
+    "the same, 1.2 to 1.4 cycles late, quantised, with lag, friction and saturation": (
+        "realism={{noise: {{q: 1e-5, v: 1e-4}}, quantisation: {{q: 2*pi/2**18}}, delay: 6*ms, jitter: 1*ms, lag: 3*ms, "
+        "friction: {{coulomb: 0.01, viscous: 0.01, speed: 0.1}}, saturation: 100, parameter_error: {{{mass}: 0.1}}}}"
+    ),
+}
+"""In words -> override."""
+
+
+def realism(effort: Effort, progress: Progress) -> BenchReport:
+    """256 gain sets of two configs, sampled at 5 ms, ideal and realistic: processor time of a run.
+
+    Args:
+        effort: Quick takes 16 gain sets of a tenth of a second.
+        progress: Is told the share of batches that are done.
+    """
+    count = 16 if effort.quick else COUNT
+    rows, values = [], {}
+    cases = [(name, kind) for name in MASS for kind in KINDS]
+    for number, (name, kind) in enumerate(cases):
+        given = [KINDS[kind].format(mass=MASS[name])] if KINDS[kind] else []
+        quick = ["run.duration=0.1"] if effort.quick else []
+        each, status = _each(load(name, [*SAMPLED, *given, *quick]), count)
+        values[f"{name}: {kind}"] = {"seconds": each, "runs_per_second": 1 / each, "status": status}
+        rows.append([name, kind, shown(each), f"{1 / each:.0f}", ", ".join(status)])
+        progress((number + 1) / len(cases))
+    table = Table("Processor time of a run, one thread", ("config", "realism", "each", "runs/s", "ended"), rows, left=2)
+    notes = [f"{count} gain sets in one batch, what is compiled being there; of the process, all threads added"]
+    return BenchReport("Realism: what it costs", [table], {"count": count, **values}, notes)
+
+
+def _each(run: Run, count: int) -> tuple[float, list[str]]:
+    """Processor time of a run [s], and how the runs ended."""
+    gains = {GAIN: np.linspace(3.0, 6.0, count).tolist()}
+    run.batch(gains)  # compiles
+    began = time.process_time()
+    found = run.batch(gains)
+    return (time.process_time() - began) / count, sorted(set(map(str, found["status"])))

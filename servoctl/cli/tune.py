@@ -1,0 +1,180 @@
+"""`servoctl tune`: search the numbers of a config on simulated runs."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
+from servoctl.cli.outcome import Outcome
+from servoctl.cli.run import fresh_folder, number
+
+if TYPE_CHECKING:
+    from servoctl.tune import Trial, Tuning
+
+
+def tune(
+    config: Config,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-tune-<date>-<time>.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Instead of tune.trials.")] = None,
+    jobs: Jobs = 1,
+    cluster: ClusterAddress = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the study in --out.")] = False,
+    storage: Annotated[
+        str | None, typer.Option(metavar="URL", help="An Optuna storage; default: study.db in the folder.")
+    ] = None,
+    overrides: Overrides = None,
+    engine: Annotated[
+        Literal["auto", "c", "vm", "numpy"],
+        typer.Option(help="auto compiles to C where that pays for all runs together; the others as in run."),
+    ] = "auto",
+    compare: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Time `servoctl run` processes for comparison.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Search a config's numbers for the best runs."""
+    from servoctl.runs import load
+    from servoctl.tune import read_problem, save
+    from servoctl.tune import tune as run_tune
+    from servoctl.tune.packages import require
+
+    require()
+    given = [*(overrides or ()), *([] if trials is None else [f"tune.trials={trials}"])]
+    loaded = load(config, given, engine=engine)
+    problem = read_problem(loaded)
+    folder = _folder(loaded.name, out, resume)
+    with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
+        tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
+    for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
+        note(f"warning: {sentence}")
+    if compare and tuning.here and tuning.status == "done":
+        tuning = _timed(tuning, given)
+    names = save(tuning, folder)
+    if as_json:
+        say_json(tuning.summary())
+    else:
+        _say(tuning)
+        say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
+        _say_next(tuning, folder, config)
+    if tuning.status == "interrupted":
+        raise typer.Exit(Outcome.INTERRUPTED)
+    bad = tuning.broken is not None or tuning.best is None
+    raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
+
+
+def _folder(name: str, out: Path | None, resume: bool) -> Path:
+    from servoctl.errors import ConfigError
+    from servoctl.tune.store import FILE
+
+    if out is not None or not resume:
+        return out or fresh_folder(f"{name}-tune")
+    there = sorted(Path("runs").glob(f"{name}-tune-*/{FILE}"), key=lambda path: path.stat().st_mtime)
+    hint = f"the newest: --out {there[-1].parent}" if there else f"there is none in runs/{name}-tune-*"
+    raise ConfigError(f"--resume: which study? ({hint})")
+
+
+def _timed(tuning: "Tuning", overrides: list[str]) -> "Tuning":
+    """The same, with what a process per run would have cost."""
+    from dataclasses import replace
+
+    from servoctl.tune import seconds_of_a_process
+
+    problem = tuning.problem
+    assert problem.run.loaded is not None
+    trial = tuning.best or tuning.trials[-1]
+    points = [trial.at | member for member in problem.members]
+    return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
+
+
+def _say(tuning: "Tuning") -> None:
+    say(_headline(tuning))
+    speed = _speed(tuning.summary())
+    if speed:
+        say(speed)
+    if tuning.best is not None:
+        _say_best(tuning, tuning.best)
+    else:
+        _say_nothing_feasible(tuning)
+
+
+def _headline(tuning: "Tuning") -> str:
+    counts = [f"{count} {status}" for status, count in tuning.counts().items() if count and status != "done"]
+    planned = "" if tuning.status == "done" else f" of {tuning.problem.tune.trials}, {tuning.status}"
+    several = f"{len(tuning.problem.members) + len(tuning.problem.tune.sensitivity)} runs each, "
+    engine = f" by engine {tuning.engine}" if tuning.engine else ""
+    return (
+        f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
+        f"{', '.join([*counts, '']) if counts else ''}in {tuning.wall_time:.3g} s{engine}"
+    )
+
+
+def _speed(summary: dict[str, Any]) -> str:
+    """Trials per second, and what processes would take: the time of one is measured, that of all is extrapolated."""
+    rate, runs = summary["trials_per_second"], summary["runs_per_second"]
+    if rate is None:
+        return ""
+    said = f"{rate:.3g} trials ({runs:.3g} runs) per second"
+    single = summary["single_run_process"]
+    if single is None:
+        return said
+    return (
+        f"{said}; one process of `servoctl run` takes {single:.2f} s (measured), so a process per run would take "
+        f"{summary['times_as_fast']:.0f} times as long (extrapolated)"
+    )
+
+
+def _say_best(tuning: "Tuning", best: "Trial") -> None:
+    problem, standing = tuning.problem, tuning.standing
+    what = f"trial {best.number} of a front of {len(tuning.front)}" if problem.several else f"trial {best.number}"
+    rows = [
+        [path, tuning.unit(path), _number(problem.standing.get(path)), _number(value), ""]
+        for path, value in best.at.items()
+    ]
+    for place, name in enumerate(problem.objectives):
+        rows.append(_compared(name, tuning, standing.values[place : place + 1], best.verdict.values[place]))
+    said = dict.fromkeys([*problem.weights, *problem.tune.constraints])
+    for name in said:
+        before = standing.metrics.get(name)
+        rows.append(_compared(name, tuning, () if before is None else (before,), best.verdict.metrics[name]))
+    over = f", the {problem.tune.objective.over} of {len(problem.members)} plants" if len(problem.members) > 1 else ""
+    say(f"\nbest: {what}{over}\n")
+    say_table(["", "unit", "as it stands", "best", "change"], rows, numbers=3)
+    if standing.status != "done":
+        say(f"\nthe config as it stands is {standing.status}: {standing.reason}")
+    elif not problem.several and standing.values[0] < best.verdict.values[0]:
+        say("\nthe config as it stands is better than every trial (widen tune.search, or take more trials)")
+
+
+def _compared(name: str, tuning: "Tuning", before: tuple[float, ...], after: float) -> list[str]:
+    bound = tuning.problem.tune.constraints.get(name)
+    label = name if bound is None else f"{name} (at most {bound:g})"
+    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] else ""
+    return [label, tuning.unit(name), _number(before[0] if before else None), _number(after), change]
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, str) else number(value)
+
+
+def _say_nothing_feasible(tuning: "Tuning") -> None:
+    miss = tuning.nearest_miss
+    say("\nno trial is feasible")
+    if miss is not None:
+        say(f"nearest miss: trial {miss.number}: {miss.verdict.reason}, at")
+        say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
+        return
+    reasons = [trial.verdict.reason or "" for trial in tuning.trials]
+    for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
+        say(f"{reasons.count(reason)} trials: {reason}")
+
+
+def _say_next(tuning: "Tuning", folder: Path, config: str) -> None:
+    if tuning.status != "done":
+        say(f"next: servoctl tune {quote(config)} --out {quote(str(folder))} --resume")
+    elif tuning.best is not None:
+        say(f"next: servoctl run {quote(str(folder / 'best.yaml'))}")

@@ -1,0 +1,107 @@
+"""The grammar of `tune`: what is searched, over which plants, for what, and how long."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from servoctl.config.fields import LIST, MAPPING, SCALAR, Number, Parameter, Positive, Real, Section, fault, shape
+
+Count = Annotated[int, Number("an integer >= 1", least=1, whole=True)]
+
+
+class Range(Section):
+    """The values that a number may take."""
+
+    low: Real = Field(description="least value [unit of the path]")
+    high: Real = Field(description="greatest value [unit of the path]")
+    scale: Literal["linear", "log"] = Field(default="linear", description="log for what spans powers of ten")
+    step: Positive | None = Field(default=None, description="spacing of the values [unit of the path]; left out: any")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Range":
+        if self.low > self.high:
+            raise fault(f"low {self.low:g} is above high {self.high:g} (exchange them)")
+        if self.scale == "log" and self.low <= 0:
+            raise fault(f"scale: log from low {self.low:g} (a positive low, or scale: linear)")
+        if self.scale == "log" and self.step is not None:
+            raise fault("step given with scale: log (leave one out)", "step")
+        return self
+
+
+def _range_or_choices(value: Any) -> str:
+    return LIST if shape(value) == LIST else MAPPING
+
+
+Choices = Annotated[
+    Annotated[Range, Tag(MAPPING)] | Annotated[tuple[Parameter, ...], Field(min_length=1), Tag(LIST)],
+    Discriminator(_range_or_choices),
+]
+"""A range, or a list of the values that there are."""
+
+Members = Annotated[tuple[Parameter, ...], Field(min_length=1)]
+
+
+Minimise = Annotated[
+    Annotated[str, Tag(SCALAR)]
+    | Annotated[tuple[str, ...], Field(min_length=1), Tag(LIST)]
+    | Annotated[dict[str, Positive], Field(min_length=1), Tag(MAPPING)],
+    Discriminator(shape),
+]
+"""A metric; several, each for itself; or metric -> weight, of which the sum counts."""
+
+
+class Objective(Section):
+    """What is to be small."""
+
+    minimise: Minimise = Field(
+        default="rms_violation",
+        description="a metric; a list of metrics, for the Pareto front; or metric -> weight, for the weighted sum",
+    )
+    over: Literal["worst", "mean"] = Field(
+        default="worst", description="which value of a metric counts over the plants of uncertainty"
+    )
+
+
+class Tune(Section):
+    """A search for the best numbers of a config on simulated runs."""
+
+    search: Annotated[dict[str, Choices], Field(min_length=1)] = Field(
+        description="path in the config -> {low, high, scale, step}, or a list of values"
+    )
+    uncertainty: dict[str, Members] = Field(
+        default={},
+        description="path in the config -> values; each trial runs with every combination, the first of each first",
+    )
+    sensitivity: dict[str, dict[str, Parameter]] = Field(
+        default={},
+        description="name -> values at paths of one more run per trial; the metric sensitivity.<name> is by how much "
+        "rms_violation differs there",
+    )
+    objective: Objective = Field(default=Objective(), description="what is to be small")
+    constraints: dict[str, Real] = Field(
+        default={}, description="metric -> greatest value that it may have, with any plant of uncertainty"
+    )
+    sampler: Literal["tpe", "cmaes", "nsga2", "random"] | None = Field(
+        default=None, description="how the next trials are chosen; left out: tpe, for a Pareto front nsga2"
+    )
+    trials: Count = Field(default=200, description="number of trials [-]")
+    generation: Count = Field(
+        default=16, description="trials that are chosen together, before the results of any of them are known [-]"
+    )
+    seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+        default=0, description="seed of the choice of trials [-]"
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "Tune":
+        several = isinstance(self.objective.minimise, tuple) and len(self.objective.minimise) > 1
+        if several and self.sampler == "cmaes":
+            raise fault("cmaes with several objectives (take nsga2 or tpe, or weights: {metric: weight})", "sampler")
+        if self.sampler == "cmaes" and not all(isinstance(choice, Range) for choice in self.search.values()):
+            raise fault("cmaes with a list of values in search (take tpe, or give a range)", "sampler")
+        if self.sampler == "cmaes" and len(self.search) < 2:
+            raise fault("cmaes with one path in search (take tpe)", "sampler")
+        twice = [path for path in self.uncertainty if path in self.search]
+        if twice:
+            raise fault("given in search already (leave one out)", "uncertainty", twice[0])
+        return self

@@ -1,0 +1,67 @@
+"""Which paths of a config hold a value that a sweep or a search can change."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from servoctl.config.overrides import apply_overrides, is_number, setting
+from servoctl.errors import ConfigError, ServoctlError
+from servoctl.expression.suggest import suggestion
+from servoctl.runs.make import make_run
+from servoctl.runs.run import Run
+
+LISTED = 12
+"""Most numbers of a config that an error lists."""
+
+
+def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str] = ()) -> None:
+    """Nothing where `--set` can write these there, or one of them.
+
+    Args:
+        run: Whose config it is.
+        path: In the config.
+        values: To be written there.
+        besides: `PATH=VALUE` that is set as well.
+
+    Raises:
+        ConfigError: It cannot; says which path may be meant.
+    """
+    assert run.loaded is not None
+    known = leaves(run)
+    numbers = [name for name, value in known.items() if is_number(value)]
+    wants_number = all(is_number(value) for value in values)
+    if wants_number and path in known and path not in numbers:
+        raise ConfigError(f"{path} is {known[path]!r}, no number (vary a number)")
+    overrides = [setting(path, value) for value in values]
+    _, refused = apply_overrides(run.loaded.document, overrides[:1])
+    if wants_number and path in numbers and not refused:
+        return
+    first: ServoctlError | None = None
+    for override in [] if refused else overrides:
+        try:
+            make_run(run.loaded.overridden([*besides, override]), run.engine, like=run)
+            return
+        except ServoctlError as error:
+            first = first or error
+    near = suggestion(path, known if not wants_number else numbers)
+    if first is not None and not any(words in str(first) for words in ("unknown key", "no such")):
+        raise ConfigError("; ".join(str(first).splitlines()))
+    listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
+    raise ConfigError(f"{path}: the config has no such number ({near or listed})")
+
+
+def leaves(run: Run) -> dict[str, Any]:
+    """Dotted path -> value of everything in a run's config that has no parts; a task entry is called by its name."""
+    assert run.loaded is not None
+    return dict(_leaves(run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tune"})))
+
+
+def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, (*path, str(key)))
+    elif isinstance(node, (list, tuple)):
+        for index, value in enumerate(node):
+            name = value.get("name") if path == ("task",) and isinstance(value, Mapping) else None
+            yield from _leaves(value, (*path, str(name or index)))
+    else:
+        yield ".".join(path), node

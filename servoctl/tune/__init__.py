@@ -1,0 +1,9 @@
+"""A search for the best numbers of a config on simulated runs: what is tried, what came of it, and its files."""
+
+from servoctl.tune.files import save
+from servoctl.tune.problem import Problem, read_problem
+from servoctl.tune.result import Trial, Tuning
+from servoctl.tune.single import seconds_of_a_process
+from servoctl.tune.tuner import tune
+
+__all__ = ["Problem", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]

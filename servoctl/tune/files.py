@@ -1,0 +1,108 @@
+"""The folder of a search: the best config, the table of all trials, the pictures, the summary."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from servoctl.config import dump
+from servoctl.config.overrides import setting
+from servoctl.errors import RunFolderError
+from servoctl.run_folder.files import CONFIG, SUMMARY, replace
+from servoctl.tune.pictures import pictures
+from servoctl.tune.result import Trial, Tuning
+
+BEST, TABLE, FRONT = "best.yaml", "trials.parquet", "front"
+
+
+def save(tuning: Tuning, folder: Path) -> list[str]:
+    """Writes `config.yaml`, `best.yaml`, `trials.parquet`, the pictures and at last `summary.json`.
+
+    Args:
+        tuning: What came of the search.
+        folder: That there is.
+
+    Returns:
+        Names of the files that are for a person.
+
+    Raises:
+        RunFolderError: A file cannot be written; each is there in full or not at all.
+    """
+    loaded = tuning.problem.run.loaded
+    assert loaded is not None
+    summary, names = json.dumps(tuning.summary(), indent=2) + "\n", [TABLE]
+    try:
+        replace(folder / CONFIG, lambda file: file.write(dump(loaded.config).encode()))
+        replace(folder / TABLE, lambda file: _write_table(tuning, file))
+        if tuning.best is None:
+            (folder / BEST).unlink(missing_ok=True)
+        else:
+            _write_config(tuning, tuning.best, folder / BEST)
+            names.insert(0, BEST)
+        if tuning.problem.several and tuning.front:
+            (folder / FRONT).mkdir(exist_ok=True)
+            for trial in tuning.front:
+                _write_config(tuning, trial, folder / FRONT / f"{trial.number}.yaml")
+            names.append(f"{FRONT}/")
+        for name, figure in pictures(tuning):
+            replace(folder / name, lambda file, figure=figure: figure.savefig(file, format="png"))  # type: ignore[misc]
+            names.append(name)
+        replace(folder / SUMMARY, lambda file: file.write(summary.encode()))
+    except OSError as error:
+        why = f"{folder}: cannot be written: {error.strerror or error}"
+        raise RunFolderError(f"{why} (free the place; the study is kept: --resume)") from error
+    return [*names, SUMMARY]
+
+
+def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
+    """The config with a trial's values, without its `tune:`, as it loads from a folder."""
+    loaded = tuning.problem.run.loaded
+    assert loaded is not None
+    config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
+    changed: dict[str, Any] = {"tune": None}
+    changed["plant"] = config.plant.model_copy(
+        update={"class_": _seen_from(folder, config.plant.class_, loaded.folder)}
+    )
+    changed["task"] = tuple(
+        task.model_copy(update={"class_": task.class_ and _seen_from(folder, task.class_, loaded.folder)})
+        for task in config.task
+    )
+    values = zip(tuning.problem.objectives, trial.verdict.values, strict=True)
+    said = ", ".join(f"{name} {value:.6g}" for name, value in values)
+    return f"# trial {trial.number} of servoctl tune {loaded.name}: {said}\n{dump(config.model_copy(update=changed))}"
+
+
+def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
+    text = config_of(tuning, trial, path.parent)
+    replace(path, lambda file: file.write(text.encode()))
+
+
+def _seen_from(folder: Path, class_path: str, home: Path) -> str:
+    """A class in a file, as a config in another folder names it."""
+    module, _, name = class_path.rpartition(":")
+    if not module.endswith(".py"):
+        return class_path
+    return f"{os.path.relpath((home / module).resolve(), folder.resolve())}:{name}"
+
+
+def _write_table(tuning: Tuning, file: BinaryIO) -> None:
+    """One row per trial: number, status, reason, runs, values, objectives, metrics, excess of constraints."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    problem, verdicts = tuning.problem, [trial.verdict for trial in tuning.trials]
+    columns: dict[str, Any] = {
+        "trial": [trial.number for trial in tuning.trials],
+        "status": [verdict.status for verdict in verdicts],
+        "reason": pa.array([verdict.reason for verdict in verdicts], pa.string()),
+        "runs": [verdict.runs for verdict in verdicts],
+    }
+    columns |= {path: [trial.at[path] for trial in tuning.trials] for path in problem.tune.search}
+    for place, name in enumerate(problem.objectives):
+        values = [verdict.values[place] if verdict.values else None for verdict in verdicts]
+        columns[f"objective.{name}"] = pa.array(values, pa.float64())
+    for name in problem.metrics:
+        columns[name] = pa.array([verdict.metrics.get(name) for verdict in verdicts], pa.float64())
+    for name in problem.tune.constraints:
+        columns[f"excess.{name}"] = pa.array([verdict.excess.get(name) for verdict in verdicts], pa.float64())
+    pq.write_table(pa.table(columns), file)

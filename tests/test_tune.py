@@ -1,0 +1,304 @@
+"""Searches: a function of the config and its seed, whatever is killed, resumed or divided among workers."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.config.problems import unit_of
+from servoctl.errors import ClusterError, RunFolderError
+from servoctl.runs.batch import run_all
+from servoctl.tune import Problem, Tuning, read_problem, save, tune
+from servoctl.tune.judge import Judge
+
+ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
+CONFIG = f"""
+plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
+initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
+task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
+law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
+run: {{duration: 0.5, period: 0.01}}
+tune:
+  search:
+    {ALPHA}: {{low: 2, high: 200, scale: log}}
+    {BETA}: {{low: 2, high: 200, scale: log}}
+  uncertainty: {{{M2}: [2, 1.6, 2.4]}}
+  constraints: {{input_max.F: 14}}
+  generation: 5
+  trials: 17
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "masses.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def problem(path: Path, *overrides: str) -> Problem:
+    return read_problem(sc.load(path, list(overrides), engine="vm"))
+
+
+def table(tuning: Tuning) -> list[Any]:
+    return [(trial.at, trial.verdict) for trial in tuning.trials]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "random"])
+def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    given = problem(config, f"tune.sampler={sampler}")
+    whole = tune(given, tmp_path / "whole")
+    assert len(whole.trials) == 17
+
+    class KilledError(Exception):
+        pass
+
+    def dying_after(count: int) -> Any:
+        left = count
+
+        def runner(run: Any, points: Any, *_: Any) -> Iterator[Any]:
+            nonlocal left
+            for row in run_all(run, points):
+                left -= 1
+                if left < 0:
+                    raise KilledError
+                yield row
+
+        return runner
+
+    for turn, runs in enumerate((8, 22, 8)):  # in the first generation, and in later ones
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            patch.setattr("servoctl.tune.tuner.run_all", dying_after(runs))
+            tune(given, tmp_path / "parts", resume=turn > 0)
+    parts = tune(given, tmp_path / "parts", resume=True)
+    assert 0 < parts.here < 17
+    assert table(parts) == table(whole)
+
+
+def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    from servoctl.tune.store import Store
+
+    given, add = problem(config), Store.add
+    whole = tune(given, tmp_path / "whole")
+
+    def fails_at_eight(self: Store, trial: Any) -> None:
+        if len(self.trials) == 7:
+            raise RunFolderError("the disk is full")
+        add(self, trial)
+
+    with monkeypatch.context() as patch, pytest.raises(RunFolderError, match="the disk is full"):
+        patch.setattr(Store, "add", fails_at_eight)
+        tune(given, tmp_path / "parts")
+    parts = tune(given, tmp_path / "parts", resume=True)
+    assert parts.here == 10
+    assert table(parts) == table(whole)
+
+
+def test_more_trials_go_on_where_fewer_ended(config: Path, tmp_path: Path) -> None:
+    whole = tune(problem(config), tmp_path / "whole")
+    tune(problem(config, "tune.trials=7"), tmp_path / "parts")
+    assert table(tune(problem(config), tmp_path / "parts", resume=True)) == table(whole)
+
+
+def test_trials_are_what_single_runs_give(config: Path, tmp_path: Path) -> None:
+    tuning = tune(problem(config), tmp_path / "study")
+    best = tuning.best
+    assert best is not None
+    violations, forces = [], []
+    for m2 in (2.0, 1.6, 2.4):
+        values = [f"{path}={value!r}" for path, value in (best.at | {M2: m2}).items()]
+        summary = sc.load(config, values, engine="vm").simulate().summary()
+        violations.append(summary["tasks"]["distance"]["rms_violation"])
+        forces.append(max(-summary["inputs"]["F"]["min"], summary["inputs"]["F"]["max"]))
+    assert best.verdict.values == (max(violations),)
+    assert best.verdict.metrics["input_max.F"] == max(forces) <= 14.0
+    done = [trial.verdict.values[0] for trial in tuning.trials if trial.verdict.status == "done"]
+    assert best.verdict.values[0] == min(done)
+    assert {trial.verdict.status for trial in tuning.trials} >= {"done", "pruned", "failed"}
+
+
+def test_the_first_trial_is_the_config_as_it_stands(config: Path, tmp_path: Path) -> None:
+    tuning = tune(problem(config, "tune.trials=2"), tmp_path / "study")
+    assert tuning.trials[0].at == {ALPHA: 10.0, BETA: 10.0}
+    assert tuning.trials[0].verdict == tuning.standing
+    outside = problem(config, "tune.trials=2", f"{ALPHA}=1")
+    assert tune(outside, tmp_path / "outside").trials[0].at[ALPHA] >= 2.0
+
+
+def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
+    mean = problem(config, "tune.objective={minimise: {rms_violation: 2, input_rms.F: 0.5}, over: mean}")
+    verdict = Judge(mean).judge([{}])[0]
+    rows = list(run_all(mean.run, [{M2: m2} for m2 in (2.0, 1.6, 2.4)]))
+    expected = np.mean([2.0 * row["rms_violation"] + 0.5 * row["input_rms.F"] for row in rows])
+    assert verdict.values[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_sensitivity_is_the_difference_that_a_value_makes(config: Path) -> None:
+    given = problem(config, f"tune.sensitivity={{spring: {{plant.parameters.k: 12}}, mass: {{{M2}: 2.5}}}}")
+    verdict = Judge(given).judge([{}])[0]
+    changed = [{}, {"plant.parameters.k": 12.0, M2: 2.0}, {M2: 2.5}]
+    plain, spring, mass = (row["rms_violation"] for row in run_all(given.run, changed))
+    assert verdict.metrics["sensitivity.spring"] == abs(plain - spring)
+    assert verdict.metrics["sensitivity.mass"] == abs(plain - mass) > 0.0
+    assert verdict.runs == 5
+
+
+def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
+    given = problem(config, "tune.constraints={gain_share: 0.5}")
+    low, high = Judge(given).judge([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])
+    # critically damped, held, no delay: unstable from alpha h = 1
+    assert low.metrics["gain_share"] == pytest.approx(0.2, rel=1e-3)
+    assert low.status == "done"
+    assert (high.status, high.reason) == ("infeasible", "gain_share 0.6 is above 0.5")
+
+
+def test_no_trial_of_a_front_is_beaten_and_the_best_is_one_of_it(config: Path, tmp_path: Path) -> None:
+    tuning = tune(problem(config, "tune.objective={minimise: [rms_violation, input_rms.F]}"), tmp_path / "study")
+    values = np.array([trial.verdict.values for trial in tuning.trials if trial.verdict.status == "done"])
+    front = np.array([trial.verdict.values for trial in tuning.front])
+    beaten = [((values <= one).all(axis=1) & (values < one).any(axis=1)).any() for one in values]
+    assert sorted(map(tuple, values[~np.array(beaten)])) == sorted(map(tuple, front))
+    assert 1 < len(front) < len(values)
+    assert tuning.best in tuning.front
+    save(tuning, tmp_path / "study")
+    for trial in tuning.front:
+        run = sc.load(tmp_path / "study" / "front" / f"{trial.number}.yaml")
+        assert run.loaded is not None
+        assert run.loaded.config.law.correction.baumgarte.alpha == trial.at[ALPHA]  # type: ignore[union-attr]
+
+
+def test_a_list_of_values_may_hold_words(config: Path, tmp_path: Path) -> None:
+    search = "{law.allocation: [minimum_norm, unprojected], law.correction.baumgarte.alpha: [5, 10, 20]}"
+    tuning = tune(problem(config, f"tune.search={search}", "tune.trials=8"), tmp_path / "study")
+    assert {trial.at["law.allocation"] for trial in tuning.trials} == {"minimum_norm", "unprojected"}
+    assert {trial.verdict.status for trial in tuning.trials} == {"done"}
+    assert {trial.at[ALPHA] for trial in tuning.trials} <= {5, 10, 20}
+
+
+def test_units_come_from_the_schema() -> None:
+    assert unit_of(ALPHA) == "1/s"
+    assert unit_of("run.period") == "s"
+    assert unit_of("plant.parameters.m2") == ""
+    assert unit_of("task.distance.correction.p_feedback.P") == "s"
+
+
+PLANT = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    m: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return np.zeros(1)
+
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+"""
+
+
+def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cart.py").write_text(PLANT)
+    (tmp_path / "cart.yaml").write_text(
+        'plant: {class: "cart.py:Cart"}\ninitial: {q: 0.01, v: 0}\ntask: [{name: stay, holonomic: "x"}]\n'
+        "law: {correction: {baumgarte: {alpha: 10, beta: 10}}}\nrun: {duration: 0.3, period: 0.01}\n"
+        "tune: {search: {" + ALPHA + ": {low: 5, high: 30}}, trials: 24, generation: 8}\n"
+    )
+    out = tmp_path / "deep" / "out"
+    with pytest.raises(SystemExit) as ended:
+        main(["tune", str(tmp_path / "cart.yaml"), "--out", str(out), "--no-compare", "--engine", "vm"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert f"{summary['best']['at'][ALPHA]:.4g}" in said
+    assert re.search(rf"{re.escape(ALPHA)} +1/s +10 ", said)
+    assert f"next: servoctl run {out}/best.yaml" in said
+    rows = pq.read_table(out / "trials.parquet").to_pydict()
+    assert rows["rms_violation"][summary["best"]["trial"]] == min(rows["rms_violation"]) == summary["best"]["values"][0]
+    assert all((out / name).stat().st_size > 10_000 for name in ("convergence.png", "trials.png"))
+    with pytest.raises(SystemExit):
+        main(["run", str(out / "best.yaml"), "--out", str(tmp_path / "run"), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["tasks"]["stay"]["rms_violation"] == pytest.approx(summary["best"]["values"][0], rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "trials", "cycle"), [("two_mass_spring", 48, 0.002), ("coordinated_robots", 32, 0.002)]
+)
+def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
+    tmp_path: Path, name: str, trials: int, cycle: float
+) -> None:
+    given = read_problem(sc.load(name, [f"{ALPHA}=10", f"{BETA}=10", f"tune.trials={trials}"]))
+    for member, error in zip(given.members, (0.0, -0.2, 0.2), strict=True):
+        assert member["run.period"] == member["realism.delay"] == cycle  # one cycle late
+        assert member["realism.noise.q"] > 0.0 and member["realism.noise.v"] > 0.0
+        assert [value for path, value in member.items() if "parameter_error" in path] == [error]
+    tuning = tune(given, tmp_path / "study")
+    assert tuning.standing.status == "done"  # within the same bounds on the inputs
+    assert tuning.best is not None and max(tuning.best.verdict.excess.values()) <= 0.0
+    assert tuning.best.verdict.values[0] < 0.7 * tuning.standing.values[0]
+
+
+@pytest.mark.slow
+def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    from servoctl.runs.cluster import Cluster
+
+    given = problem(config)
+    here = tune(given, tmp_path / "here")
+    with (
+        distributed.LocalCluster(2, processes=True, threads_per_worker=1, dashboard_address=None) as local,
+        Cluster(local.scheduler_address) as cluster,
+    ):
+        there = tune(given, tmp_path / "there", cluster=cluster)
+    assert table(there) == table(here)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_lost_leaves_a_study_that_goes_on(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, count = problem(config), 0
+
+    def lost(run: Any, points: Any, *_: Any) -> Iterator[Any]:
+        nonlocal count
+        for row in run_all(run, points):
+            count += 1
+            if count > 22:
+                raise ClusterError("--cluster tcp://a:1: the scheduler, or its last worker, is gone")
+            yield row
+
+    with monkeypatch.context() as patch:
+        patch.setattr("servoctl.tune.tuner.run_all", lost)
+        parts = tune(given, tmp_path / "parts")
+    assert parts.status == "failed" and parts.broken is not None and "is gone" in parts.broken
+    assert 5 <= len(parts.trials) < 17
+    save(parts, tmp_path / "parts")
+    assert table(tune(given, tmp_path / "parts", resume=True)) == table(tune(given, tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["vm", "c"])
+def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, engine: str) -> None:
+    given = read_problem(sc.load(config, [], engine=engine))
+    one, two = (tune(given, tmp_path / f"{jobs}", jobs) for jobs in (1, 2))
+    assert table(one) == table(two)
+    assert one.best == two.best

@@ -1,0 +1,225 @@
+"""Searches that cannot be, or do not end well: each is said by name, and no finished trial is lost."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from servoctl.cli import main
+from servoctl.tune.tuner import LOCK
+
+ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
+CONFIG = f"""plant: {{class: "plants.two_mass_spring:TwoMassSpring"}}
+initial: {{q: {{x1: 0, x2: 1.02}}, v: 0}}
+task: [{{name: distance, holonomic: "x2 - x1 - 2*l"}}]
+law: {{correction: {{baumgarte: {{alpha: 10, beta: 10}}}}}}
+run: {{duration: 0.2, period: 0.01}}
+tune:
+  search: {{{ALPHA}: {{low: 2, high: 20}}, {BETA}: {{low: 2, high: 20}}}}
+  generation: 4
+  trials: 8
+"""
+TUNE = CONFIG[CONFIG.index("tune:") :]
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "masses.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `servoctl tune masses.yaml`."""
+    capsys.readouterr()
+    try:
+        code: int = main(["tune", "masses.yaml", "--engine", "vm", "--no-compare", *words])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("", "masses.yaml: tune: missing (say what to search, as in tune: {search: {"),
+        ("tune: {trials: 5}", "masses.yaml:6: tune.search: missing (path in the config -> {low, high, scale, step}"),
+        ("tune: {search: {}}", "masses.yaml:6: tune.search: expected a mapping with at least one key, got an empty"),
+        (
+            "tune: {search: {law.correction.baumgarte.alfa: {low: 1, high: 2}}}",
+            "masses.yaml:6: tune.search.law.correction.baumgarte.alfa: law.correction.baumgarte.alfa: the config has "
+            "no such number (did you mean 'law.correction.baumgarte.alpha'?)",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 9, high: 2}}}}}}",
+            f"masses.yaml:6: tune.search.{ALPHA}: low 9 is above high 2 (exchange them)",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 0, high: 2, scale: log}}}}}}",
+            f"masses.yaml:6: tune.search.{ALPHA}: scale: log from low 0 (a positive low, or scale: linear)",
+        ),
+        (f"tune: {{search: {{{ALPHA}: 3}}}}", f"masses.yaml:6: tune.search.{ALPHA}: expected a mapping, got 3"),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, objective: {{minimise: rms_violaton}}}}",
+            "masses.yaml:6: tune.objective.minimise: rms_violaton: there is no such metric (did you mean "
+            "'rms_violation'?; known: max_violation, ",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, constraints: {{input_max.G: 3}}}}",
+            "masses.yaml:6: tune.constraints.input_max.G: input_max.G: there is no such metric (did you mean "
+            "'input_max.F'?",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, sampler: cmaes}}",
+            "masses.yaml:6: tune.sampler: cmaes with one path in search (take tpe)",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{plant.parameters.m2: []}}}}",
+            "masses.yaml:6: tune.uncertainty.plant.parameters.m2: expected a list with at least one value, got []",
+        ),
+        (
+            f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{{ALPHA}: [1]}}}}",
+            f"masses.yaml:6: tune.uncertainty.{ALPHA}: given in search already (leave one out)",
+        ),
+    ],
+)
+def test_a_section_that_cannot_be_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str], section: str, expected: str
+) -> None:
+    config.write_text(CONFIG.replace(TUNE, section))
+    code, _, err = said(capsys)
+    assert code == 2
+    assert err.startswith(expected), err
+    assert len(err.splitlines()) == 1
+    assert list(config.parent.iterdir()) == [config]
+
+
+def test_no_feasible_trial_is_said_with_the_nearest_miss(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "--set", "tune.constraints={input_max.F: 5}", "--out", "study")
+    assert code == 4
+    summary = json.loads((config.parent / "study/summary.json").read_text())
+    table = pq.read_table(config.parent / "study/trials.parquet").to_pydict()
+    least = min(x for x in table["excess.input_max.F"] if x is not None)
+    miss = summary["nearest_miss"]
+    assert miss["excess"]["input_max.F"] == least > 0.0
+    assert "no trial is feasible" in out
+    assert f"nearest miss: trial {miss['trial']}: input_max.F " in out and " is above 5" in out
+    assert summary["best"] is None and not (config.parent / "study/best.yaml").exists()
+
+
+def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"tune.search={{{ALPHA}: {{low: 300, high: 400}}, {BETA}: {{low: 300, high: 400}}}}"
+    code, out, _ = said(capsys, "--set", words, "--out", "study", "--trials", "4")
+    assert code == 4
+    assert "unstable: a period of 0.01 s" in out
+    table = pq.read_table(config.parent / "study/trials.parquet").to_pydict()
+    assert table["status"] == ["failed"] * 4 and all("unstable" in reason for reason in table["reason"])
+
+
+def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "--out", "study")[0] == 0
+    code, _, err = said(capsys, "--out", "study")
+    assert code == 2
+    assert err.endswith("study.db: holds 8 trials of a study (--resume goes on with it; or another --out)\n")
+    config.write_text(CONFIG.replace("alpha: 10", "alpha: 11"))
+    code, _, err = said(capsys, "--out", "study", "--resume")
+    assert code == 2
+    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (take config.yaml beside the study" in err
+    assert json.loads((config.parent / "study/summary.json").read_text())["trials"] == 8
+    config.write_text(CONFIG)
+    code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", "9")
+    assert code == 0 and out.startswith("masses: 9 trials")
+
+
+def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "--resume")
+    assert (code, err) == (2, "--resume: which study? (there is none in runs/masses-tune-*)\n")
+    assert said(capsys)[0] == 0
+    (folder,) = (config.parent / "runs").iterdir()
+    assert said(capsys, "--resume")[2] == f"--resume: which study? (the newest: --out runs/{folder.name})\n"
+
+
+@pytest.mark.parametrize("content", [b"no data base, but long enough to be looked at" * 40, b"SQLite format 3\0" * 300])
+def test_a_damaged_study_is_named_and_left_alone(
+    config: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    (config.parent / "study").mkdir()
+    (config.parent / "study/study.db").write_bytes(content)
+    code, _, err = said(capsys, "--out", "study", "--resume")
+    assert code == 3
+    assert "study/study.db: damaged: it is no study of Optuna's (move it away, or choose another --out" in err
+    assert (config.parent / "study/study.db").read_bytes() == content
+
+
+def test_a_study_that_another_program_holds_is_named(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said(capsys, "--out", "study", "--trials", "4")[0] == 0
+    monkeypatch.setattr("servoctl.tune.store.PATIENCE", 0.05)
+    other = sqlite3.connect(config.parent / "study/study.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    code, _, err = said(capsys, "--out", "study", "--resume")
+    assert code == 3 and "study.db: another program holds the study (end it and go on with --resume" in err
+    other.close()
+    code, out, _ = said(capsys, "--out", "study", "--resume")
+    assert code == 0 and out.startswith("masses: 8 trials")
+
+
+def test_two_searches_do_not_work_in_one_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config.parent / "study").mkdir()
+    other = sqlite3.connect(config.parent / "study" / LOCK, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    code, _, err = said(capsys, "--out", "study")
+    assert (code, err) == (3, "study: another search works here (wait for its end, or choose --out)\n")
+    other.close()
+
+
+def test_without_optuna_the_error_says_what_to_install(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cmaes", None)
+    code, _, err = said(capsys)
+    assert code == 2
+    assert err == "servoctl tune: cmaes is not installed (pip install servoctl[tune])\n"
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_leaves_its_trials_and_goes_on(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace("trials: 8", "trials: 400"))
+    words = [sys.executable, "-m", "servoctl", "tune", "masses.yaml", "--engine", "vm", "--out", "study"]
+    child = subprocess.Popen(words, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60.0
+    while stored(config.parent / "study/study.db") < 8 and time.monotonic() < until:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    before = stored(config.parent / "study/study.db")
+    assert 8 <= before < 400
+    config.write_text(CONFIG.replace("trials: 8", "trials: 4"))  # the number of trials is no part of the study
+    code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", str(before + 3))
+    assert code == 0 and out.startswith(f"masses: {before + 3} trials")
+    assert said(capsys, "--out", "whole", "--trials", str(before + 3))[0] == 0
+    parts, whole = (pq.read_table(config.parent / name / "trials.parquet") for name in ("study", "whole"))
+    assert parts.equals(whole)
+
+
+def stored(path: Path) -> int:
+    """Trials in a study."""
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as base:
+            return int(base.execute("SELECT COUNT(*) FROM trials").fetchone()[0])
+    except sqlite3.Error:
+        return 0
