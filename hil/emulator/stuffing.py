@@ -56,18 +56,14 @@ def _two_at_a_time() -> tuple[bytes, memoryview, bytes]:
         8 * stuff bits + state, at `state << 16 | word`; CRC, at `CRC << 1 ^ word`; stuff bits of a CRC, at
         `state << 15 | CRC`.
     """
-    byte, seven = np.array(_BYTE), np.array([[_feed(state, bits, 7)[1] for bits in range(128)] for state in range(8)])
-    first, second = np.divmod(np.arange(1 << 16), 256)
-    half = byte[:, first]
-    whole = byte[half[..., 0], second]
-    steps = 8 * (half[..., 1] + whole[..., 1]) + whole[..., 0]
-    checks = np.array(_CRC_BYTE)
-    crc = checks[first]
-    words = (crc << 8 & 0x7FFF) ^ checks[crc >> 7 ^ second]
-    first, second = np.divmod(np.arange(1 << 15), 128)
-    half = byte[:, first]
-    ends = half[..., 1] + seven[half[..., 0], second]
-    return steps.astype(np.uint8).tobytes(), memoryview(words.astype(np.uint16)), ends.astype(np.uint8).tobytes()
+    byte = np.array([[8 * stuffed + state for state, stuffed in row] for row in _BYTE], dtype=np.uint8)
+    seven = np.array([[_feed(state, bits, 7)[1] for bits in range(128)] for state in range(8)], dtype=np.uint8)
+    state, stuffed = byte & 7, byte & ~np.uint8(7)
+    steps = byte[state] + stuffed[..., None]
+    ends = seven[state] + (stuffed >> 3)[..., None]
+    crc = np.array(_CRC_BYTE, dtype=np.uint16)
+    checks = (crc << 8 & 0x7FFF)[:, None] ^ crc[(crc >> 7)[:, None] ^ np.arange(256, dtype=np.uint16)]
+    return steps.tobytes(), memoryview(checks.ravel()), ends.tobytes()
 
 
 _STEPS, _CHECKS, _ENDS = _two_at_a_time()
