@@ -38,6 +38,7 @@ class Dispatch:
         self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
         self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
+        self._due = 0
         self._record, self._now = record, clock.now
         self._down: dict[str, str] = {}
         self._drives = {
@@ -75,6 +76,21 @@ class Dispatch:
             if not any([drive.quiet for drive in drives]):
                 for frame in dict.fromkeys([frame for drive in drives for frame in drive.alive_frames()]):
                     self.send(bus, frame)
+
+    def tend(self, period: int) -> int:
+        """SYNC and food for watchdogs before the loop runs, once a period [ns] however often somebody asks.
+
+        Every drive answers a SYNC: at the pace of a handshake on one bus, the answers would fill another.
+
+        Returns:
+            When they are due again [ns].
+        """
+        now = self._now()
+        if now >= self._due:
+            self._due = now + period
+            self.synchronise()
+            self.keep_alive()
+        return self._due
 
     def receive(self, bus: str, until: int) -> bool:
         """Takes the next frame of a bus in; returns whether there was one until then [ns].
@@ -152,7 +168,5 @@ class BusExchange(Exchange):
         clock, dispatch = self._dispatch.clock, self._dispatch
         end = clock.now() + nanoseconds(limit)
         while not done() and clock.now() < end:
-            dispatch.synchronise()
-            dispatch.keep_alive()
-            dispatch.wait(min(end, clock.now() + self._period), lambda: None if done() else self._bus)
+            dispatch.wait(min(end, dispatch.tend(self._period)), lambda: None if done() else self._bus)
         return done()

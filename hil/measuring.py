@@ -41,7 +41,12 @@ def make_sensing(
     """
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
     held = _held(model, start, values.safety.tracking * limits, rank_tolerance)
-    channels = [replace(channel_of(node, values.period), held=held[node.settings.name]) for node in nodes]
+    channels = [replace(channel_of(node, values.period), held=held[node.settings.name]) for node in drives]
+    fastest = {sensor.coordinate: sensor.speed_limit or np.inf for sensor in values.sensors}
+    for node in sensors:
+        channel, name = channel_of(node, values.period), node.settings.name
+        leap = values.safety.start_tolerance
+        channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
     unexplained = Unexplained(model, rank_tolerance, engine)
     tracking = Tracking(unexplained, channels[: len(drives)], limits, values.safety.tracking, values.period)
     sensing = Sensing(

@@ -123,13 +123,12 @@ class CanRig(Rig):
     def _perform(self, verbs: dict[Node, object], deadline: int) -> None:
         left = (deadline - self.clock.now()) / SECOND
         running = Verbs(verbs, self._dispatch.send, self.clock, left)  # type: ignore[arg-type]
+        period = nanoseconds(self._period)
         try:
             while not (self._cancelled or running.advance()):
-                self._dispatch.synchronise()
-                self._dispatch.keep_alive()
-                end = self.clock.now() + nanoseconds(self._period)
+                end = self.clock.now() + period
                 while self.clock.now() < end:
-                    self._dispatch.wait(end, lambda: next(iter(self._dispatch.buses)))
+                    self._dispatch.wait(min(end, self._dispatch.tend(period)), lambda: next(iter(self._dispatch.buses)))
         finally:
             running.abandon()
 

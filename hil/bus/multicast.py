@@ -14,6 +14,7 @@ from contextlib import suppress
 from hil.bus.raw import Raw, Taken, UnreadableError
 from hil.frame import Frame
 
+_IP_MULTICAST_ALL = 49  # Linux, linux/in.h
 _SO_ATTACH_FILTER = 26  # Linux, asm-generic/socket.h
 _NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF of linux/filter.h
 _LARGEST_BLOB = 4096
@@ -79,6 +80,8 @@ class RawMulticast(Raw):
 
         super().__init__(opened, _LARGEST_BLOB, socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self._unpack = msgpack.unpackb
+        with suppress(OSError):  # else it hears every group that any process has joined on this port
+            opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         for option in (socket.IP_MULTICAST_TTL, socket.IP_MULTICAST_IF, socket.IP_MULTICAST_LOOP):
             self._sender.setsockopt(socket.IPPROTO_IP, option, opened.getsockopt(socket.IPPROTO_IP, option, 4))
         self._sender.connect((group, port))

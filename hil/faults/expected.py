@@ -176,6 +176,8 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "master's heartbeat missing": _of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
     "drive silent": _with(_STALE, mute=True),
     "encoder node silent": _STALE,
+    "encoder node's cable off": _STALE,
+    "encoder node reboots": _STALE,
     "replies late by less than a period": _ON,
     "replies late by many periods": _STALE,
     "drive's clock drifts": _ON,

@@ -25,7 +25,8 @@ class Channel:
         resolution: Smallest step of the position [joint unit].
         encoder: Whether it is an encoder node on a coordinate; else a drive.
         tolerance: Further error that is known to be there: geometry, zero point [joint unit].
-        speed_limit: Largest speed that the joint can have [joint unit/s].
+        speed_limit: Largest speed that the joint can have [joint unit/s]; infinite: what it is said to move by counts.
+        leap: Beside that, how far it may move between two samples where it has no limit [joint unit].
         turn: Displacement after which a wrapping encoder starts again [joint unit].
         interval: Time between two samples at most [s].
         feedback: When it is sampled.
@@ -38,6 +39,7 @@ class Channel:
     encoder: bool = False
     tolerance: float = 0.0
     speed_limit: float = np.inf
+    leap: float = np.inf
     turn: float = np.inf
     interval: float = np.inf
     feedback: Feedback = Feedback.CYCLIC

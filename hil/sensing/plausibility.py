@@ -79,7 +79,8 @@ def judge(
         memory: What it remembers.
         sample: The newest there is; the same as last time where none has come.
         rate: Speed of the joint at the sample before [joint unit/s]; how it is known does not matter.
-        expected: Speed that the model expects of the joint now [joint unit/s]; NaN: the encoder is not watched.
+        expected: Speed that the model expects of the joint now [joint unit/s]; NaN: whether the encoder is stuck is
+            not watched.
 
     Returns:
         What it remembers now, and what is wrong.
@@ -87,7 +88,7 @@ def judge(
     if sample is None or sample.time == memory.seen:
         return memory, None
     last = memory.accepted
-    reason = _implausible(channel, unit, last, sample, rate)
+    reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
         rejected = memory.rejected + 1
         memory = memory._replace(seen=sample.time, rejected=rejected)
@@ -111,7 +112,16 @@ def _against(speed: float, friction: float) -> float:
     return math.copysign(max(0.0, abs(speed) - friction), speed)
 
 
-def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float) -> str:
+def _possible(channel: Channel, interval: float, speeds: tuple[float, ...]) -> float:
+    """How far a joint may move in a time [s] by its limit or, where it has none, by any speed that is said of it."""
+    possible = STEPS * channel.resolution
+    if math.isfinite(channel.speed_limit):
+        return possible + MARGIN * channel.speed_limit * interval
+    fastest = max((abs(speed) for speed in speeds if math.isfinite(speed)), default=0.0)
+    return possible + MARGIN * fastest * interval + channel.leap
+
+
+def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float, model: float) -> str:
     """Why a sample cannot be true; empty where it can."""
     position, velocity, _, time = sample
     if not -math.inf < position < math.inf:
@@ -125,7 +135,7 @@ def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sampl
     # beyond the ordinary interval the joint goes on at its speed, so that a gap does not widen what may jump
     expected = last.position + rate * (elapsed - ordinary)
     step = position - expected
-    allowed = MARGIN * channel.speed_limit * ordinary + STEPS * channel.resolution
+    allowed = _possible(channel, ordinary, (rate, velocity, model))
     if abs(step) <= allowed:
         return ""
     moved = f"{step:+.4g} {unit} in {elapsed * 1e3:.3g} ms, at most {allowed:.3g} {unit} are possible"

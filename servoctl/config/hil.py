@@ -77,6 +77,11 @@ class Sensor(Node):
     """An encoder node."""
 
     coordinate: Name = Field(description="name of the plant's coordinate that it measures")
+    speed_limit: Positive | None = Field(
+        default=None,
+        description="largest speed that the coordinate can have, by which a jump is told [its unit/s]; left out: what "
+        "the encoder and the model say of its speed, and start_tolerance beside",
+    )
 
 
 class Safety(Section):

@@ -2,6 +2,7 @@
 
 import errno
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -200,6 +201,18 @@ def test_python_can_and_we_read_each_other() -> None:
                 assert back is not None and back._replace(time=0) == frame
                 assert peer.recv(5.0) is not None  # its own echo
         ours.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="IP_MULTICAST_ALL is of Linux")
+def test_a_bus_hears_its_own_group_alone() -> None:
+    clock = WallClock()
+    with keys_of("udp_multicast") as keys, Pair(keys) as pair:
+        other = open_bus("other", {**keys, "channel": "239.74.163.3"}, clock)
+        other.send(Frame(0x123))
+        pair.theirs.send(Frame(0x456))
+        assert pair.take(pair.ours, 1) == [Frame(0x456)]
+        assert other.receive(clock.now()) is None
+        other.close()
 
 
 def test_a_bus_of_ours_sends_no_further_than_its_hop_limit() -> None:

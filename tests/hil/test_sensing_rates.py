@@ -94,6 +94,23 @@ def test_the_limit_is_what_the_speed_allows_and_three_steps(factor: float) -> No
     assert (run([0.0, factor * ALLOWED])[1] is None) == (abs(factor) < 1)
 
 
+UNLIMITED = replace(CHANNEL, speed_limit=math.inf, leap=0.005)
+
+
+@pytest.mark.parametrize(
+    ("rate", "said", "model"), [(0.0, 0.0, math.nan), (2.0, 0.0, 0.0), (0.0, -3.0, 0.0), (0.0, math.nan, 4.0)]
+)
+@pytest.mark.parametrize("factor", [0.999, -0.999, 1.001, -1.001])
+def test_without_a_limit_whatever_speed_is_said_is_possible_and_a_leap_beside(
+    rate: float, said: float, model: float, factor: float
+) -> None:
+    fastest = max(abs(speed) for speed in (rate, said, model) if not math.isnan(speed))
+    step = factor * (1.5 * fastest * T + 3e-4 + 0.005)
+    memory, _ = judge(UNLIMITED, "rad", Memory(), sample(0.0, 0), 0.0, math.nan)
+    found = judge(UNLIMITED, "rad", memory, sample(step, 1, said), rate, model)[1]
+    assert (found is None) == (abs(factor) < 1)
+
+
 def test_a_gap_does_not_widen_what_may_jump() -> None:
     memory, _ = judge(CHANNEL, "rad", Memory(), sample(0.0, 0), 0.0, math.nan)
     for tick, position, good in [(5, 1.2 * ALLOWED, False), (5, 2.0 * 4 * T, True)]:

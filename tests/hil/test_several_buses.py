@@ -1,0 +1,58 @@
+"""Drives on several buses: one keeps its pace while another is configured, and the run is as good as on one."""
+
+from pathlib import Path
+
+import pytest
+
+from hil.columns import STAGES
+from hil.recorder import read_frames
+from hil.start import Request, start
+from servoctl.config import load_config
+from tests.hil.test_determinism import columns
+from tests.hil.test_dispatch import Rig
+
+MS = 1_000_000
+EMULATED = "{interface: emulated, bitrate: 1000000}"
+
+
+def spread(names: str) -> tuple[str, ...]:
+    """The six drives of the robots, each on a bus of its own letter."""
+    drives = load_config("coordinated_robots").document.values["hil"]["drives"]
+    written = [{**drive, "bus": name} for drive, name in zip(drives, names, strict=True)]
+    buses = ", ".join(f"{name}: {EMULATED}" for name in dict.fromkeys(names))
+    return (f"hil.drives={written}", f"hil.buses={{{buses}}}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "period"), [("aaabbb", 0.00125), ("ababab", 0.0025), ("aabbcc", 0.0025)])
+def test_a_run_on_several_buses_is_done_within_what_the_loop_explains(names: str, period: float) -> None:
+    begun = start(Request("coordinated_robots", (*spread(names), f"hil.period={period}"), duration=0.1, engine="vm"))
+    ended = begun.run(None, lambda event: None)
+    summary = ended.trajectory.summary()
+    assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
+    assert set(summary["bus"]) == set(names)
+    working = ended.trajectory["stage"] == STAGES.index("full")
+    for row, bound in begun.accuracy(ended.trajectory).items():
+        assert abs(ended.trajectory[f"violation.{row}"][working]).max() <= bound
+
+
+@pytest.mark.slow
+def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
+    kept = []
+    for name in ("one", "two"):
+        begun = start(Request("coordinated_robots", spread("aaabbb"), duration=0.02, engine="vm"))
+        trajectory = begun.run(tmp_path / name, lambda event: None).trajectory
+        kept.append((list(read_frames(tmp_path / name)), columns(trajectory)))
+    assert len(kept[0][0]) > 1000 and kept[0] == kept[1]
+
+
+def test_before_the_loop_sync_and_life_signs_go_out_once_a_period_however_often_somebody_asks() -> None:
+    rig = Rig()
+    sent: list[tuple[int, str]] = []
+    rig.dispatch.synchronise = lambda: sent.append((rig.clock.now(), "sync"))  # type: ignore[method-assign]
+    rig.dispatch.keep_alive = lambda: sent.append((rig.clock.now(), "alive"))  # type: ignore[method-assign]
+    for _ in range(40):  # as often as objects are read: every 0.25 ms
+        due = rig.dispatch.tend(2 * MS)
+        assert rig.clock.now() < due <= rig.clock.now() + 2 * MS
+        rig.clock.sleep_until(rig.clock.now() + MS // 4)
+    assert sent == [(2 * i * MS, what) for i in range(5) for what in ("sync", "alive")]
