@@ -122,9 +122,9 @@ def _run(block: Block, names: dict[str, Any]) -> None:
 
 
 def execute(command: str) -> tuple[int, str]:
-    """A command's exit code and all that it prints; servoctl's own start in this process, which saves their imports."""
+    """A command's exit code and all that it prints; servoctl's own run in this process, which saves their imports."""
     program, *words = shlex.split(command)
-    if program != "servoctl" or words[0] in ("hil", "emulate", "sweep"):  # those start processes of their own
+    if program != "servoctl":
         start = {"servoctl": [sys.executable, "-m", "servoctl"], "pytest": [sys.executable, "-m", "pytest"]}
         done = subprocess.run(
             [*start.get(program, [program]), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

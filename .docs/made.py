@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from functools import cache
-from importlib.metadata import distributions
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import blocks
@@ -87,9 +87,14 @@ def _sources() -> str:
         Path(__file__),
         Path(blocks.__file__),
     ]
-    known = sorted(f"{each.metadata['Name']} {each.version}" for each in distributions())
+    known = sorted(f"{name} {version(name)}" for name in _dependencies())
     content = [path.read_bytes() for path in sorted(files) if path.is_file() and path.suffix != ".pyc"]
     return hashlib.sha256(b"\0".join([*content, *map(str.encode, known)])).hexdigest()
+
+
+def _dependencies() -> list[str]:
+    """What servoctl itself needs by default; extras come and go between a test and a build, and change no picture."""
+    return [re.split(r"[^\w.-]", each)[0] for each in requires("servoctl") or [] if "extra ==" not in each]
 
 
 if __name__ == "__main__":

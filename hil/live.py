@@ -17,8 +17,9 @@ from servoctl.laws.corrections import Correction
 from servoctl.laws.gain_limits import growth
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
-from servoctl.runs.build import Problems, build_law
+from servoctl.runs.build import build_law
 from servoctl.runs.gains import RowGains, Spacing
+from servoctl.runs.problems import Problems
 
 EXPECTED = "law.correction.<kind>.<gain> or task.<name>.correction.<kind>.<gain>, of a correction that is there"
 

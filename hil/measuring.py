@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def make_sensing(
         tracking=tracking,
         engine=engine,
     )
-    tracking.know(start.t, start.q, _rate_errors(values, nodes, sensing, start))
+    tracking.know(partial(_rate_errors, sensing, sample_errors(values, nodes)[1]))
     return sensing
 
 
@@ -74,11 +75,10 @@ def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> 
     return dict(zip(names, [*motors.tolist(), *coordinates.tolist()], strict=True))
 
 
-def _rate_errors(values: Hil, nodes: Sequence[Node], sensing: Sensing, start: State) -> Array:
-    """Of v at the start pose by each sample's largest error of its rate, shape (nodes, n)."""
-    weights = sensing.displacements.weights
-    inverse = sensing.coordinates.view(start.t, start.q).seen.pseudoinverse() * weights
-    errors: Array = (inverse * sample_errors(values, nodes)[1]).T
+def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
+    """Of v at a pose by each sample's largest error of its rate [joint unit/s], shape (nodes, n)."""
+    inverse = sensing.coordinates.view(t, q).seen.pseudoinverse() * sensing.displacements.weights
+    errors: Array = (inverse * largest).T
     return errors
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hil.bus.open import is_loopback
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.live import LiveGains
@@ -14,7 +15,7 @@ from hil.measuring import make_sensing
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
 from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
-from hil.settings import HilSettings, hil_settings
+from hil.settings import EMULATED, HilSettings, hil_settings, look_at_rig
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
@@ -24,6 +25,7 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.runs.gains import Spacing, task_gains
 from servoctl.runs.make import make_run
+from servoctl.runs.problems import Problems
 from servoctl.runs.run import Run
 from servoctl.types import Array, State
 
@@ -154,18 +156,21 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     Raises:
         ConfigError: The config is wrong, or the rig does not fit the plant; every problem at once.
     """
-    return prepare(load_config(config, overrides), engine)
+    return prepare(load_config(config, overrides, partly=True), engine)
 
 
 def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     """Makes a loaded config ready for drives; see `load`."""
+    if not (loaded.wrong or loaded.refused):
+        loaded = _for_drives(loaded)
+    problems = Problems(loaded)
     if not isinstance(loaded.config.law, Law):
-        raise ConfigError(f"{loaded.where('law')}: none: a run on drives needs a law (an open loop is for simulation)")
-    if "on_infeasible" not in loaded.document.values["law"]:
-        loaded = loaded.overridden(["law.on_infeasible=fault"])
-    if "realism" in loaded.document.values:  # of simulated runs; `hil.emulation` says what emulated drives are like
-        loaded = loaded.overridden(["realism="])
-    run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True)
+        problems.add("none: a run on drives needs a law (an open loop is for simulation)", "law")
+    try:
+        run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True, problems=problems)
+    except ConfigError:
+        look_at_rig(loaded, problems)
+        raise
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
@@ -174,7 +179,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
-    notes += _shared_replies(drives)
+    notes += [*_shared_replies(drives), *_unread(settings, drives)]
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
@@ -194,6 +199,14 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     return Prepared(
         run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
     )
+
+
+def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
+    """The config with the defaults that hold on drives; `realism` is of simulated runs, as `hil.emulation` is here."""
+    law = loaded.document.values["law"]
+    if isinstance(law, Mapping) and "on_infeasible" not in law:
+        loaded = loaded.overridden(["law.on_infeasible=fault"])
+    return loaded.overridden(["realism="]) if "realism" in loaded.document.values else loaded
 
 
 def _check_gains(loaded: LoadedConfig, system: System, period: float) -> list[str]:
@@ -221,6 +234,16 @@ def _shared_replies(drives: Sequence[Drive]) -> list[str]:
         for (_, identity), names in found.items()
         if len(names) > 1
     ]
+
+
+def _unread(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
+    """What drives on real buses cannot be asked, one sentence for all whose protocol it is."""
+    real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
+    found: dict[str, list[str]] = {}
+    for drive in drives:
+        if drive.unread and drive.settings.bus in real:
+            found.setdefault(drive.unread, []).append(drive.settings.name)
+    return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
 
 
 def _placed(loaded: LoadedConfig, problem: str) -> str:

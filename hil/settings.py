@@ -6,7 +6,7 @@ from typing import Any
 
 from hil.bus.load import BusLoad, Traffic, describe_load
 from hil.drives.base import Feedback
-from hil.drives.protocols import node_class
+from hil.drives.protocols import node_class, options_problems
 from hil.drives.protocols import problems as protocol_problems
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.config.hil import Hil
@@ -16,7 +16,8 @@ from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.build import Problems
+from servoctl.runs.build import build_plant
+from servoctl.runs.problems import Problems
 
 EMULATED = "emulated"
 """Interface of buses in lock-step."""
@@ -46,13 +47,19 @@ class HilSettings:
         return all(bus["interface"] == EMULATED for bus in self.buses.values())
 
 
-def hil_settings(loaded: LoadedConfig, plant: Plant) -> HilSettings:
+def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None = None) -> HilSettings:
     """The rig that a config describes.
+
+    Args:
+        loaded: The config.
+        plant: Its plant.
+        problems: What is wrong with the config elsewhere.
 
     Raises:
         ConfigError: There is none, or it does not fit the plant; every problem at once.
     """
-    values, problems = loaded.config.hil, Problems(loaded)
+    values = loaded.config.hil
+    problems = Problems(loaded) if problems is None else problems
     if values is None:
         raise ConfigError(
             f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
@@ -66,15 +73,19 @@ def hil_settings(loaded: LoadedConfig, plant: Plant) -> HilSettings:
         *((("hil", "drives", i), each) for i, each in drives),
         *((("hil", "sensors", i), each) for i, each in sensors),
     ]
-    _buses(nodes, buses, problems)
+    if not problems.touch("hil.buses"):
+        _buses(nodes, buses, problems)
+    timed = not problems.touch("hil.period")
     for path, node in nodes:
         try:
-            for problem in protocol_problems(node, values.period):
+            found = protocol_problems(node, values.period) if timed else options_problems(node)
+            for problem in found:
                 problems.add(problem.what, *path, *problem.path)
         except ConfigError as error:
             problems.add(str(error).partition("protocol: ")[2] or error, *path, "protocol")
     _law_limits(loaded, [each for _, each in drives], problems)
-    _times(values, problems)
+    if timed:
+        _times(values, problems)
     _faults(values, nodes, buses, problems)
     problems.check()
     loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
@@ -87,29 +98,42 @@ def hil_settings(loaded: LoadedConfig, plant: Plant) -> HilSettings:
     return HilSettings(values, tuple(ordered), tuple(each for _, each in sensors), buses, loads)
 
 
+def look_at_rig(loaded: LoadedConfig, problems: Problems) -> None:
+    """Adds what is wrong with the rig to what is wrong with a config elsewhere, as far as the plant is known.
+
+    Raises:
+        ConfigError: Always where there is anything; every problem at once.
+    """
+    plant = build_plant(loaded, Problems(loaded))
+    if plant is not None and loaded.config.hil is not None:
+        hil_settings(loaded, plant, problems)
+    problems.check()
+
+
 def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, DriveSettings]]:
-    found: dict[str, tuple[int, DriveSettings]] = {}
+    first: dict[str, int] = {}
+    found = []
     for i, drive in enumerate(values.drives):
         name = drive.actuator
         if name not in plant.actuators:
             what = f"there is no actuator '{name}' ({remedy(name, plant.actuators)})"
             problems.add(what, "hil", "drives", i, "actuator")
-        elif name in found:
-            what = f"'{name}' has a drive already, entry {found[name][0] + 1} (one drive per actuator)"
+        elif first.setdefault(name, i) != i:
+            what = f"'{name}' has a drive already, entry {first[name] + 1} (one drive per actuator)"
             problems.add(what, "hil", "drives", i, "actuator")
-        else:
-            lower, upper = drive.position_limits
-            found[name] = i, DriveSettings(
-                name, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
-                _evaluated(drive.options),
-                torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
-                speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-                watchdog=values.safety.drive_watchdog, brake=drive.brake,
-            )  # fmt: skip
+        lower, upper = drive.position_limits
+        settings = DriveSettings(
+            name, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
+            _evaluated(drive.options),
+            torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
+            speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
+            watchdog=values.safety.drive_watchdog, brake=drive.brake,
+        )  # fmt: skip
+        found.append((i, settings))
     missing = [name for name in plant.actuators if name not in {drive.actuator for drive in values.drives}]
     if missing:
         problems.add(f"no drive for {', '.join(missing)} (every actuator needs one)", "hil", "drives")
-    return list(found.values())
+    return found
 
 
 def _evaluated(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,30 +151,21 @@ def _number(value: Any) -> Any:
 
 
 def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, SensorSettings]]:
-    found: dict[str, tuple[int, SensorSettings]] = {}
+    first: dict[str, int] = {}
+    found = []
     for i, sensor in enumerate(values.sensors):
         name = sensor.coordinate
         if name not in plant.coordinates:
             what = f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})"
             problems.add(what, "hil", "sensors", i, "coordinate")
-        elif name in found:
-            what = f"'{name}' has an encoder already, entry {found[name][0] + 1} (remove one)"
+        elif first.setdefault(name, i) != i:
+            what = f"'{name}' has an encoder already, entry {first[name] + 1} (remove one)"
             problems.add(what, "hil", "sensors", i, "coordinate")
-        else:
-            found[name] = (
-                i,
-                SensorSettings(
-                    name,
-                    sensor.bus,
-                    sensor.protocol,
-                    sensor.node,
-                    sensor.gear,
-                    sensor.sign,
-                    sensor.offset,
-                    sensor.options,
-                ),
-            )
-    return list(found.values())
+        settings = SensorSettings(
+            name, sensor.bus, sensor.protocol, sensor.node, sensor.gear, sensor.sign, sensor.offset, sensor.options
+        )
+        found.append((i, settings))
+    return found
 
 
 def _buses(

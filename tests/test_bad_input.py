@@ -177,6 +177,7 @@ def test_mistakes_that_need_the_plant_come_out_at_once(servoctl: Servoctl) -> No
         "initial.q: no value for s",
         "task.a.holonomic: unknown word 'z'",
         "task.b.class: no.py: there is no such file",
+        "law.limits: there is no actuator 'G' (actuators: F)",
         "law.null_space.H: there is no actuator 'H' (known: F)",
     )
 

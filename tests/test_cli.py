@@ -186,7 +186,10 @@ def test_report_prints_the_files_that_it_writes(command: Servoctl, tmp_path: Pat
     done = command("report", "first")
     assert done.returncode == 0, done.stderr
     written = [tmp_path / line for line in done.stdout.splitlines()]
-    assert written and all(path.stat().st_size > 0 for path in written)
+    assert [path.name for path in written] == ["report.html", "overview.png"]
+    assert all(path.stat().st_size > 0 for path in written)
+    more = command("report", "first", "--png").stdout.splitlines()
+    assert [Path(line).name for line in more][:3] == ["overview.png", "path.png", "coordinates.png"]
 
 
 def test_report_of_a_folder_without_a_run_ends_with_3(command: Servoctl, tmp_path: Path) -> None:

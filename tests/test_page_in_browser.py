@@ -1,11 +1,14 @@
 """The page in a real browser: it opens, plays, scrubs, zooms, and asks nobody for anything."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import artefacts, browser, caught, simulated
+from chromium import Tab, tab
+from report_runs import caught, simulated
 
 from servoctl.report.page import write
 from servoctl.trajectory import Trajectory
@@ -24,27 +27,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def opened(page: Any, folders: list[Path], tmp_path: Path) -> None:
-    page.goto(write(folders, tmp_path / "report.html").as_uri())
-    until(page, "window.page !== undefined")
-
-
-def until(page: Any, condition: str) -> None:
-    """Waits; the page's own policy forbids what playwright has for it."""
-    for _ in range(200):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
+@contextmanager
+def opened(browser: Any, folders: list[Path], tmp_path: Path, **settings: Any) -> Iterator[Tab]:
+    """The page of these runs, ready; it asks for files only."""
+    with tab(browser, "file:", **settings) as found:
+        found.page.goto(write(folders, tmp_path / "report.html").as_uri())
+        found.until("window.page !== undefined")
+        yield found
 
 
 @pytest.mark.parametrize("name", ["robots", "scara", "caught"])
 def test_the_browser_reads_the_numbers_of_the_run_at_three_instants(
-    name: str, runs: dict[str, Path], tmp_path: Path
+    name: str, browser: Any, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     run = Trajectory.load(runs[name])
-    with browser(tmp_path) as (page, problems):
-        opened(page, [runs[name]], tmp_path)
+    with opened(browser, [runs[name]], tmp_path) as found:
+        page = found.page
         for i in (0, len(run) // 2, len(run) - 1):
             page.evaluate("t => window.page.player.set(t)", run.t[i])
             for column in (f"q.{run.coordinates[0]}", f"u.{run.actuators[-1]}", f"violation.{run.rows[0]}"):
@@ -54,17 +52,16 @@ def test_the_browser_reads_the_numbers_of_the_run_at_three_instants(
                     [column],
                 )
                 assert seen == np.float32(run[column][i])
-        page.screenshot(path=artefacts(tmp_path) / f"page_{name}.png", full_page=True)
-        assert problems == []
+        found.shot(f"page_{name}")
 
 
-def test_play_scrub_zoom_and_keys_move_everything_together(runs: dict[str, Path], tmp_path: Path) -> None:
-    with browser(tmp_path) as (page, problems):
-        opened(page, [runs["robots"]], tmp_path)
+def test_play_scrub_zoom_and_keys_move_everything_together(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["robots"]], tmp_path) as found:
+        page = found.page
         time = "window.page.player.time"
 
         page.keyboard.press(" ")
-        until(page, f"{time} > 0.1")
+        found.until(f"{time} > 0.1")
         page.keyboard.press(" ")
         stopped = page.evaluate(time)
         assert not page.evaluate("window.page.player.playing") and 0.1 < stopped < 2
@@ -87,29 +84,27 @@ def test_play_scrub_zoom_and_keys_move_everything_together(runs: dict[str, Path]
         page.mouse.move(box["x"] + 0.75 * box["width"], y, steps=4)
         page.mouse.up()
         scales = "window.page.group.plots.map(p => [p.u.scales.x.min, p.u.scales.x.max])"
-        until(page, f"({scales}).every(([a, b]) => Math.abs(a - 0.5) < 0.03 && Math.abs(b - 1.5) < 0.03)")
-        page.screenshot(path=artefacts(tmp_path) / "page_zoomed.png")
+        found.until(f"({scales}).every(([a, b]) => Math.abs(a - 0.5) < 0.03 && Math.abs(b - 1.5) < 0.03)")
+        found.shot("page_zoomed")
         page.mouse.dblclick(box["x"] + 0.5 * box["width"], y)
-        until(page, f"({scales}).every(([a, b]) => a === 0 && b === 2)")
-        assert problems == []
+        found.until(f"({scales}).every(([a, b]) => a === 0 && b === 2)")
 
 
-def test_the_animation_draws_the_pose_of_the_time_shown(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_animation_draws_the_pose_of_the_time_shown(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     """The canvas has the first arm's colour where its elbow stands, and after the arm has moved elsewhere."""
-    with browser(tmp_path) as (page, problems):
-        opened(page, [runs["robots"]], tmp_path)
+    with opened(browser, [runs["robots"]], tmp_path) as found:
+        page = found.page
         picture = "() => document.getElementById('scene').toDataURL()"
         start = page.evaluate(picture)
         page.evaluate("window.page.player.set(2)")
         end = page.evaluate(picture)
         page.evaluate("window.page.player.set(0)")
         assert start != end and page.evaluate(picture) == start
-        assert problems == []
 
 
-def test_a_drawing_in_space_turns(runs: dict[str, Path], tmp_path: Path) -> None:
-    with browser(tmp_path) as (page, problems):
-        opened(page, [runs["scara"]], tmp_path)
+def test_a_drawing_in_space_turns(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["scara"]], tmp_path) as found:
+        page = found.page
         before = page.evaluate("window.page.scene.look.azimuth")
         box = page.locator("#scene").bounding_box()
         page.mouse.move(box["x"] + 100, box["y"] + 100)
@@ -117,45 +112,42 @@ def test_a_drawing_in_space_turns(runs: dict[str, Path], tmp_path: Path) -> None
         page.mouse.move(box["x"] + 200, box["y"] + 120, steps=4)
         page.mouse.up()
         assert page.evaluate("window.page.scene.look.azimuth") != before
-        page.screenshot(path=artefacts(tmp_path) / "page_turned.png")
-        assert problems == []
+        found.shot("page_turned")
 
 
-def test_several_runs_share_plots_and_table_and_can_be_hidden(runs: dict[str, Path], tmp_path: Path) -> None:
-    with browser(tmp_path) as (page, problems):
-        opened(page, [runs["robots"], runs["stiff"]], tmp_path)
+def test_several_runs_share_plots_and_table_and_can_be_hidden(
+    browser: Any, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    with opened(browser, [runs["robots"], runs["stiff"]], tmp_path) as found:
+        page = found.page
         lines = "window.page.group.plots[0].u.series.slice(1)"
         assert page.evaluate(f"{lines}.length") == 10
         assert page.locator("#tables thead th").all_inner_texts()[:4] == ["", "unit", "robots", "stiff"]
         page.locator("input[data-run=stiff]").uncheck()
         assert page.evaluate(f"{lines}.map(s => s.show)") == 5 * [True] + 5 * [False]
-        page.screenshot(path=artefacts(tmp_path) / "page_two_runs.png", full_page=True)
-        assert problems == []
+        found.shot("page_two_runs")
 
 
-def test_a_fault_stands_on_the_time_axis_and_in_the_table(runs: dict[str, Path], tmp_path: Path) -> None:
-    with browser(tmp_path, color_scheme="dark") as (page, problems):
-        opened(page, [runs["caught"]], tmp_path)
+def test_a_fault_stands_on_the_time_axis_and_in_the_table(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["caught"]], tmp_path, color_scheme="dark") as found:
+        page = found.page
         marks = page.evaluate("window.page.group.plots[0].spec.marks.filter(m => m.colour === '--bad')")
         fault = next(e for e in Trajectory.load(runs["caught"]).metadata["events"] if e["reaction"] == "stop")
         assert [mark["t"] for mark in marks] == [fault["t"]] and marks[0]["text"].startswith("u3: the drive reports")
         page.locator("tr.bad button").first.click()
         assert page.evaluate("window.page.player.time") == pytest.approx(fault["t"])
-        page.screenshot(path=artefacts(tmp_path) / "page_dark.png", full_page=True)
-        assert problems == []
+        found.shot("page_dark")
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(runs: dict[str, Path], tmp_path: Path) -> None:
-    with browser(tmp_path, viewport={"width": 390, "height": 844}, has_touch=True) as (page, problems):
-        opened(page, [runs["caught"]], tmp_path)
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["caught"]], tmp_path, viewport={"width": 390, "height": 844}, has_touch=True) as found:
+        page = found.page
         assert page.evaluate("document.documentElement.scrollWidth") == 390
-        page.screenshot(path=artefacts(tmp_path) / "page_phone.png")
-        assert problems == []
+        found.shot("page_phone")
 
 
-def test_a_folder_without_rows_opens_too(tmp_path: Path) -> None:
+def test_a_folder_without_rows_opens_too(browser: Any, tmp_path: Path) -> None:
     Trajectory({"t": np.empty(0)}, {}, {"status": "failed", "error": "no first step"}).save(tmp_path / "run")
-    with browser(tmp_path) as (page, problems):
-        opened(page, [tmp_path / "run"], tmp_path)
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        page = found.page
         assert "the run has no rows" in page.locator("#top").inner_text()
-        assert problems == []

@@ -62,8 +62,7 @@ def test_c_is_the_virtual_machine(case: tuple[str, list[str]]) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("case", CASES[:3], ids=lambda case: case[0])
-@pytest.mark.parametrize("lanes", [2, 8])
+@pytest.mark.parametrize(("case", "lanes"), list(zip(CASES[:3], (2, 8, 2), strict=True)))
 def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
     first = made(case, "c")
     assert first.system.realism is not None

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import servoctl as sc
 from servoctl.config import LoadedConfig, load_config
-from servoctl.config.overrides import written
+from servoctl.config.document import Document
+from servoctl.config.overrides import apply_overrides, written
 from servoctl.errors import ConfigError
 
 ROBOTS = load_config("coordinated_robots")
@@ -50,7 +51,7 @@ def outcome(made: Any) -> LoadedConfig | list[str]:
 
 
 @given(st.dictionaries(st.sampled_from(PATHS), NUMBERS, min_size=1, max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_numbers_make_what_their_text_makes_of_the_file(numbers: dict[str, float]) -> None:
     before = copy.deepcopy(ROBOTS.document)
     texts = [f"{path}={written(number)}" for path, number in numbers.items()]
@@ -81,3 +82,31 @@ def test_one_bad_set_among_many_is_refused_under_its_path_and_value() -> None:
 @pytest.mark.parametrize(("number", "text"), [(3.0, "3"), (0.1, "0.1"), (-0.0, "0"), (1e-7, "1e-07"), (5e22, "5e+22")])
 def test_whole_numbers_are_written_as_such(number: float, text: str) -> None:
     assert written(number) == text
+
+
+@pytest.mark.parametrize(
+    ("override", "place", "value"),
+    [
+        (
+            "tune.search.law.correction.baumgarte.alpha.high=50",
+            ("search", "law.correction.baumgarte.alpha", "high"),
+            50,
+        ),
+        ("tune.search.law.limits={low: 1, high: 2}", ("search", "law.limits"), {"low": 1, "high": 2}),
+        ("tune.search.run.period.low=0.001", ("search", "run.period", "low"), 0.001),
+        ("tune.constraints.input_max.F=9", ("constraints", "input_max.F"), 9),
+        ("tune.uncertainty.realism.delay=[1]", ("uncertainty", "realism.delay"), [1]),
+        ("tune.sensitivity.late.realism.delay=0.1", ("sensitivity", "late", "realism.delay"), 0.1),
+        ("tune.objective.minimise.input_rms.F=2", ("objective", "minimise", "input_rms.F"), 2),
+        ("tune.search={a.b: [1]}", ("search",), {"a.b": [1]}),
+    ],
+)
+def test_a_path_within_tune_keeps_its_dots(override: str, place: tuple[str, ...], value: object) -> None:
+    search = {"law.correction.baumgarte.alpha": {"low": 1, "high": 9}}
+    document = Document("a.yaml", {"tune": {"search": search}}, {}, {}, ())
+    changed, refused = apply_overrides(document, [override])
+    node: Any = changed.values["tune"]
+    for key in place:
+        node = node[key]
+    assert (node, refused) == (value, [])
+    assert search["law.correction.baumgarte.alpha"] == {"low": 1, "high": 9}

@@ -162,6 +162,7 @@ class Drive(Node):
         saturated: Whether it says that it cannot make the torque it is asked for.
         watchdog: Whether it stops by itself when nothing comes; where not, `test_watchdog` does nothing.
         watchdog_said: Whether it is known which of the two; where not, it must not make torque on a real bus.
+        unread: A setting that it cannot be asked for, and what to do; empty where `identify` and `configure` see all.
         heartbeat: Longest time between frames that prove it alive [s]; None where it only answers.
         alive: When the last such frame came [ns].
         foreign: Why frames on the bus look like another master's; empty where none do.
@@ -174,6 +175,7 @@ class Drive(Node):
     heartbeat: float | None = None
     watchdog = True
     watchdog_said = True
+    unread = ""
 
     def __init__(self, settings: DriveSettings) -> None:
         super().__init__(settings)

@@ -28,6 +28,10 @@ class MitDrive(Drive):
 
     feedback = Feedback.REPLY
     Options: ClassVar[type[MitOptions]] = MitOptions
+    unread = (
+        "the ranges of MIT frames cannot be read back: other ones than the motor's scale every torque, and show by "
+        "the motion alone (compare motor or ranges with its data sheet)"
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         """Starts with nothing known of the drive.

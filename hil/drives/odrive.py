@@ -44,6 +44,11 @@ class OdriveDrive(OdriveEncoder, Drive):
     settings: DriveSettings
     _options: OdriveOptions
     Options = OdriveOptions
+    unread = (
+        "the control mode cannot be read back over CANSimple: torque control is ordered at start-up, and another mode "
+        "shows by the motion alone (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage "
+        "zero first)"
+    )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
         """Starts with nothing known of the drive."""

@@ -61,6 +61,11 @@ def problems(settings: SensorSettings, period: float) -> list[Problem]:
     return found if options is None else kind.problems(settings, options, period)
 
 
+def options_problems(settings: SensorSettings) -> list[Problem]:
+    """What of that its options alone show, whatever the period."""
+    return read_options(node_class(settings).Options, settings.options)[1]
+
+
 def build(settings: SensorSettings, period: float) -> Node:
     """The driver of a node: a `Drive` where the settings are a drive's.
 

@@ -11,7 +11,8 @@ import numpy as np
 from hil.emulation import emulated, place_on
 from hil.emulator.emulator import Emulator
 from hil.emulator.host_faults import HostFaults
-from hil.faults.expected import GOES_ON, Expected, expected
+from hil.faults.expected import GOES_ON, STALE, Expected, expected
+from hil.faults.hearing import Hearing
 from hil.faults.scenario import WATCHDOG, Scenario, machine
 from hil.run import Ended, HilRun
 from hil.safety import Kind, Reaction
@@ -121,7 +122,7 @@ def play(scenario: Scenario) -> Verdict:
     """Plays a scenario and judges it."""
     prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
     emulator = emulated(prepared, "vm")
-    witness = Witness(emulator)
+    witness, hearing = Witness(emulator), Hearing(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:
         witness.never_on([entry["drive"] for entry in scenario.faults])
@@ -136,7 +137,7 @@ def play(scenario: Scenario) -> Verdict:
     run = HilRun(prepared, place, Stage.FULL, None, None, {})
     ended = run.run(lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
-    return _judged(scenario, witness, emulator, ended)
+    return _judged(scenario, witness, hearing, emulator, ended)
 
 
 def _happen(what: str, host: Host, emulator: Emulator) -> None:
@@ -148,7 +149,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
         signal.raise_signal(signal.Signals[what])
 
 
-def _judged(scenario: Scenario, witness: Witness, emulator: Emulator, ended: Ended) -> Verdict:
+def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Emulator, ended: Ended) -> Verdict:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
     ended_by = GOES_ON if first is None else first.kind.name.lower()
@@ -159,6 +160,9 @@ def _judged(scenario: Scenario, witness: Witness, emulator: Emulator, ended: End
     problems += [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
     if ended_by not in wanted.verdicts:
         problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.verdicts)}")
+    if wanted.by_age and ended_by in wanted.verdicts:
+        until = nanoseconds(float(ended.trajectory.columns["t"][-1])) if first is None else first.time
+        problems += hearing.problems(STALE, witness.onset, until, None if first is None else first.subject)
     if reaction is not None and reaction > wanted.within:
         problems.append(f"{ended_by} after {1e3 * reaction:.2f} ms, at most {1e3 * wanted.within:.2f} ms")
     if first is not None and scenario.at is not None and not fed:

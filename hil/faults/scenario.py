@@ -37,6 +37,14 @@ COMMANDS = {"odrive": (0x2E, "0000000000000000"), "cia402": (0x201, "0f000000"),
 """Protocol -> id and data of a command of zero torque to drive `a`, as another master would send it."""
 
 
+SAMPLES = {
+    "odrive": {"a": 0x029, "b": 0x049, "x1": 0x0E9},
+    "cia402": {"a": 0x181, "b": 0x182, "x1": 0x187},
+    "mit": {"a": 0x011, "b": 0x012, "x1": 0x0E9},
+}
+"""Protocol -> node -> id of the frames that carry its position."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One run.

@@ -22,8 +22,10 @@ def check(
 ) -> None:
     """Validate a config and examine its model; simulate nothing."""
     from servoctl.config import load_config
+    from servoctl.errors import ConfigError
 
-    values = load_config(config).config
+    loaded = load_config(config, partly=not no_import)
+    values = loaded.config
     if no_import:
         if as_json:
             say_json({"grammar": "right"})
@@ -35,9 +37,18 @@ def check(
         (note if as_json else say)(f"imports {path}")
 
     from servoctl.check import check as examine
-    from servoctl.runs import load
+    from servoctl.runs.make import make_run
+    from servoctl.runs.problems import Problems
 
-    run = load(config, strict=False)
+    problems = Problems(loaded)
+    try:
+        run = make_run(loaded, strict=False, problems=problems)
+    except ConfigError:
+        if values.hil is not None:
+            from hil.settings import look_at_rig
+
+            look_at_rig(loaded, problems)
+        raise
     report = examine(run)
     if values.hil is not None:
         _look_at_rig(run, report)

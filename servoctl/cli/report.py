@@ -17,22 +17,22 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: into each run's own folder.")
     ] = None,
     html: Annotated[bool, typer.Option("--html", help="The page: report.html, of all runs together.")] = False,
-    png: Annotated[bool, typer.Option("--png", help="Pictures, 160 dpi.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="All pictures, 160 dpi.")] = False,
     pdf: Annotated[bool, typer.Option("--pdf", help="The same as vectors, in the width of a printed page.")] = False,
     gif: Annotated[bool, typer.Option("--gif", help="The animation.")] = False,
     mp4: Annotated[bool, typer.Option("--mp4", help="The animation as film; needs ffmpeg.")] = False,
 ) -> None:
     """Write a page that opens anywhere, and pictures, of one or several runs; print the files written.
 
-    Without any of the last five options: page and pictures. The page of several runs goes to the first one's folder.
+    Without any of the last five options: the page, and of each run the picture with everything at a glance. The page of
+    several runs goes to the first one's folder.
     """
-    if not (html or png or pdf or gif or mp4):
-        html = png = True
-    if html:
+    default = not (html or png or pdf or gif or mp4)
+    if html or default:
         from servoctl.report.page import PAGE, write
 
         say(str(write(runs, (out or runs[0]) / PAGE)))
-    if not (png or pdf or gif or mp4):
+    if html and not (png or pdf or gif or mp4):
         return
     from servoctl.report import report as draw
     from servoctl.trajectory import Trajectory
@@ -41,6 +41,7 @@ def report(
         place = folder if out is None else out if len(runs) == 1 else out / folder.name
         trajectory = Trajectory.load(folder)
         written = draw(trajectory, place) if png else []
+        written += draw(trajectory, place, names=["overview"]) if default else []
         written += draw(trajectory, place, "pdf") if pdf else []
         for kind in [name for name, wanted in (("gif", gif), ("mp4", mp4)) if wanted]:
             from servoctl.report.film import film

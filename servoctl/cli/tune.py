@@ -12,7 +12,7 @@ from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, number
 
 if TYPE_CHECKING:
-    from servoctl.tune import Trial, Tuning
+    from servoctl.tune import Refinement, Trial, Tuning
 
 
 def tune(
@@ -21,6 +21,9 @@ def tune(
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-tune-<date>-<time>.")
     ] = None,
     trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Instead of tune.trials.")] = None,
+    refine: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Then N steps at most down the exact slope: tune.refine.")
+    ] = None,
     jobs: Jobs = 1,
     cluster: ClusterAddress = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the study in --out.")] = False,
@@ -44,7 +47,8 @@ def tune(
     from servoctl.tune.packages import require
 
     require()
-    given = [*(overrides or ()), *([] if trials is None else [f"tune.trials={trials}"])]
+    lengths = {"trials": trials, "refine": refine}
+    given = [*(overrides or ()), *(f"tune.{name}={value}" for name, value in lengths.items() if value is not None)]
     loaded = load(config, given, engine=engine)
     problem = read_problem(loaded)
     folder = _folder(loaded.name, out, resume)
@@ -96,6 +100,8 @@ def _say(tuning: "Tuning") -> None:
     speed = _speed(tuning.summary())
     if speed:
         say(speed)
+    if tuning.refinement is not None:
+        say(_descended(tuning.refinement))
     if tuning.best is not None:
         _say_best(tuning, tuning.best)
     else:
@@ -111,6 +117,14 @@ def _headline(tuning: "Tuning") -> str:
         f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
         f"{', '.join([*counts, '']) if counts else ''}in {tuning.wall_time:.3g} s{engine}"
     )
+
+
+def _descended(found: "Refinement") -> str:
+    """What a descent came to, in a line."""
+    if found.why is not None:
+        return f"refined: no ({found.why})"
+    held = f", {', '.join(found.held)} as they were" if found.held else ""
+    return f"refined: from trial {found.start} in {found.steps} steps{held}"
 
 
 def _speed(summary: dict[str, Any]) -> str:

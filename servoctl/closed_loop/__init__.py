@@ -13,6 +13,7 @@ from servoctl.closed_loop.loop import Layout, Loop
 from servoctl.closed_loop.make import UNROLLED_ROWS, make_loop
 from servoctl.closed_loop.numpy_loop import NumpyLoop
 from servoctl.closed_loop.system import PassiveStabilisation, System
+from servoctl.closed_loop.tangent import TangentLoop
 from servoctl.closed_loop.tick import ControlTick
 from servoctl.closed_loop.traced import CompiledLoop, OpaqueLoop, TracedLoop, rk4
 
@@ -26,6 +27,7 @@ __all__ = [
     "OpaqueLoop",
     "PassiveStabilisation",
     "System",
+    "TangentLoop",
     "TracedLoop",
     "make_loop",
     "rk4",

@@ -21,8 +21,8 @@ class Layout:
 
     def __init__(self, model: Model, memory: int) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
-        self.command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1, "memory_rate": memory}
-        self.log = {
+        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1, "memory_rate": memory}
+        log = {
             "violation": r,
             "violation_rate": r,
             "passive": p,
@@ -30,13 +30,18 @@ class Layout:
             "passive_force": n,
             "servo_force": n,
         }
+        self._place(command, log)
+
+    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
+        """One after the other: name -> size."""
+        self.command, self.log = command, log
         self.slices: dict[str, slice] = {}
         position = 0
-        for name, size in {**self.command, **self.log}.items():
+        for name, size in {**command, **log}.items():
             self.slices[name] = slice(position, position + size)
             position += size
         self.size = position
-        self.command_size = sum(self.command.values())
+        self.command_size = sum(command.values())
 
 
 class Loop(ABC):

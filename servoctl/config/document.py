@@ -67,6 +67,14 @@ class Document:
         ordered = sorted(dict.fromkeys(problems), key=lambda problem: self._place(problem.path)[1])
         return [f"{self.where(*path)}: {what}" for path, what in ordered]
 
+    def indexed(self, path: FieldPath) -> FieldPath:
+        """The path, with a task entry that it calls by name by its index."""
+        entries = self.values.get("task")
+        if path[:1] == ("task",) and len(path) > 1 and isinstance(path[1], str) and isinstance(entries, list):
+            names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+            return ("task", names.index(path[1]), *path[2:]) if path[1] in names else path
+        return path
+
     def _place(self, path: FieldPath) -> tuple[str, float]:
         """Place of the nearest field above that has one, and its rank in a report."""
         for length in range(len(path), 0, -1):

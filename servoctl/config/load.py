@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from servoctl.config.document import Document, FieldPath
+from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.file_reader import read_document
 from servoctl.config.overrides import apply_numbers, apply_overrides
 from servoctl.config.problems import validate
@@ -21,11 +21,15 @@ class LoadedConfig:
         path: The file.
         config: Its checked values, every default filled in.
         document: Its values as they were written, and their places.
+        wrong: What is wrong with it; empty but for `load_config(partly=True)`.
+        refused: Sentences on `--set` arguments that do not fit it; empty likewise.
     """
 
     path: Path
     config: Config
     document: Document
+    wrong: tuple[Problem, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,32 +74,39 @@ class LoadedConfig:
         Args:
             path: Keys and list indices from the top; a task entry by its index or its name.
         """
-        if path[:1] == ("task",) and len(path) > 1 and isinstance(path[1], str):
-            names = [entry.name for entry in self.config.task]
-            path = ("task", names.index(path[1]), *path[2:]) if path[1] in names else path
-        return self.document.where(*path)
+        return self.document.where(*self.document.indexed(path))
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = ()) -> LoadedConfig:
+def load_config(source: str | Path, overrides: Sequence[str] = (), partly: bool = False) -> LoadedConfig:
     """Read and check a config.
 
     Args:
         source: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`.
+        partly: Whether a wrong config is returned where enough of it is right, for the rest to be checked beside what
+            `wrong` and `refused` say; it must never run.
 
     Raises:
         ConfigError: The config is wrong; every problem at once, in order of lines, those of overrides last.
     """
     path = find_config(source)
-    return _checked(path, *apply_overrides(read_document(path, _shown(path)), overrides))
+    return _checked(path, *apply_overrides(read_document(path, _shown(path)), overrides), partly=partly)
 
 
-def _checked(path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None) -> LoadedConfig:
+def _checked(
+    path: Path, document: Document, refused: Sequence[str], like: LoadedConfig | None = None, partly: bool = False
+) -> LoadedConfig:
     config, problems = validate(document.values, None if like is None else (like.document.values, like.config))
-    sentences = [*document.report([*document.problems, *problems]), *refused]
-    if sentences or config is None:
+    problems = [*document.problems, *problems]
+    sentences = [*document.report(problems), *refused]
+    if not sentences and config is not None:
+        return LoadedConfig(path, config, document)
+    from servoctl.config.mend import mended
+
+    rest = mended(document.values, [problem.path for problem in problems]) if partly else None
+    if rest is None:
         raise ConfigError(sentences)
-    return LoadedConfig(path, config, document)
+    return LoadedConfig(path, rest, document, tuple(problems), tuple(refused))
 
 
 def _shown(path: Path) -> str:

@@ -12,6 +12,11 @@ from servoctl.config.document import Document, FieldPath, in_words
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, Reading, read_value
 from servoctl.expression.suggest import remedy
 
+PATHS = (("tune", "search"), ("tune", "uncertainty"), ("tune", "constraints"), ("tune", "objective", "minimise"))
+"""Mappings whose keys are paths or metrics, with dots of their own."""
+
+OF_A_RANGE = ("low", "high", "scale", "step")
+
 
 class _RefusedError(Exception):
     """An override cannot be applied; the message says why."""
@@ -23,7 +28,8 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> tuple[Docum
     Args:
         document: What the file says.
         overrides: `PATH=VALUE`. A path is keys with dots between them; a task entry is addressed by its name, any
-            list by index as well. A value is YAML; nothing after `=` is null, which leaves an optional field out.
+            list by index as well, a path within `tune` with its dots. A value is YAML; nothing after `=` is null, which
+            leaves an optional field out.
             Mappings on the way that do not exist yet are made.
     """
     refused = []
@@ -83,13 +89,31 @@ def _parts(words: str) -> list[str]:
     return words.strip().split(".")
 
 
+def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
+    """The parts of a path, of which those are one that are a key with dots: one that is there, or of `PATHS`."""
+    places = [*PATHS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
+    for place in places:
+        depth = len(place)
+        if tuple(parts[:depth]) != place:
+            continue
+        node: Any = values
+        for key in place:
+            node = node.get(key) if isinstance(node, Mapping) else None
+        rest = parts[depth:]
+        there = [n for n in range(len(rest), 1, -1) if isinstance(node, Mapping) and ".".join(rest[:n]) in node]
+        of_a_range = place == PATHS[0] and len(rest) > 1 and rest[-1] in OF_A_RANGE
+        end = there[0] if there else len(rest) - of_a_range
+        return [*place, *([".".join(rest[:end])] if rest else []), *rest[end:]]
+    return parts
+
+
 def _with(document: Document, override: str, parts: list[str], reading: Reading) -> Document:
     """The document with a value at a path; it shares with the old one what does not change."""
     if not all(parts) or not parts:
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
         raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
-    values, path, first_new = _assigned(document.values, parts, reading.value)
+    values, path, first_new = _assigned(document.values, _joined(document.values, parts), reading.value)
     found = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
     return Document(
         document.file,

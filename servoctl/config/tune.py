@@ -92,9 +92,16 @@ class Tune(Section):
         default=0, description="seed of the choice of trials [-]"
     )
 
+    refine: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+        default=0,
+        description="steps at most of a descent from the best trial, along exact derivatives; 0: none [-]",
+    )
+
     @model_validator(mode="after")
     def _fitting(self) -> "Tune":
         several = isinstance(self.objective.minimise, tuple) and len(self.objective.minimise) > 1
+        if several and self.refine:
+            raise fault("given with several objectives (leave one out, or weigh them: {metric: weight})", "refine")
         if several and self.sampler == "cmaes":
             raise fault("cmaes with several objectives (take nsga2 or tpe, or weights: {metric: weight})", "sampler")
         if self.sampler == "cmaes" and not all(isinstance(choice, Range) for choice in self.search.values()):

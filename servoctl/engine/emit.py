@@ -74,6 +74,8 @@ def _text(function: Any) -> str:
         named = {"DECOMPOSE": f"f_{function.name()}", "COLUMNS": f"columns_{rows}x{n}"}
         named |= {"ROWS": str(rows), "N": str(n), "K": str(min(rows, n))}
         return "".join(f"#define {key} {value}\n" for key, value in named.items()) + template("decompose.h")
+    if "decompose_" in function.name():
+        raise CompileError("derivatives of a decomposition have no C, whose factors are not those of CasADi")
     given = [f"const V* restrict x{i}" for i in range(function.n_in())]
     taken = [f"V* restrict y{i}" for i in range(function.n_out())]
     lines = _loop(function) if function.name() in REPEATED else _Body(function).lines

@@ -4,7 +4,7 @@ Design: a figure is made in two steps, drawn and laid out, and then its lines ar
 must be spread over a height that only the layout decides. What a run has not, is not drawn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,7 @@ from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.stages import first_stop
-from servoctl.report.style import QUIET, chosen, colours, drawing_style, name_lines
+from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
 from servoctl.report.timing import draw_timing, timing_groups
 from servoctl.trajectory import Trajectory
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-__all__ = ["FIGURES", "figure", "gives", "plot", "report", "save"]
+__all__ = ["DPI", "FIGURES", "figure", "gives", "plot", "report", "save"]
 
-DPI = 160
 PRINTED = 7.16
 """Width of a figure across two printed columns [in]."""
 
@@ -33,23 +32,29 @@ SMALL_MULTIPLES = 12
 """Most phase pictures side by side."""
 
 
-def report(trajectory: Trajectory, out: str | PathLike[str], kind: Literal["png", "pdf"] = "png") -> list[Path]:
-    """Writes every picture that this run gives, as `<name>.<kind>` with the names of `FIGURES`.
+def report(
+    trajectory: Trajectory,
+    out: str | PathLike[str],
+    kind: Literal["png", "pdf"] = "png",
+    names: Iterable[str] | None = None,
+) -> list[Path]:
+    """Writes every picture that this run gives, as `<name>.<kind>`.
 
     Args:
         trajectory: The run; one without rows gives no pictures.
         out: Folder for them; made where it is missing.
         kind: `pdf` are vectors, in the size of print.
+        names: Some of `FIGURES`; None: all of them.
 
     Returns:
-        The files, in the order of `FIGURES`.
+        The files, in the order of the names.
 
     Raises:
         RunFolderError: A file cannot be written.
     """
-    names = [name for name in FIGURES if gives(trajectory, name)]
+    given = [name for name in names or FIGURES if gives(trajectory, name)]
     width = PRINTED if kind == "pdf" else None
-    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in names]
+    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in given]
 
 
 def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
@@ -68,21 +73,14 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
         name: One of `FIGURES`.
         width: Of the figure [in], its height in proportion; None: as on a screen.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     with drawing_style():
-        drawn = Figure(layout="constrained", dpi=DPI)
-        FigureCanvasAgg(drawn)
-        drawn.set_size_inches(10, 4.6)
+        drawn = blank(10, 4.6)
         _write_title(drawn, trajectory)
         if gives(trajectory, name):
             FIGURES[name](drawn, trajectory)
         if width is not None:
             drawn.set_size_inches(width, width * drawn.get_figheight() / drawn.get_figwidth())
-        drawn.draw_without_rendering()
-        for axes in drawn.axes:
-            name_lines(axes)
+        name_all_lines(drawn)
     return drawn
 
 
@@ -95,7 +93,11 @@ def save(drawn: "Figure", path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
+            engine = drawn.get_layout_engine()
+            lay_out(drawn)
+            drawn.set_layout_engine("none")  # or savefig would draw it all once more, only to lay it out
             drawn.savefig(path, dpi=DPI)
+            drawn.set_layout_engine(engine)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
     return path

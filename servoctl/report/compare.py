@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import RunFolderError
-from servoctl.report import DPI, SMALL_MULTIPLES, save
+from servoctl.report import SMALL_MULTIPLES, save
 from servoctl.report.panels import FLOOR
 from servoctl.report.source import names_of
-from servoctl.report.style import axis_label, colours, draw_lines, drawing_style, name_lines
+from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -91,18 +91,13 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
         runs: Name -> run.
         group: One of `PICTURES`.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels, shades = _lines(runs, group), colours(runs)
     shown = list(panels)[:SMALL_MULTIPLES]
     across = 1 if len(shown) == 1 else 2
     down = -(-len(shown) // across)
     more = f" (and {len(panels) - len(shown)} more)" if len(shown) < len(panels) else ""
     with drawing_style():
-        drawn = Figure(layout="constrained", dpi=DPI)
-        FigureCanvasAgg(drawn)
-        drawn.set_size_inches(5.5 * across, 2.4 * down + 0.6)
+        drawn = blank(5.5 * across, 2.4 * down + 0.6)
         drawn.suptitle(PICTURES[group] + more, x=0.012, ha="left", fontsize=13, fontweight="bold")
         for place, name in enumerate(shown):
             axes = drawn.add_subplot(down, across, place + 1)
@@ -114,9 +109,7 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
             axes.margins(x=0.0)
             axes.set_xlabel("t [s]")
             axes.set_ylabel(axis_label("|violation|" if group == "violation" else group, _unit(runs, group, name)))
-        drawn.draw_without_rendering()
-        for axes in drawn.axes:
-            name_lines(axes)
+        name_all_lines(drawn)
     return drawn
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import draw_stands, draw_task, frames, view
-from servoctl.report.style import QUIET, colours, drawing_style
+from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.trajectory import Trajectory, traced
 from servoctl.types import Array
 
@@ -105,15 +105,10 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
 
 def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     """What stands still, on a canvas: stands, the task's path, and axes that hold every instant."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     _, lines = frames(trajectory)
     seen = view(lines)
     paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
-    drawn = Figure(layout="constrained", dpi=DPI)
-    canvas = FigureCanvasAgg(drawn)
-    drawn.set_size_inches(*SIZE)
+    drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
     axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
     draw_stands(axes, list(paper.values()))
@@ -129,7 +124,7 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     else:
         axes.set_xlabel(seen.labels[0])
         axes.set_ylabel(seen.labels[1])
-    return canvas, axes
+    return drawn.canvas, axes
 
 
 class _Pose:

@@ -14,6 +14,10 @@ from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 160
+"""Of pictures for a screen."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 """Told apart by colour-blind people; the first six are Okabe and Ito's, the last two Paul Tol's."""
@@ -147,6 +151,29 @@ def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str
         points = envelope(t, drawable(x))
         marker = "o" if len(t) == 1 else ""
         axes.plot(*points, linestyle, color=shades[name], linewidth=width, gid=name, marker=marker, markersize=4)
+
+
+def blank(width: float, height: float, dpi: float = DPI) -> "Figure":
+    """A figure of this size [in] that belongs to no window, and lays itself out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawn = Figure((width, height), layout="constrained", dpi=dpi)
+    FigureCanvasAgg(drawn)
+    return drawn
+
+
+def lay_out(drawn: "Figure") -> None:
+    """Gives every panel its place, without a drawing."""
+    if (engine := drawn.get_layout_engine()) is not None:
+        engine.execute(drawn)
+
+
+def name_all_lines(drawn: "Figure") -> None:
+    """`name_lines` of every panel, once it has its place."""
+    lay_out(drawn)
+    for axes in drawn.axes:
+        name_lines(axes)
 
 
 def name_lines(axes: "Axes") -> None:

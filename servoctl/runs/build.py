@@ -23,32 +23,12 @@ from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.classes import load_class
+from servoctl.runs.problems import Problems
 from servoctl.types import Array
 
 
-class Problems:
-    """What is wrong with a config so far.
-
-    Attributes:
-        found: One sentence each, with its place.
-    """
-
-    def __init__(self, loaded: LoadedConfig) -> None:
-        self._loaded = loaded
-        self.found: list[str] = []
-
-    def add(self, what: object, *path: str | int) -> None:
-        """Notes every line of what is wrong at a field."""
-        self.found += [f"{self._loaded.where(*path)}: {line}" for line in str(what).splitlines()]
-
-    def check(self) -> None:
-        """Raises ConfigError with all problems, if there are any."""
-        if self.found:
-            raise ConfigError(self.found)
-
-
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
-    """The plant with its parameters; None, and problems noted, where it cannot be made."""
+    """The plant with its parameters, without those that are wrong; None, and problems noted, where there is none."""
     values = loaded.config.plant
     try:
         kind = load_class(values.class_, loaded.folder, Plant)
@@ -56,9 +36,23 @@ def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
         problems.add(error, "plant", "class")
         return None
     plant = instantiate(kind, values.parameters, problems, "plant")
+    if problems.touch("plant.parameters"):
+        plant = _with_the_right_parameters(kind, loaded, problems)
+    before = len(problems.found)
     if plant is not None:
         _check_words(plant, problems)
-    return plant if isinstance(plant, Plant) and not problems.found else None
+    return plant if isinstance(plant, Plant) and len(problems.found) == before else None
+
+
+def _with_the_right_parameters(kind: type[Plant], loaded: LoadedConfig, problems: Problems) -> Plant | None:
+    """A plant to hold names against; None where names, or lengths of lists, may depend on what is wrong."""
+    given = loaded.config.plant.parameters
+    wrong = [name for name, many in _float_fields(kind).items() if many and problems.touch(f"plant.parameters.{name}")]
+    if wrong or not all(isinstance(getattr(kind, names, None), Mapping) for names in ("coordinates", "actuators")):
+        return None
+    right = {name: value for name, value in given.items() if not problems.touch(f"plant.parameters.{name}")}
+    plant = instantiate(kind, right, Problems(loaded), "plant")
+    return plant if isinstance(plant, Plant) else None
 
 
 def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> Any:
@@ -186,6 +180,8 @@ def build_task(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[s
     """Name -> constraint, in order."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
+        if entry.class_ is None and entry.holonomic is None and entry.nonholonomic is None:
+            continue  # of a config that was mended
         constraint = _constraint(loaded, plant, entry, index, problems)
         if constraint is not None:
             task[entry.name] = constraint
@@ -276,6 +272,19 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
     )
+
+
+def check_actuators(law: LawValues, plant: Plant, problems: Problems) -> None:
+    """Notes actuators that a law names and the plant has not; those of its equations apart."""
+    named = {
+        "limits": law.limits,
+        "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
+        "secondary.preload": None if law.secondary is None else law.secondary.preload,
+    }
+    known = ", ".join(plant.actuators)
+    for field, mapping in named.items():
+        for wrong in [name for name in mapping or {} if name not in plant.actuators]:
+            problems.add(f"there is no actuator '{wrong}' (actuators: {known})", "law", *field.split("."))
 
 
 def _limit(limit: Any) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from servoctl.config.schema import PassiveLevel as LevelValues
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.passive_levels import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.build import Problems
+from servoctl.runs.problems import Problems
 from servoctl.types import State
 
 PATH = ("plant", "passive", "levels")

@@ -10,6 +10,7 @@ from servoctl.closed_loop import Loop, System, make_loop
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import Fixed, Passive
+from servoctl.config.schema import Law as LawValues
 from servoctl.config.schema import Run as RunValues
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
@@ -23,17 +24,18 @@ from servoctl.mechanics.reach import Reach
 from servoctl.runs import start as starts
 from servoctl.runs.arguments import ENGINES
 from servoctl.runs.build import (
-    Problems,
     build_correction,
     build_equations,
     build_law,
     build_plant,
     build_task,
     build_vector,
+    check_actuators,
 )
 from servoctl.runs.gains import all_gains
 from servoctl.runs.levels import build_levels, place_of
-from servoctl.runs.realism import realistic
+from servoctl.runs.problems import Problems
+from servoctl.runs.realism import check_realism, realistic
 from servoctl.runs.run import Run
 from servoctl.runs.system import make_system
 from servoctl.simulation import Settings
@@ -53,7 +55,7 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
     Raises:
         ConfigError: The config is wrong; every problem at once.
     """
-    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides)
+    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides, partly=True)
     if engine not in ENGINES:
         raise ConfigError(f"--engine {engine}: no such engine (auto, c, vm or numpy)")
     return make_run(loaded, engine, strict)
@@ -61,7 +63,12 @@ def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto"
 
 @np.errstate(all="ignore")
 def make_run(
-    loaded: LoadedConfig, engine: str = "auto", strict: bool = True, like: Run | None = None, waiting: bool = False
+    loaded: LoadedConfig,
+    engine: str = "auto",
+    strict: bool = True,
+    like: Run | None = None,
+    waiting: bool = False,
+    problems: Problems | None = None,
 ) -> Run:
     """Makes a config ready.
 
@@ -71,26 +78,33 @@ def make_run(
         strict: As of `load`.
         like: An earlier run, whose compiled functions serve again where only parameters or the start differ.
         waiting: Whether the task waits for its time to be above 0, as on drives: until then its path stands.
+        problems: Takes what is wrong, for those who have more to say of the config.
 
     Raises:
         ConfigError: The config is wrong; every problem at once.
     """
-    problems = Problems(loaded)
+    problems = Problems(loaded) if problems is None else problems
     values = loaded.config
     ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
-    law = build_law(loaded, ground.plant, problems)
+    law = _law(loaded, ground.plant, problems)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
-    problems.check()
+    if not ground.passed:
+        check_realism(loaded, ground.plant, problems)
+    if problems.touch("plant", "initial", "task", "law", "inputs"):
+        problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
-    problems.check()
+    if found is None or problems.touch("run", "realism"):
+        problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
-    problems.check()
+    if problems.touch("initial", "realism"):
+        problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
-    problems.check()
+    if loop is None:
+        problems.check()
     assert loop is not None
     wrong = unfit(loop, settings.integrator.method, settings.period)
     if wrong is not None:
@@ -103,12 +117,24 @@ def make_run(
     for gain in all_gains(found, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))
-    if strict:
+    if strict or loaded.wrong or loaded.refused:
         problems.check()
     ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), ground.levels, engine)
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
+
+
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
+    """The law, or None where there is none to be bound: of one that is wrong the names are looked at alone."""
+    values = loaded.config.law
+    if not isinstance(values, LawValues):
+        return None
+    check_actuators(values, plant, problems)
+    if problems.touch("law", "task"):
+        build_equations(values.null_space, plant, problems, "law", "null_space")
+        return None
+    return build_law(loaded, plant, problems)
 
 
 @dataclass(frozen=True)
@@ -133,7 +159,8 @@ class _Ground:
 def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     """Raises ConfigError where there is none."""
     plant = build_plant(loaded, problems)
-    problems.check()
+    if plant is None:
+        problems.check()
     assert plant is not None
     q = build_vector(loaded.config.initial.q, plant, problems, "q")
     v = build_vector(loaded.config.initial.v, plant, problems, "v")

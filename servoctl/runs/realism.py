@@ -18,7 +18,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.integrate import held_steps
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.build import Problems
+from servoctl.runs.problems import Problems
 from servoctl.simulation import Settings
 from servoctl.types import State
 
@@ -56,6 +56,17 @@ def realistic(
     if len(problems.found) > before:
         return system
     return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
+
+
+def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
+    """Notes what `realism` says of coordinates, actuators and parameters that are not the plant's."""
+    values, period = loaded.config.realism, loaded.config.run.period
+    if values is None or period is None:
+        return
+    _realism(values, plant, period, problems)
+    if values.friction is not None:
+        _friction(values.friction, plant, problems)
+    _changed(plant, values.parameter_error, problems)
 
 
 def _realism(values: RealismValues, plant: Plant, period: float, problems: Problems) -> Realism:
@@ -123,20 +134,7 @@ def _simulated(
 ) -> Model | None:
     """The model with the simulated plant's parameters; None where they are the law's."""
     plant, before = model.plant, len(problems.found)
-    fields, changed = parameter_fields(plant), {}
-    for name, error in errors.items():
-        path = ("realism", "parameter_error", name)
-        if name not in fields:
-            kind = type(plant).__name__
-            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, fields)})", *path)
-            continue
-        length, value = fields[name], getattr(plant, name)
-        scale = 1.0 + np.asarray(error, dtype=float)
-        if scale.ndim and len(scale) != length:
-            expected = "one number" if length is None else f"one number, or {length}"
-            problems.add(f"expected {expected}, got {len(scale)}", *path)
-            continue
-        changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
+    changed = _changed(plant, errors, problems)
     if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
         return None
     try:
@@ -152,6 +150,26 @@ def _simulated(
     if found is None:
         problems.add("the simulated plant is of another kind than the law's", "realism", "parameter_error")
     return found
+
+
+def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems) -> dict[str, Any]:
+    """Parameters of the simulated plant that are not the law's."""
+    fields = parameter_fields(plant)
+    changed: dict[str, Any] = {}
+    for name, error in errors.items():
+        path = ("realism", "parameter_error", name)
+        if name not in fields:
+            kind = type(plant).__name__
+            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, fields)})", *path)
+            continue
+        length, value = fields[name], getattr(plant, name)
+        scale = 1.0 + np.asarray(error, dtype=float)
+        if scale.ndim and len(scale) != length:
+            expected = "one number" if length is None else f"one number, or {length}"
+            problems.add(f"expected {expected}, got {len(scale)}", *path)
+            continue
+        changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
+    return changed
 
 
 def facts(system: System, values: RealismValues) -> dict[str, Any]:

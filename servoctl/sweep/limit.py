@@ -16,9 +16,10 @@ from servoctl.closed_loop import System
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
 from servoctl.laws.corrections import for_passive, resolve
-from servoctl.runs.build import Problems, build_correction, build_law
+from servoctl.runs.build import build_correction, build_law
 from servoctl.runs.gains import RowGains, all_gains, drives_spacing, task_gains
 from servoctl.runs.make import settings_of
+from servoctl.runs.problems import Problems
 from servoctl.runs.realism import realistic
 from servoctl.runs.run import Run
 from servoctl.sweep.points import Vary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from servoctl.report.style import INK, PALETTE, QUIET, drawing_style
+from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style
 from servoctl.sweep.limit import Limit
 from servoctl.sweep.study import Study
 from servoctl.types import Array
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.patheffects import AbstractPathEffect
 
-DPI = 160
 DECADES = 1.5
 """Values that span more powers of ten are drawn on a logarithmic scale."""
 
@@ -33,14 +32,9 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
     Raises:
         OSError: The file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     paths = study.paths
     with drawing_style():
-        figure = Figure(layout="constrained", dpi=DPI)
-        FigureCanvasAgg(figure)
-        figure.set_size_inches(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
+        figure = blank(6.4 if len(paths) < 3 else 3.6 * min(len(paths), 3), 4.6 if len(paths) < 4 else 7.2)
         figure.suptitle(f"{study.name}: {metric}", x=0.012, ha="left", fontweight="bold", parse_math=False)
         if len(paths) == 2:
             _draw_two(figure.add_subplot(), study, metric)

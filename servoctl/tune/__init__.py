@@ -2,8 +2,9 @@
 
 from servoctl.tune.files import save
 from servoctl.tune.problem import Problem, read_problem
+from servoctl.tune.refine import Refinement
 from servoctl.tune.result import Trial, Tuning
 from servoctl.tune.single import seconds_of_a_process
 from servoctl.tune.tuner import tune
 
-__all__ = ["Problem", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]
+__all__ = ["Problem", "Refinement", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]

@@ -86,7 +86,7 @@ def _seen_from(folder: Path, class_path: str, home: Path) -> str:
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:
-    """One row per trial: number, status, reason, runs, values, objectives, metrics, excess of constraints."""
+    """One row per trial: its number and what became of it, values, objectives, metrics, excess of constraints."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -96,6 +96,7 @@ def _write_table(tuning: Tuning, file: BinaryIO) -> None:
         "status": [verdict.status for verdict in verdicts],
         "reason": pa.array([verdict.reason for verdict in verdicts], pa.string()),
         "runs": [verdict.runs for verdict in verdicts],
+        "refined": pa.array([trial.refined for trial in tuning.trials], pa.int64()),
     }
     columns |= {path: [trial.at[path] for trial in tuning.trials] for path in problem.tune.search}
     for place, name in enumerate(problem.objectives):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from servoctl.config.tune import Range
-from servoctl.report.style import PALETTE, QUIET, drawing_style
+from servoctl.report.style import PALETTE, QUIET, blank, drawing_style
 from servoctl.tune.judge import DONE
 from servoctl.tune.result import Tuning
 from servoctl.types import Array
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DPI = 160
 DECADES = 1.5
 """Values that span more powers of ten are drawn on a logarithmic scale."""
 
@@ -51,13 +50,8 @@ def pictures(tuning: Tuning) -> Iterator[tuple[str, "Figure"]]:
 
 
 def _figure(tuning: Tuning, title: str, count: int) -> tuple["Figure", list["Axes"]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained", dpi=DPI)
-    FigureCanvasAgg(figure)
     across, down = min(count, ACROSS), -(-count // ACROSS)
-    figure.set_size_inches(max(6.4, 3.6 * across), max(4.0, 3.2 * down))
+    figure = blank(max(6.4, 3.6 * across), max(4.0, 3.2 * down))
     figure.suptitle(f"{tuning.problem.run.name}: {title}", x=0.012, ha="left", fontweight="bold", parse_math=False)
     return figure, [figure.add_subplot(down, across, place + 1) for place in range(count)]
 

@@ -11,7 +11,8 @@ from servoctl.config.problems import unit_of
 from servoctl.runs.metrics import metric_unit
 from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
 from servoctl.tune.problem import Point, Problem
-from servoctl.tune.store import point_of, verdict_of
+from servoctl.tune.refine import Refinement
+from servoctl.tune.store import point_of, refined_from, verdict_of
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ class Trial:
         number: From 0.
         at: Path -> value.
         verdict: What became of it.
+        refined: Number of the trial from which a descent came there; None: it is one of the search.
     """
 
     number: int
     at: Point
     verdict: Verdict
+    refined: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,13 @@ class Tuning:
         problem: What was searched.
         trials: In order.
         standing: What becomes of the config as it stands.
-        wall_time: Of the search, this time [s].
+        wall_time: Of the search, this time, without a descent [s].
         here: Trials of this time.
-        runs: Runs of this time.
+        runs: Runs of the search of this time.
         engine: That ran them.
         broken: What ended the search, where neither its end nor a person did.
         single: One process of `servoctl run` [s]; None where it was not measured.
+        refinement: What came of the descent; None: there was none.
     """
 
     problem: Problem
@@ -60,11 +64,13 @@ class Tuning:
     engine: str | None = None
     broken: str | None = None
     single: float | None = None
+    refinement: Refinement | None = None
 
     @property
     def status(self) -> str:
         """`done`, `interrupted` or `failed`."""
-        end = "done" if len(self.trials) >= self.problem.tune.trials else "interrupted"
+        sought = sum(trial.refined is None for trial in self.trials)
+        end = "done" if sought >= self.problem.tune.trials else "interrupted"
         return end if self.broken is None else "failed"
 
     @cached_property
@@ -154,6 +160,7 @@ class Tuning:
             "front": [_said(trial) for trial in self.front] if self.problem.several else None,
             "nearest_miss": None if miss is None else _said(miss),
             "as_it_stands": {"at": self.problem.standing} | self.standing.to_dict(),
+            "refined": None if self.refinement is None else _descent(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
             "trials_per_second": rate,
@@ -165,8 +172,12 @@ class Tuning:
 
 def trials_of(stored: Sequence["FrozenTrial"]) -> tuple[Trial, ...]:
     """Stored trials as they are here."""
-    return tuple(Trial(trial.number, point_of(trial), verdict_of(trial)) for trial in stored)
+    return tuple(Trial(trial.number, point_of(trial), verdict_of(trial), refined_from(trial)) for trial in stored)
+
+
+def _descent(found: Refinement) -> dict[str, Any]:
+    return {"from": found.start, "steps": found.steps, "held": list(found.held), "why_not": found.why}
 
 
 def _said(trial: Trial) -> dict[str, Any]:
-    return {"trial": trial.number, "at": trial.at} | trial.verdict.to_dict()
+    return {"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()

@@ -15,7 +15,8 @@ import numpy as np
 from servoctl.config.tune import Range, Tune
 from servoctl.tune.judge import DONE, INFEASIBLE, Judge, Verdict
 from servoctl.tune.problem import Problem, in_range
-from servoctl.tune.store import VERDICT, Store
+from servoctl.tune.refine import Refinement
+from servoctl.tune.store import REFINED, VERDICT, Store
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -48,11 +49,11 @@ def search(
         KeyboardInterrupt: Every trial that has finished is stored.
     """
     tune = problem.tune
-    while len(store.trials) < tune.trials:
-        generation, known = divmod(len(store.trials), tune.generation)
+    while len(before := store.sought) < tune.trials:
+        generation, known = divmod(len(before), tune.generation)
         first = generation * tune.generation
         count = min(tune.generation, tune.trials - first)
-        asked = ask(problem, store.trials[:first], generation, count)[known:]
+        asked = ask(problem, before[:first], generation, count)[known:]
 
         def tell(fraction: float, begun: int = first + known, size: int = len(asked)) -> None:
             if progress is not None:
@@ -113,6 +114,21 @@ def _told(value: float, verdict: Verdict, tune: Tune) -> float:
         return value
     beyond = sum(max(0.0, x) for x in verdict.excess.values())
     return value + PENALTY * beyond * (abs(value) or 1.0)
+
+
+def refined(problem: Problem, found: Refinement) -> "FrozenTrial":
+    """What a descent ended at, as a trial that is marked."""
+    from optuna.trial import TrialState, create_trial
+
+    assert found.point is not None and found.verdict is not None
+    return create_trial(
+        state=TrialState.COMPLETE,
+        values=list(found.verdict.values),
+        params=found.point,
+        distributions=dict(distributions(problem.tune)),
+        user_attrs={VERDICT: found.verdict.to_dict(), REFINED: found.start},
+        constraints={name: float(x) for name, x in found.verdict.excess.items()},
+    )
 
 
 def distributions(tune: Tune) -> dict[str, "BaseDistribution"]:

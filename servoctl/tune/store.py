@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-FILE, VERDICT, BEGAN_WITH = "study.db", "verdict", "config"
+FILE, VERDICT, REFINED, BEGAN_WITH = "study.db", "verdict", "refined", "config"
 
 PATIENCE = 10.0
 """Time for which another program may hold the file [s]."""
@@ -67,6 +67,11 @@ class Store:
             )
         if before is not None and found:
             _check_same(before, said, self.place)
+
+    @property
+    def sought(self) -> list["FrozenTrial"]:
+        """Those of the search; without those that a descent ended at."""
+        return [trial for trial in self.trials if REFINED not in trial.user_attrs]
 
     @property
     def least(self) -> float | None:
@@ -138,10 +143,11 @@ def _why(error: BaseException) -> str:
 
 
 def identity(problem: Problem) -> dict[str, Any]:
-    """What a study must agree in to go on: the config, the number of its trials apart."""
+    """What a study must agree in to go on: the config, but for how long it goes on."""
     assert problem.run.loaded is not None
     values = problem.run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    values["tune"].pop("trials")
+    for name in ("trials", "refine"):
+        values["tune"].pop(name)
     return dict(json.loads(json.dumps(values)))
 
 
@@ -171,6 +177,11 @@ def verdict_of(trial: "FrozenTrial") -> Verdict:
 def point_of(trial: "FrozenTrial") -> Point:
     """Its values."""
     return dict(trial.params)
+
+
+def refined_from(trial: "FrozenTrial") -> int | None:
+    """Number of the trial from which a descent came there; None for one of the search."""
+    return trial.user_attrs.get(REFINED)
 
 
 def in_folder(folder: Path) -> str:

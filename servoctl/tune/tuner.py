@@ -12,12 +12,13 @@ from servoctl.errors import ClusterError, RunFolderError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
 from servoctl.runs.batch import Processes, Row, run_all
 from servoctl.runs.run import Run
-from servoctl.tune.judge import Judge
+from servoctl.tune.judge import DONE, Judge
 from servoctl.tune.packages import require
 from servoctl.tune.problem import Point, Problem
+from servoctl.tune.refine import Descent, Refinement
 from servoctl.tune.result import Tuning, trials_of
-from servoctl.tune.search import search
-from servoctl.tune.store import Store, identity, in_folder
+from servoctl.tune.search import refined, search
+from servoctl.tune.store import Store, identity, in_folder, point_of, refined_from, verdict_of
 
 if TYPE_CHECKING:
     from servoctl.runs.cluster import Cluster
@@ -51,6 +52,7 @@ def tune(
         RunFolderError: The study is damaged, in use or out of reach, or a trial cannot be stored.
     """
     require()
+    descent = Descent(problem) if problem.tune.refine else None
     planned = problem.tune.trials * len(problem.members)
     with _held(study_folder(folder)), Processes(jobs) as processes:
 
@@ -68,17 +70,44 @@ def tune(
             if progress is not None:
                 progress(fraction, _best_so_far(problem, store))
 
+        refinement, searched = None, None
         try:
             search(problem, judge, store, tell)
+            searched = perf_counter() - began, judge.runs - runs
+            if progress is not None and descent is not None:
+                progress(1.0, f"{_best_so_far(problem, store)}, refining")
+            refinement = _refined(problem, descent, judge, store)
         except KeyboardInterrupt:
             pass  # the summary says so
         except ClusterError as error:
             broken = str(error)
         except BrokenProcessPool:
             broken = "a process that worked for the search was killed, or ran out of memory (take fewer --jobs)"
-        wall_time = perf_counter() - began
+        wall_time, count = searched or (perf_counter() - began, judge.runs - runs)
         here, engine = len(store.trials) - before, ", ".join(sorted(judge.engines)) or None
-        return Tuning(problem, trials_of(store.trials), standing, wall_time, here, judge.runs - runs, engine, broken)
+        trials = trials_of(store.trials)
+        return Tuning(problem, trials, standing, wall_time, here, count, engine, broken, refinement=refinement)
+
+
+def _refined(problem: Problem, descent: Descent | None, judge: Judge, store: Store) -> Refinement | None:
+    """What a descent from the best trial of the search comes to, stored where it is better; what is stored stays.
+
+    Raises:
+        RunFolderError: The trial cannot be stored.
+    """
+    if descent is None:
+        return None
+    done = [trial for trial in store.sought if verdict_of(trial).status == DONE]
+    if not done:
+        return Refinement(None, why="no trial is feasible")
+    best = min(done, key=lambda trial: verdict_of(trial).values)
+    before = [trial for trial in store.trials if refined_from(trial) == best.number]
+    if before:
+        return Refinement(best.number, 0, (), point_of(before[0]), verdict_of(before[0]))
+    found = descent(best.number, point_of(best), verdict_of(best), judge)
+    if found.point is not None:
+        store.add(refined(problem, found))
+    return found
 
 
 def _best_so_far(problem: Problem, store: Store) -> str:

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "an unknown option of an encoder": (
         BELT,
-        [("offset: 0.5, encoder_bits: 14", "offset: 0.5, encodr_bits: 14")],
+        [("speed_limit: 0.5, encoder_bits: 14", "speed_limit: 0.5, encodr_bits: 14")],
         "hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
     ),
     "an unknown option of the rig": (
@@ -213,6 +213,28 @@ def test_gains_beyond_half_of_what_the_period_bears_are_said(
         "task.distance: the period of 0.001 s, 1 cycle late is over half of what the gains bear, 0.00142 s"
     )
     assert not [note for note in load(BELT, engine="vm").notes if "hil.period" in note]
+
+
+@pytest.mark.parametrize(
+    ("config", "bus", "said"),
+    [
+        (BELT, "interface: socketcan, channel: can0", "note: F: the control mode cannot be read back over CANSimple"),
+        (
+            SCARA,
+            "interface: socketcan, channel: can0",
+            "note: tau1, tau2, tau3, F4: the ranges of MIT frames cannot be read back",
+        ),
+        (BELT, "interface: emulated", ""),
+        (BELT, "interface: virtual, channel: main", ""),
+        (ROBOTS, "interface: socketcan, channel: can0", ""),
+    ],
+)
+def test_what_drives_on_a_real_bus_cannot_be_asked_is_said_once(
+    config: str, bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends("check", changed(tmp_path, config, [("interface: emulated", bus)])) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "cannot be read back" in line]
+    assert [line[: len(said)] for line in lines] == ([said] if said else [])
 
 
 def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+import hil.faults.run as judge
 from hil.faults.expected import AT_ONCE, TASK, expected
 from hil.faults.run import play
 from hil.faults.scenario import PROTOCOLS, ROWS, make, rows, scenarios
@@ -44,6 +45,16 @@ FAST = [
 def test_a_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
     verdict = play(make(row, protocol, motion, 1))
     assert verdict.problems == ()
+
+
+def test_losses_by_chance_are_stale_exactly_where_a_drive_was_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy = make("frames lost now and then", "mit", "standstill", 1012)  # two of b's exchanges in a row are lost
+    calm = make("frames lost now and then", "mit", "standstill", 3)
+    assert [(play(each).ended_by, play(each).problems) for each in (lossy, calm)] == [("stale", ()), ("goes on", ())]
+    monkeypatch.setattr(judge, "STALE", 0.0091)
+    assert play(lossy).problems == ("b was heard 8.52 ms before",)
+    monkeypatch.setattr(judge, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms
+    assert any("was not heard for 6.6" in problem for problem in play(calm).problems)
 
 
 @pytest.mark.slow

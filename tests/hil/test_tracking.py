@@ -75,6 +75,39 @@ def test_two_windows_beyond_the_tolerance_are_a_finding() -> None:
     assert watch([0.0, -0.29], [5.0, 0.0]) == []
 
 
+@dataclass(frozen=True)
+class Swing(Plant):
+    """A force on a bar that turns, whose lever is shorter the further it has turned."""
+
+    coordinates = {"phi": "rad"}  # noqa: RUF012
+    actuators = {"a": "N"}  # noqa: RUF012
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[2.0 + q[0]]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.zeros(1)
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[np.cos(q[0])]])
+
+
+@pytest.mark.parametrize("phi", [0.0, 1.2])
+def test_what_samples_may_seem_to_show_is_counted_at_the_pose_of_the_moment(phi: float) -> None:
+    # an error of v at each end of the window: 2 e / WINDOW is an acceleration, M / B of it a force
+    e, q = 0.02, np.array([phi])
+    model = Model(Swing(), {}, State(0.0, np.zeros(1), np.zeros(1)))
+    tracking = Tracking(Unexplained(model, engine="vm"), [Channel("a", 1e-4)], np.array([10.0]), SHARE, T)
+    tracking.know(lambda t, q: np.array([[e]]))
+    floor = (2.0 + phi) / np.cos(phi) * 2 * e / WINDOW
+    assert tracking.floor(0.0, q) == pytest.approx([floor], rel=1e-12)
+    for missing, found in ((1.0 + floor - 1e-6, False), (1.0 + floor + 1e-6, True)):
+        surprise = np.array([T * missing * np.cos(phi) / (2.0 + phi)])
+        tracking.begin()
+        findings = [tracking.judge(0.0, T, q, surprise, np.zeros(1)) for _ in range(130)]
+        assert any(each is not None for each in findings) is found
+
+
 def test_a_window_with_a_late_tick_does_not_count() -> None:
     assert watch([9.0, 0.0], [0.0, 0.0], ticks=400, gap=30) == []
 

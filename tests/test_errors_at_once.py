@@ -1,0 +1,163 @@
+"""Mistakes of every stage in one config: all are told in one message, each once, in order of lines."""
+
+from pathlib import Path
+
+import pytest
+
+from servoctl.cli import main
+
+MANY = """\
+plant: {class: "plants.two_mass_spring:TwoMassSpring", parameters: {mm: 2, k: -x}}
+initial: {q: {x1: 0, x9: 0.5}, v: fast}
+task:
+  - {name: distance, holonomic: "x2 - x1 - l - sin(tt)"}
+  - {name: other, nonholonomic: "x1"}
+law:
+  correctoin: {baumgarte: {alpha: 8, beta: 8}}
+  limits: {G: 30}
+run: {duration: -1, period: 0.001}
+realism: {noise: {q: {x7: 0.1}}, delay: 1}
+hil:
+  period: 1*ms
+  buses: {main: {interface: emulated}}
+  drives:
+    - {actuator: F, bus: mian, protocol: odriv, node: 1, torque_rate_limit: 400, speed_limit: 1, position_limits: [-1, 1]}
+  sensors:
+    - {coordinate: x3, bus: main, protocol: odrive, node: 1, encodr_bits: 14}
+  safety: {drive_watchdg: 50*ms, drive_watchdog: 2*ms}
+tune: {trials: 0, search: {law.damping: [1, 2]}}
+"""  # noqa: E501
+
+SAID = [
+    "1: plant.parameters.mm: TwoMassSpring has no such parameter",
+    "1: plant.parameters.k: a number is expected, 'x' is none",
+    "2: initial.v: expected a number, got 'fast'",
+    "2: initial.q.x9: there is no coordinate 'x9'",
+    "2: initial.q: no value for x2",
+    "4: task.distance.holonomic: unknown word 'tt' (did you mean 't'?)",
+    "5: task.other.nonholonomic: no der() in a nonholonomic equation",
+    "7: law.correctoin: unknown key (did you mean 'correction'?)",
+    "8: law.limits: there is no actuator 'G' (actuators: F)",
+    "9: run.duration: expected a positive time [s], got -1",
+    "10: realism.delay: 1 s is 1000 periods of 0.001 s",
+    "10: realism.noise.q.x7: there is no coordinate 'x7'",
+    "15: hil.drives[0].torque_limit: missing",
+    "15: hil.drives[0].bus: there is no bus 'mian' (did you mean 'main'?)",
+    "15: hil.drives[0].protocol: no protocol 'odriv' (did you mean 'odrive'?)",
+    "17: hil.sensors[0].coordinate: there is no coordinate 'x3'",
+    "17: hil.sensors[0].encodr_bits: no such option (did you mean 'encoder_bits'?)",
+    "18: hil.safety.drive_watchdg: unknown key (did you mean 'drive_watchdog'?)",
+    "18: hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s",
+    "19: tune.trials: expected an integer >= 1, got 0",
+]
+OF_DRIVES = (
+    "drives[0].bus",
+    "drives[0].protocol",
+    "sensors[0].coordinate",
+    "sensors[0].encodr",
+    "drive_watchdog: 0.002",
+)
+"""What only the commands that look at drives can know."""
+
+RIGHT = """\
+plant: {class: "plants.two_mass_spring:TwoMassSpring", parameters: {k: 12}}
+initial: {q: {x1: 0, x2: 0.5}}
+task:
+  - {name: distance, holonomic: "x2 - x1 - l"}
+law: {correction: {baumgarte: {alpha: 8, beta: 8}}, limits: {F: 5}}
+run: {duration: 0.1, period: 0.001}
+realism: {noise: {q: {x1: 0.1}}}
+hil:
+  period: 1*ms
+  buses: {main: {interface: emulated}}
+  drives:
+    - {actuator: F, bus: main, protocol: odrive, node: 1, torque_limit: 9, torque_rate_limit: 400, speed_limit: 1, position_limits: [-1, 1]}
+  sensors:
+    - {coordinate: x2, bus: main, protocol: odrive, node: 2}
+"""  # noqa: E501
+
+# one mistake that something else hangs on, and all that may be said
+ALONE = [
+    ("k: 12", "k: 12, l: -y", "plant.parameters.l: a number is expected"),
+    ("x2: 0.5}", "x2: half}", "initial.q.x2: expected a number, got 'half'"),
+    ("{q: {x1: 0, x2: 0.5}}", "{}", "initial.q: missing"),
+    ("name: distance, ", "", "task[0].name: missing"),
+    ("holonomic:", "holonomi:", "task.distance.holonomi: unknown key (did you mean 'holonomic'?)"),
+    ("baumgarte: {alpha: 8, beta: 8}", "baumgart: {}", "law.correction.baumgart: unknown key"),
+    ("law: {", "lawn: {", "law: missing", "lawn: unknown key (did you mean 'law'?)"),
+    ("run: {duration: 0.1, period: 0.001}", "run: {period: 0.001}", "run.duration: missing"),
+    ("period: 0.001", "period: soon", "run.period: expected a positive time [s], got 'soon'"),
+    ("period: 1*ms", "period: 1*m", "hil.period: expected a positive time [s], got '1*m'"),
+    ("buses: {main: {interface: emulated}}", "buses: {main: emulated}", "hil.buses.main: expected a mapping"),
+    ("torque_limit: 9", "torque_limit: -9", "hil.drives[0].torque_limit: expected a positive number, got -9"),
+    ("actuator: F, ", "", "hil.drives[0].actuator: missing"),
+    ("node: 1,", "node: one,", "hil.drives[0].node: expected a node id"),
+]
+
+
+def told(command: str, text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    path = folder / "wrong.yaml"
+    path.write_text(text)
+    assert main([command, str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    return [line.removeprefix(f"{path}:") for line in err.splitlines()]
+
+
+@pytest.mark.parametrize("command", ["check", "hil", "run"])
+def test_mistakes_of_every_stage_are_told_at_once_each_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [each for each in SAID if command != "run" or not any(word in each for word in OF_DRIVES)]
+    lines = told(command, MANY, tmp_path, capsys)
+    assert [line[: len(each)] for line, each in zip(lines, said, strict=True)] == said
+
+
+@pytest.mark.parametrize("case", ALONE, ids=lambda case: case[1])
+def test_nothing_follows_from_a_mistake(
+    case: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after, *said = case
+    assert before in RIGHT
+    lines = told("check", RIGHT.replace(before, after, 1), tmp_path, capsys)
+    assert len(lines) == len(said), lines
+    assert all(each in line for line, each in zip(lines, said, strict=True)), lines
+
+
+def test_what_is_beside_a_plant_whose_names_may_depend_on_a_mistake_is_not_held_against_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "row.py").write_text(ROW)
+    text = RIGHT.replace("plants.two_mass_spring:TwoMassSpring", "row.py:Row").replace("{k: 12}", "{n: two}")
+    text = text[: text.index("realism:")].replace("alpha: 8", "alpha: x")
+    lines = told("check", text, tmp_path, capsys)
+    assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
+        "plant.parameters.n",
+        "law.correction.baumgarte.alpha",
+    ]
+
+
+ROW = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Row(sc.Plant):
+    """Carts in a row."""
+    n: int = 1
+    actuators = {"F": "N"}
+
+    @property
+    def coordinates(self):
+        return {f"x{i + 1}": "m" for i in range(self.n)}
+
+    def mass_matrix(self, q, t):
+        return np.eye(self.n)
+
+    def force(self, q, v, t):
+        return np.zeros(self.n)
+
+    def actuation(self, q, t):
+        return np.ones((self.n, 1))
+'''
