@@ -73,8 +73,8 @@ class Dispatch:
     def keep_alive(self) -> None:
         """Feeds the watchdogs of all drives that no verb keeps quiet, once per bus and frame."""
         for bus, drives in self._drives.items():
-            if not any(drive.quiet for drive in drives):
-                for frame in dict.fromkeys(frame for drive in drives for frame in drive.alive_frames()):
+            if not any([drive.quiet for drive in drives]):
+                for frame in dict.fromkeys([frame for drive in drives for frame in drive.alive_frames()]):
                     self.send(bus, frame)
 
     def tend(self, period: int) -> int:

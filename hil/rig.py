@@ -86,6 +86,7 @@ class CanRig(Rig):
             for node in self._nodes
             if sends and node.feedback is not Feedback.CYCLIC
         ]
+        self._polled = [node for node in self._nodes if node.feedback is not Feedback.SYNC]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
         self._verbs: Verbs | None = None
@@ -142,7 +143,7 @@ class CanRig(Rig):
             self.true = self._truth()
         if self.sends:
             dispatch.synchronise()
-            for node in self._nodes:
+            for node in self._polled:
                 for frame in node.poll():
                     dispatch.send(node.settings.bus, frame)
         dispatch.wait(deadline, self._missing)
@@ -187,7 +188,7 @@ class CanRig(Rig):
         self._command = np.zeros(len(self.drives)) if self.off else command
         if not self.off:
             send, enabled = self._dispatch.send, Condition.ENABLED
-            for drive, torque in zip(self.drives, command.tolist(), strict=True):
+            for drive, torque in zip(self._drives, command.tolist(), strict=True):
                 if drive.condition is enabled and not drive.quiet:
                     send(drive.settings.bus, drive.command(torque))
         if self.sends:

@@ -5,6 +5,7 @@ python-can opens the bus and closes it; the bytes are those that it puts on the 
 Source: Linux, include/uapi/linux/can.h.
 """
 
+import select
 import socket
 import struct
 from abc import ABC, abstractmethod
@@ -64,7 +65,8 @@ class Raw(ABC):
         """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same one."""
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._socket, self._length, self._sender = opened, length, sender or opened.dup()
-        self._sender.setblocking(False)
+        for each in (opened, self._sender):
+            each.setblocking(False)
 
     @abstractmethod
     def send(self, frame: Frame) -> None:
@@ -89,15 +91,16 @@ class Raw(ABC):
             OSError: The interface is down.
             UnreadableError: It is no frame.
         """
-        self._socket.settimeout(max(0.0, timeout))  # one call waits and takes
         while True:
             try:
                 record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE)
-            except (BlockingIOError, TimeoutError):
-                return None
-            if sender != self.own:
-                break
-            self._socket.settimeout(0.0)
+            except BlockingIOError:  # nothing is there: mostly something is, so that waiting comes second
+                if timeout <= 0.0 or not select.select([self._socket], [], [], timeout)[0]:
+                    return None
+            else:
+                if sender != self.own:
+                    break
+            timeout = 0.0
         seconds, rest = _STAMP.unpack(extra[0][2])
         return self._read(record, seconds * SECOND + rest)
 

@@ -52,9 +52,10 @@ class EmulatedBus(Bus):
         if self._closed:
             raise BusError(f"bus {self.name}: closed")
         while True:
-            self._world.advance(until, inbox)
             if not inbox:
-                return None
+                self._world.advance(until, inbox)
+                if not inbox:
+                    return None
             frame = inbox.popleft()
             if not frame.error:
                 self._received += 1

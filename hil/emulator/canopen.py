@@ -14,7 +14,7 @@ from typing import Protocol
 from hil.emulator import objects
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, Entry, Key
-from hil.emulator.pdo import Pdo, unfit
+from hil.emulator.pdo import MODE, Pdo, unfit
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from servoctl.loop.clock import SECOND
@@ -233,11 +233,12 @@ class CanOpen:
             self._profile.commanded()
 
     def _apply(self, pdo: Pdo, data: bytes) -> None:
-        values = self.values
-        for key, value in zip(pdo.keys, pdo.form.unpack_from(data), strict=True):
-            if key is not None:
-                if key[0] == 0x6060 and self._profile.written(key, value):
-                    continue
+        values, given = self.values, zip(pdo.keys, pdo.form.unpack_from(data), strict=True)
+        if not pdo.guarded:
+            values.update(given)  # type: ignore[arg-type]
+            return
+        for key, value in given:
+            if key is not None and not (key == MODE and self._profile.written(key, value)):
                 values[key] = value
 
     def _sync(self) -> None:

@@ -32,6 +32,9 @@ DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
 
 VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
 
+HALF, FULL = 1 << 31, (1 << 32) - 1
+"""A number n as 32 bits with sign hold it: (n + HALF & FULL) - HALF."""
+
 COMMUNICATION_ERROR = 0x8100
 """Emergency code of a loss of communication that has none of its own."""
 
@@ -49,9 +52,9 @@ class _Scales:
     def measure(self, values: dict[Key, int], encoder: Encoder, now: int) -> None:
         """Puts a measurement into the objects; a drive cannot say that it knows nothing, its counter then stands."""
         position, velocity = encoder.read(now)
-        if isfinite(position) and isfinite(velocity):
-            values[POSITION] = _wrapped(round(position * self.position))
-            values[VELOCITY] = _wrapped(round(velocity / self.velocity))
+        if isfinite(position + velocity):
+            values[POSITION] = (round(position * self.position) + HALF & FULL) - HALF
+            values[VELOCITY] = (round(velocity / self.velocity) + HALF & FULL) - HALF
 
 
 class CiA402Encoder(EmulatedNode):
@@ -313,8 +316,3 @@ class CiA402(EmulatedDrive):
         if self.motor.saturated or (self.motor.enabled and target > values[MAX_TORQUE]):
             word |= LIMIT_ACTIVE
         return word
-
-
-def _wrapped(value: int) -> int:
-    """A number as 32 bits with sign hold it."""
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -76,8 +76,12 @@ class Encoder:
             return nan, nan
         if self.stuck and self._held is not None:
             return self._held
-        displacement, rate = self._look(now)
         options = self._options
+        if self._coordinate or self._latency:
+            displacement, rate = self._look(now)
+        else:
+            positions, rates = self._plant.motion(now)
+            displacement, rate = positions[self._index], rates[self._index]
         if self.drift:
             displacement += self.drift * (now - self.drifting) / SECOND
             rate += self.drift
@@ -101,12 +105,10 @@ class Encoder:
         self.stuck, self._held = stuck, None
 
     def _look(self, now: int) -> tuple[float, float]:
+        """Of a coordinate, or of an earlier moment."""
         place = 0 if self._coordinate else 2
         if self._latency:
             seen = self._plant.past(max(0, now - self._latency), now)
             return float(seen[place][self._index]), float(seen[place + 1][self._index])
-        if self._coordinate:
-            q, v = self._plant.state(now)
-            return float(q[self._index]), float(v[self._index])
-        values, rates = self._plant.motion(now)
-        return values[self._index], rates[self._index]
+        q, v = self._plant.state(now)
+        return float(q[self._index]), float(v[self._index])

@@ -10,8 +10,12 @@ from servoctl.closed_loop import CompiledLoop, Loop, System, make_loop, rk4
 from servoctl.engine.kernel import Kernel, Tick
 from servoctl.engine.quick import run_fast
 from servoctl.errors import CompileError
+from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
+
+TOGETHER = 2
+"""Steps that can be taken in one call: what mostly goes by between two looks at the machine."""
 
 
 def open_loop(system: System, start: State) -> System:
@@ -28,7 +32,12 @@ class HeldStep:
     """
 
     def __init__(
-        self, system: System, options: Sequence[ActuatorOptions], gains: Sequence[float], engine: str = "auto"
+        self,
+        system: System,
+        options: Sequence[ActuatorOptions],
+        gains: Sequence[float],
+        origin: float = 0.0,
+        engine: str = "auto",
     ) -> None:
         """Compiles.
 
@@ -36,6 +45,7 @@ class HeldStep:
             system: Without law.
             options: Of each actuator.
             gains: Torque or force at each joint per torque of the motor.
+            origin: Time of the plant at the world's 0 [s].
             engine: `auto`: C where there is a compiler; `c`, `vm` or `numpy`.
 
         Raises:
@@ -46,48 +56,63 @@ class HeldStep:
         fixed = np.array([gains, [each.lag for each in options]], dtype=float)
         if isinstance(loop, CompiledLoop):
             kernel = _kernel(loop)
-            self.engine, why = run_fast(kernel, engine)
+            several = _repeated(kernel)
+            self.engine, why = run_fast(kernel, engine, several)
             if engine == "c" and self.engine != "c":
                 raise CompileError(why)
-            tick = Tick(kernel)
+            tick = self._tick = Tick(kernel)  # keeps the buffers that the calls below go by
             self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
-            self._following, self._torques = tick.outputs.values()
+            self._following, self._kept = tick.outputs.values()
             constants[:], parameters[:] = fixed, loop.parameters
-            self._evaluate: Callable[[], object] = tick
+            self._evaluate: Callable[[], object] = tick.evaluate
+            buffers = list(tick.inputs.values()), list(tick.outputs.values())
+            self._evaluate_together: Callable[[], object] | None = several.bound(*buffers)
         else:
             self.engine = loop.engine
             self._times, self._x, self._lost = np.zeros(3), np.zeros(n), np.zeros(m)
             self.actuators = np.zeros((4, m), order="F")
-            self._following, self._torques = np.zeros(n), np.zeros(m)
+            self._following, self._kept = np.zeros(n), np.zeros((4, m))
             self._evaluate = self._in_numpy(loop, *fixed)
+            self._evaluate_together = None
+        self._times[0] = origin
 
-    def __call__(self, t: float, x: Array, h: float, now: int, lost: Array | None = None) -> Array:
+    def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:
         """x after a step; the actuators stay as they are.
 
         Args:
-            t: Time at its beginning [s].
-            x: q and v then, shape (2 n,).
-            h: Its length [s].
+            x: q and v at its beginning, shape (2 n,).
+            duration: Its length [ns].
             now: Its end [ns].
-            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing.
+            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing, ever.
         """
-        times = self._times
-        times[0], times[1], times[2] = t, h, now
+        self._times[1], self._times[2] = duration, now
         self._x[:] = x
-        self._lost[:] = 0.0 if lost is None else lost
+        if lost is not None:
+            self._lost[:] = lost
         self._evaluate()
+        return self._following.copy()
+
+    def together(self, x: Array, duration: int, now: int) -> Array | None:
+        """x after `TOGETHER` such steps, without friction, the last of which ends now; None where there is no code."""
+        if self._evaluate_together is None:
+            return None
+        self._times[1], self._times[2] = duration, now
+        self._x[:] = x
+        self._evaluate_together()
         return self._following.copy()
 
     def keep(self) -> None:
         """Moves the actuators to the end of the last step, where a new mean begins."""
-        self.actuators[0], self.actuators[1], self.actuators[3] = self._torques, 0.0, self._times[2]
+        self.actuators[:] = self._kept
 
     def _in_numpy(self, loop: Loop, gains: Array, lags: Array) -> Callable[[], object]:
         more = np.zeros(loop.layout.command_size - loop.system.model.m)
 
         def evaluate() -> None:
-            t, h, now = self._times.tolist()
-            self._torques[:], impulse = after(self.actuators, now, lags, np.exp)
+            origin, duration, now = self._times.tolist()
+            t, h = origin + (now - duration) / SECOND, duration / SECOND
+            torques, impulse = after(self.actuators, now, lags, np.exp)
+            self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
             command = np.concatenate([gains * impulse / h - self._lost, more])
             self._following[:] = rk4(lambda s, y: loop.motion(s, y, command)[0], t, self._x, h)
 
@@ -101,9 +126,20 @@ def _kernel(loop: CompiledLoop) -> Kernel:
     times, x, actuators, lost, constants, p = symbols = [ca.SX.sym(name, *size) for name, size in sizes.items()]
     gains, lags = ca.vertsplit(constants)
     torques, impulse = after(ca.vertsplit(actuators), times[2], lags, ca.exp)
-    u = (gains * impulse / times[1]).T - lost
+    t, h = times[0] + (times[2] - times[1]) / SECOND, times[1] / SECOND
+    u = (gains * impulse / h).T - lost
     command = ca.vertcat(u, ca.SX.zeros(loop.layout.command_size - m))
     motion = loop.motion_kernel.only("plant_motion", "rates").called()
-    following = rk4(lambda s, y: motion(s, y, p, command), times[0], x, times[1])
-    function = ca.Function("plant_step", symbols, [ca.densify(following), torques.T])
-    return Kernel(function, sizes, {"x": (loop.size,), "torques": (m,)})
+    following = rk4(lambda s, y: motion(s, y, p, command), t, x, h)
+    kept = ca.vertcat(torques, ca.SX.zeros(1, m), actuators[2, :], ca.repmat(times[2], 1, m))
+    function = ca.Function("plant_step", symbols, [ca.densify(following), ca.densify(kept)])
+    return Kernel(function, sizes, {"x": (loop.size,), "kept": (4, m)})
+
+
+def _repeated(step: Kernel) -> Kernel:
+    """`TOGETHER` steps, the last of which ends at times[2]."""
+    once = step.called()
+    times, x, actuators, *rest = given = [ca.SX.sym(name, *shape) for name, shape in step.inputs.items()]
+    for left in reversed(range(TOGETHER)):
+        x, actuators = once(ca.vertcat(times[0], times[1], times[2] - left * times[1]), x, actuators, *rest)
+    return Kernel(ca.Function("plant_steps", given, [x, actuators]), step.inputs, step.outputs)

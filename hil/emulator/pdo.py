@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from hil.emulator import objects
 from hil.emulator.objects import INVALID, Entry, Key
 
+MODE: Key = (0x6060, 0)
+
 _DUMMY_BITS = {0x0002: 8, 0x0003: 16, 0x0004: 32, 0x0005: 8, 0x0006: 16, 0x0007: 32}
 _DUMMY_FORMS = {8: "b", 16: "h", 32: "i"}
 
@@ -21,6 +23,7 @@ class Pdo:
         carried: The same without placeholders.
         form: How they lie in the frame.
         more: Whether it carries anything but position and velocity.
+        guarded: Whether it carries a placeholder, or an object that not every value may be written to.
     """
 
     def __init__(self, values: Mapping[Key, int], entries: Mapping[Key, Entry], number: int, transmit: bool) -> None:
@@ -39,6 +42,7 @@ class Pdo:
         self.form = struct.Struct(code)
         self.carried = [key for key in self.keys if key is not None]
         self.valid = not identity & INVALID and bool(self.keys)
+        self.guarded = None in self.keys or MODE in self.keys
         self.more = any(key not in ((0x6064, 0), (0x606C, 0)) for key in self.keys)
         self.counter = 0
         self.pending: bytes | None = None

@@ -14,7 +14,7 @@ from math import isfinite
 import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
-from hil.emulator.held_step import HeldStep, open_loop
+from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from servoctl.closed_loop import System, make_loop
 from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
@@ -97,7 +97,8 @@ class SimulatedPlant:
         self.model = loop_system.model
         m = self.model.m
         options = self._options = options or m * [ActuatorOptions()]
-        self._advance = HeldStep(loop_system, options, m * [1.0] if gains is None else gains, engine)
+        gains = m * [1.0] if gains is None else gains
+        self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
         self.engine = self._advance.engine
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
@@ -105,7 +106,7 @@ class SimulatedPlant:
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = Displacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
-        self._origin, self.step = start.t, step
+        self._origin, self.step = float(start.t), step
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self._begin()
 
@@ -125,8 +126,8 @@ class SimulatedPlant:
         self._brakes: dict[int, float] = {}
         self._still = False
         self.diverged: int | None = None
-        self._seen: tuple[int, Array, Array, Array, Array] | None = None
-        self._motion: tuple[list[float], list[float]] = [], []
+        self._seen: tuple[int, Array] | None = None
+        self._moving: tuple[int, list[float], list[float]] | None = None
         self._past: deque[tuple[int, Array, Array, Array, Array]] = deque(maxlen=1)
 
     def remember(self, time: int) -> None:
@@ -145,23 +146,27 @@ class SimulatedPlant:
 
     def advance(self, now: int) -> None:
         """Computes up to the last whole step before now [ns]."""
+        while self._now + TOGETHER * self.step <= now and self._take_together():
+            pass
         while (then := self._now + self.step) <= now:
             self._take(then)
 
     def state(self, now: int) -> tuple[Array, Array]:
         """q and v now, not before what was computed last; the arrays are not to be changed."""
-        _, q, v, _, _ = self._look(now)
-        return q, v
+        x, n = self._look(now), self.model.n
+        return x[:n], x[n:]
 
     def motion(self, now: int) -> tuple[list[float], list[float]]:
         """Displacements conjugate to the actuators, and their rates."""
-        if self._seen is None or self._seen[0] != now:
-            self._look(now)
-        return self._motion
+        moving = self._moving
+        if moving is None or moving[0] != now:
+            _, _, _, displacements, rates = self._measured(now, self._look(now))
+            moving = self._moving = now, displacements.tolist(), rates.tolist()
+        return moving[1], moving[2]
 
     def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:
         """q, v, displacements and rates at an earlier moment, as far back as is remembered, by cubic interpolation."""
-        later = self._look(now)
+        later = self._measured(now, self._look(now))
         if then >= now:
             return later[1:]
         for earlier in reversed(self._past):
@@ -190,7 +195,7 @@ class SimulatedPlant:
         self._still = self._nothing_moves()
         if self._still:
             self._x[self.model.n :] = 0.0
-        self._seen = None
+        self._seen = self._moving = None
 
     @property
     def held(self) -> bool:
@@ -198,16 +203,16 @@ class SimulatedPlant:
         return self._still
 
     def _time(self, now: int) -> float:
-        return float(self._origin + now / SECOND)
+        return self._origin + now / SECOND
 
-    def _look(self, now: int) -> tuple[int, Array, Array, Array, Array]:
+    def _look(self, now: int) -> Array:
+        """q and v now."""
         seen = self._seen
         if seen is None or seen[0] != now:
             self.advance(now)
             x = self._x if now <= self._now or self._still else self._partial(now)
-            seen = self._seen = self._measured(now, x)
-            self._motion = seen[3].tolist(), seen[4].tolist()
-        return seen
+            seen = self._seen = now, x
+        return seen[1]
 
     def _measured(self, now: int, x: Array) -> tuple[int, Array, Array, Array, Array]:
         n = self.model.n
@@ -215,18 +220,36 @@ class SimulatedPlant:
         return now, q, v, self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
 
     def _partial(self, now: int) -> Array:
-        duration = (now - self._now) / SECOND
-        x = self._advance(self._time(self._now), self._x, duration, now, self._friction())
+        x = self._advance(self._x, now - self._now, now, self._friction())
         return x if _finite(x) else self._x
+
+    def _take_together(self) -> bool:
+        """Takes some whole steps at once; returns whether it did: nothing may have to be looked after in between."""
+        if (
+            self._rubs
+            or self._brakes
+            or self._still
+            or self._closing
+            or self.diverged is not None
+            or self._past.maxlen != 1
+        ):
+            return False
+        then = self._now + TOGETHER * self.step
+        x = self._advance.together(self._x, self.step, then)
+        if x is None or not _finite(x):  # step by step it shows when it diverged
+            return False
+        self._advance.keep()
+        self._x, self._now, self._seen, self._moving = x, then, None, None
+        self.steps += TOGETHER
+        return True
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
-        start, h = self._now, (then - self._now) / SECOND
         if self._past.maxlen != 1:
-            self._past.append(self._measured(start, self._x))
-        x = self._advance(self._time(start), self._x, h, then, self._friction())
+            self._past.append(self._measured(self._now, self._x))
+        x = self._advance(self._x, then - self._now, then, self._friction())
         self._advance.keep()
-        self._now, self._seen = then, None
+        self._now, self._seen, self._moving = then, None, None
         if self._still or self.diverged is not None:
             return
         self.steps += 1

@@ -24,9 +24,10 @@ CONTROLLER_CLASS, NO_ACK_CLASS, BUS_OFF_CLASS, RESTARTED_CLASS = 0x004, 0x020, 0
 
 def priority(frame: Frame) -> int:
     """The bits that decide arbitration, as one number: the smallest wins."""
-    if frame.extended:
-        return frame.id >> 18 << 21 | 0b11 << 19 | (frame.id & 0x3FFFF) << 1 | frame.remote
-    return frame.id << 21 | frame.remote << 20
+    identity, _, extended, remote, *_ = frame
+    if extended:
+        return identity >> 18 << 21 | 0b11 << 19 | (identity & 0x3FFFF) << 1 | remote
+    return identity << 21 | remote << 20
 
 
 def key(frame: Frame) -> int:
@@ -118,17 +119,19 @@ class Station:
         if self.capacity is not None and len(queue) >= self.capacity:
             return False
         queue.append(frame)
-        if queue[0] is frame:
+        if len(queue) == 1:
             self.rank = priority(frame)
             self._wire.pending(self)
         return True
 
-    def shift(self) -> None:
-        """Takes the next frame off the queue: it was sent."""
+    def shift(self) -> bool:
+        """Takes the next frame off the queue: it was sent; returns whether there is another."""
         queue = self.queue
         queue.popleft()
-        if queue:
-            self.rank = priority(queue[0])
+        if not queue:
+            return False
+        self.rank = priority(queue[0])
+        return True
 
     def sent(self) -> None:
         """Counts a frame that came through."""

@@ -85,7 +85,8 @@ class Wire:
         self.troubled = False
         self._online: int | None = None
         self._plain = False
-        self._waiting: list[Station] = []
+        self._waiting: list[Station] = []  # those with something in their queue
+        self._going: tuple[Frame, Station] | None = None
         self._routes: dict[int, list[Station]] = {}
         self._active = False  # a frame is on the wire, or the choice of the next one is scheduled
         self._free = 0
@@ -123,13 +124,19 @@ class Wire:
 
     def pending(self, station: Station) -> None:
         """Takes note that a station has something to send."""
-        if station not in self._waiting:  # it is still, where its queue was emptied since the last arbitration
-            self._waiting.append(station)
-        self._schedule()
+        self._waiting.append(station)
+        if not self._active:
+            self._schedule()
+
+    def drop(self, station: Station) -> None:
+        """Drops what a station had to send."""
+        if station.queue:
+            station.queue.clear()
+            self._waiting.remove(station)
 
     def leave(self, station: Station) -> None:
         """Takes a station off at bus-off: what it had to send is lost, and it comes back as it is set to."""
-        station.queue.clear()
+        self.drop(station)
         if station.restart is not None:
             self.world.after(station.restart, partial(self._recovering, station, None))
 
@@ -148,7 +155,7 @@ class Wire:
         """Switches a node's controller off, which forgets what it had to send, or on."""
         station.powered = powered
         if not powered:
-            station.queue.clear()
+            self.drop(station)
             station.tec = station.rec = 0
             station.link = Link.ACTIVE
         self.recount()
@@ -171,18 +178,18 @@ class Wire:
 
     def _arbitrate(self) -> None:
         """Chooses what goes next; the frame begins when the bus is free."""
-        self._active = False
-        waiting = self._waiting
-        if len(waiting) > 1 or (waiting and not waiting[0].queue):
-            self._waiting = waiting = [station for station in waiting if station.queue]
-        now, free = self.world.now, self._free
+        waiting, now, free = self._waiting, self.world.now, self._free
         start = now if now > free else free
+        if len(waiting) == 1 and self._plain:
+            self._begin(start, waiting[0])
+            return
         if waiting and (self._plain or self._is_plain()):
-            station = _first(waiting)
-            if station is not None:
-                frame = station.queue[0]
-                self._begin(start, frame, partial(self._finish, frame, station))
+            ranks = [station.rank for station in waiting]
+            least = min(ranks)
+            if ranks.count(least) == 1:
+                self._begin(start, waiting[ranks.index(least)])
                 return
+        self._active = False
         online = [s for s in waiting if s.connected]
         ready = [s for s in online if s.ready <= start]
         if not ready:
@@ -204,30 +211,34 @@ class Wire:
             if ranks.count(least) > 1:
                 same = [s for s, rank in zip(ready, ranks, strict=True) if rank == least]
                 if any(s.queue[0].data != best.queue[0].data for s in same):
-                    self._begin(start, best.queue[0], partial(self._clash, same))
+                    self._begin(start, best, partial(self._clash, same))
                     return
                 for twin in same[1:]:  # bit by bit the same: one frame on the wire, sent by both
-                    twin.shift()
+                    if not twin.shift():
+                        waiting.remove(twin)
                     twin.sent()
         if not self._heard(best):
             self._unheard(best)
             return
-        frame = best.queue[0]
-        self._begin(start, frame, partial(self._finish, frame, best))
+        self._begin(start, best)
 
-    def _begin(self, start: int, frame: Frame, finish: Callable[[], None]) -> None:
+    def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
+        frame = sender.queue[0]
         length = self._bits(frame) * SECOND // self.bitrate
-        self._active, self._free = True, start + length
+        self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
-        self.world.at(start + length - self._interframe, finish)
+        self.world.at(start + length - self._interframe, finish or self._finish)
 
-    def _finish(self, frame: Frame, sender: Station) -> None:
+    def _finish(self) -> None:
         """The end of a frame: everybody has it, or an error flag made it void."""
+        assert self._going is not None
+        frame, sender = self._going
         if sender.queue and sender.queue[0] is frame and sender.connected:
             if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
                 self._void([sender])
             else:
-                sender.shift()
+                if not sender.shift():
+                    self._waiting.remove(sender)
                 self.frames += 1
                 if sender.tec:
                     sender.sent()
@@ -331,15 +342,6 @@ class Wire:
     def force_off(self, station: Station) -> None:
         """Takes a station off the bus, as a defective transceiver does."""
         station.count(tec=BUS_OFF)
-
-
-def _first(waiting: list[Station]) -> Station | None:
-    """Who has the smallest id to send; None where two have it."""
-    if len(waiting) == 1:
-        return waiting[0]
-    ranks = [station.rank for station in waiting]
-    least = min(ranks)
-    return waiting[ranks.index(least)] if ranks.count(least) == 1 else None
 
 
 def _worst_bits(frame: Frame) -> int:

@@ -38,21 +38,26 @@ class Limits:
             wanted: At the joints [actuator unit]; one that is not finite becomes 0, by the rate limit.
             positions: Of the joints [joint unit]; NaN blocks nothing.
         """
-        allowed, elapsed = [], self._elapsed()
+        elapsed, allowed = self._elapsed(), list(wanted)
         for i, (limit, rate, lower, upper) in enumerate(self._axes):
-            torque, position, last = float(wanted[i]), positions[i], self.previous[i]
-            asked, step = torque, rate * elapsed
-            if not math.isfinite(torque):
-                torque = 0.0
-            blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
-            if blocked:
-                torque = 0.0
-            torque = min(max(torque, -limit), limit)
-            torque = min(max(torque, last - step), last + step)
-            self.blocked[i], self.clamped[i] = blocked, torque != asked
-            self.previous[i] = torque
-            allowed.append(torque)
-        return allowed
+            torque, last, step = wanted[i], self.previous[i], rate * elapsed
+            slow = last - step <= torque <= last + step
+            self.blocked[i] = self.clamped[i] = False
+            if not (slow and -limit <= torque <= limit and lower <= positions[i] <= upper):  # NaN is neither
+                self._clamp(i, allowed, positions[i], step)
+        self.previous = allowed
+        return allowed.copy()
+
+    def _clamp(self, i: int, torques: list[float], position: float, step: float) -> None:
+        """Changes the torque of an axis where a limit asks for it."""
+        asked, last, (limit, _, lower, upper) = torques[i], self.previous[i], self._axes[i]
+        torque = asked if math.isfinite(asked) else 0.0
+        blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
+        if blocked:
+            torque = 0.0
+        torque = min(max(torque, -limit), limit)
+        torque = min(max(torque, last - step), last + step)
+        self.blocked[i], self.clamped[i], torques[i] = blocked, torque != asked, torque
 
     def _elapsed(self) -> float:
         """Time for which the torque before has held, a period at most [s]."""

@@ -73,7 +73,7 @@ class Monitor:
         self._rejected = [node.rejected for node in self._nodes]
         self._fast = [0] * len(self._drives)
         window = max(1, round(WINDOW / bounds.period))
-        self._clamped: list[deque[bool]] = [deque(maxlen=window) for _ in self._drives]
+        self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
         self._changed = [0] * len(self._drives)
         self._late_row = 0
         self._late: deque[int] = deque()
@@ -104,9 +104,11 @@ class Monitor:
             since: Samples are expected from this moment on [ns].
         """
         for i, node in enumerate(self._nodes):
+            sample = node.sample
+            age = now - (since if sample is None or sample.time < since else sample.time)
+            if age <= self._missed and node.rejected == self._rejected[i]:
+                continue
             name = node.settings.name
-            last = since if node.sample is None else max(since, node.sample.time)
-            age = now - last
             if age > self._missed:
                 shown = f"{age / 1e6:.1f} ms old"
                 self.report(now, Kind.MISSED, name, shown)
@@ -127,6 +129,10 @@ class Monitor:
         """
         enabled = Condition.ENABLED
         for drive in self._drives:
+            quick = drive.heartbeat is None or not drive.alive or now - drive.alive <= BEATS * drive.heartbeat * SECOND
+            told = drive.fault or drive.foreign or (working and (drive.saturated or drive.condition is not enabled))
+            if quick and not told:
+                continue
             name = drive.settings.name
             if drive.fault and not drive.quiet:
                 self.report(now, Kind.DRIVE_FAULT, name, drive.fault)
@@ -136,7 +142,7 @@ class Monitor:
                 self.report(now, Kind.SATURATED, name)
             if drive.foreign:
                 self.report(now, Kind.FOREIGN, name, drive.foreign)
-            if drive.heartbeat is not None and drive.alive and now - drive.alive > BEATS * drive.heartbeat * SECOND:
+            if not quick:
                 self.report(now, Kind.HEARTBEAT, name, f"{(now - drive.alive) / 1e9:.3f} s")
 
     def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
@@ -144,6 +150,9 @@ class Monitor:
         for i, drive in enumerate(self._drives):
             limits, position, speed = drive.settings, positions[i], abs(speeds[i])
             lower, upper = limits.position_limits
+            if lower <= position <= upper and speed <= limits.speed_limit:
+                self._fast[i] = 0
+                continue
             if position < lower or position > upper:
                 self.report(now, Kind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}")
             if speed > RUNAWAY * limits.speed_limit:
@@ -155,11 +164,15 @@ class Monitor:
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
         """Which torques a limit has changed."""
         kind = Kind.CLAMPED_STOP if self.bounds.clamped_stop else Kind.CLAMPED
-        for i, (drive, window, changed) in enumerate(zip(self._drives, self._clamped, clamped, strict=True)):
-            full = len(window) == window.maxlen
-            self._changed[i] += changed - (full and window[0])
-            window.append(changed)
-            if len(window) == window.maxlen and 2 * self._changed[i] > len(window):
+        window = self._clamped
+        for sign, changed in ((-1, window[0] if len(window) == window.maxlen else ()), (1, clamped)):
+            if True in changed:
+                self._changed = [count + sign * each for count, each in zip(self._changed, changed, strict=True)]
+        window.append(tuple(clamped))
+        if len(window) < (window.maxlen or 0):
+            return
+        for drive, count in zip(self._drives, self._changed, strict=True):
+            if 2 * count > len(window):
                 self.report(now, kind, drive.settings.name)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:

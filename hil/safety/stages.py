@@ -164,10 +164,12 @@ class Stages:
             self.law_torques = self._controller.nothing()
 
     def _asked(self) -> list[float]:
-        return [float(torque) for torque in self.law_torques]
+        torques: list[float] = self.law_torques.tolist()
+        return torques
 
     def _hold(self, reading: Reading) -> list[float]:
-        return [float(torque) for torque in self._plan.hold(reading.q)]
+        torques: list[float] = self._plan.hold(reading.q).tolist()
+        return torques
 
     def _damp(self, reading: Reading) -> list[float]:
         """-D (speed of the joint) on what holds the pose; nothing on axes whose sample is stale."""

@@ -87,12 +87,12 @@ def judge(
     """
     if sample is None or sample.time == memory.seen:
         return memory, None
-    reason = _implausible(channel, unit, memory.accepted, sample, rate, expected)
+    last = memory.accepted
+    reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
         rejected = memory.rejected + 1
         memory = memory._replace(seen=sample.time, rejected=rejected)
         return memory, Finding(channel.name, reason, rejected >= IN_A_ROW)
-    last = memory.accepted
     if last is None or sample.position != last.position or not math.isfinite(expected):
         return Memory(sample, sample.time, 0, 0.0, sample.time), None
     elapsed = (sample.time - last.time) / SECOND
@@ -124,14 +124,14 @@ def _possible(channel: Channel, interval: float, speeds: tuple[float, ...]) -> f
 def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float, model: float) -> str:
     """Why a sample cannot be true; empty where it can."""
     position, velocity, _, time = sample
-    if not math.isfinite(position):
+    if not -math.inf < position < math.inf:
         return f"position is not a finite number ({position})"
-    if math.isinf(velocity):
+    if velocity in (math.inf, -math.inf):
         return f"velocity is not a finite number ({velocity})"
     if last is None:
         return ""
     elapsed = (time - last.time) / SECOND
-    ordinary = min(elapsed, channel.interval)
+    ordinary = elapsed if elapsed < channel.interval else channel.interval
     # beyond the ordinary interval the joint goes on at its speed, so that a gap does not widen what may jump
     expected = last.position + rate * (elapsed - ordinary)
     step = position - expected
@@ -172,9 +172,9 @@ class Redundancy:
         residuals, tolerance = estimate.residual.tolist(), self._tolerance
         if tolerance is None:
             bounds = zip(residuals, estimate.bound.tolist(), self._floor, strict=True)
-            explained = all(abs(residual) <= bound + floor for residual, bound, floor in bounds)
+            explained = all([abs(residual) <= bound + floor for residual, bound, floor in bounds])
         else:
-            explained = all(abs(residual) <= tolerance for residual in residuals)
+            explained = all([abs(residual) <= tolerance for residual in residuals])
         if explained:
             self._row = 0
             return None

@@ -142,24 +142,30 @@ class Sensing:
         q, v, carry, expected = self._q, self._v, elapsed, self._unforeseen
         if self._motion is not None and u is not None and elapsed > 0.0:
             ahead, speed = self._motion(t - elapsed, elapsed, q, v, u)
-            if _finite(ahead) and _finite(speed):
+            if _finite(ahead, speed):
                 q, v, carry = ahead, speed, 0.0
                 expected = self.displacements.rates(plant, q, v, t).tolist()
         findings: list[Finding] = []
         y, ages, slack = [], [], []
+        heard, skew = True, self._skew
         for i, sample in enumerate(samples):
-            last, rate = self._take(i, sample, expected[i], findings), self._rates[i]
-            age = math.inf if last is None else (now - last.time) / SECOND
-            y.append(math.nan if last is None else last.position + rate * age)
+            last = None if sample is None else self._take(i, sample, expected[i], findings)
+            if last is None:
+                heard = False
+                y.append(math.nan)
+                ages.append(math.inf)
+                slack.append(0.0)
+                continue
+            rate, age = self._rates[i], (now - last.time) / SECOND
+            y.append(last.position + rate * age)
             ages.append(age)
             # an old sample is off by how far the speed has changed since, and by what is not known of its age
-            slack.append(abs(rate) * self._skew + abs(rate - self._before[i]) * min(age, 1.0))
-        heard = not any(map(math.isnan, y))
+            slack.append(abs(rate) * skew + abs(rate - self._before[i]) * (age if age < 1.0 else 1.0))
         if not heard:
             known = self.displacements(plant, q + carry * v)
             y = [a if not math.isnan(a) else b for a, b in zip(y, known, strict=True)]
         found = self.coordinates(t, carry, q, v, y, self._rates, slack)
-        finite = _finite(found.q) and _finite(found.v)
+        finite = _finite(found.q, found.v)
         contradiction = self._redundancy.judge(found) if heard else None
         if contradiction is not None:
             findings.append(contradiction)
@@ -175,38 +181,42 @@ class Sensing:
         valid = heard and finite and found.rank == self._model.n
         return Sight(found, np.array(ages), findings, y, self._rates, valid)
 
-    def _take(self, i: int, sample: Sample | None, expected: float, findings: list[Finding]) -> Sample | None:
+    def _take(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
         """Takes one channel's sample in; returns the last good one."""
-        channel, memory = self.displacements.channels[i], self._memories[i]
-        if sample is not None and self._synced[i]:
-            position, velocity, torque, received = sample
-            sample = Sample(position, velocity, torque, self._measured(received))
+        memory, rate = self._memories[i], self._rates[i]
+        position, velocity, torque, time = sample
+        if self._synced[i]:
+            time = self._measured(time)
         before = memory.accepted
-        memory, finding = judge(channel, self.displacements.units[i], memory, sample, self._rates[i], expected)
+        if time == memory.seen:
+            return before
+        if time != sample.time:
+            sample = Sample(position, velocity, torque, time)
+        displacements = self.displacements
+        memory, finding = judge(displacements.channels[i], displacements.units[i], memory, sample, rate, expected)
         self._memories[i] = memory
         if finding is not None:
             findings.append(finding)
-        last = memory.accepted
-        if last is not None and last is not before:
-            self._before[i] = self._rates[i]
-            self._rates[i] = self._rate(i, last)
-        return last
+        if memory.accepted is not sample:
+            return before
+        self._before[i] = rate
+        self._rates[i] = self._rate(i, before, sample) if self._filtered or velocity != velocity else velocity
+        return sample
 
-    def _rate(self, i: int, sample: Sample) -> float:
-        """Speed of a channel at its newest sample; the filter goes on from there where the next one has none."""
-        if not (self._filtered or math.isnan(sample.velocity)):
-            self._tracks[i] = Track(sample.time, sample.position, sample.velocity)
-            return sample.velocity
-        track = self._filters[i].update(self._tracks[i], sample.position, sample.time)
-        self._tracks[i] = track
+    def _rate(self, i: int, before: Sample | None, sample: Sample) -> float:
+        """Speed of a channel whose newest sample tells none; the filter goes on from one that told it."""
+        track = self._tracks[i]
+        if before is not None and not (self._filtered or math.isnan(before.velocity)):
+            track = Track(before.time, before.position, before.velocity)
+        track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
         return track.rate
 
     def _measured(self, received: int) -> int:
         """When a sample was measured that is sent after SYNC [ns]."""
-        for sync in self._syncs:
-            if 0 <= sync <= received:
-                return sync
-        return received
+        last, before = self._syncs
+        if 0 <= last <= received:
+            return last
+        return before if 0 <= before <= received else received
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerance: float) -> list[str]:
         """Why a machine is not in the pose that was given; a sentence per channel that is further off than allowed.
@@ -230,5 +240,5 @@ class Sensing:
         return said
 
 
-def _finite(values: Array) -> bool:
-    return all(map(math.isfinite, values.tolist()))
+def _finite(q: Array, v: Array) -> bool:
+    return math.isfinite(sum(q.tolist()) + sum(v.tolist()))  # of what is not finite no sum is

@@ -8,12 +8,13 @@ LARGEST_SOURCE = 400_000
 """C source whose compilation a start may wait for [byte]: about 10 s (gcc 12; coordinated robots: 70 kB, 1.5 s)."""
 
 
-def run_fast(kernel: Kernel, engine: str) -> tuple[str, str]:
+def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
     """Puts a kernel on C where that is asked for or pays.
 
     Args:
         kernel: On the virtual machine.
         engine: `auto`, `c` or `vm`.
+        others: Kernels that go with it, in one library.
 
     Returns:
         The engine that it got, `c` or `vm`, and why it is not C; empty where it is, or is not wanted.
@@ -21,10 +22,12 @@ def run_fast(kernel: Kernel, engine: str) -> tuple[str, str]:
     if engine == "vm":
         return "vm", ""
     try:
-        program = Program([kernel.function])
+        program = Program([each.function for each in (kernel, *others)])
         if engine == "auto" and len(program.source) > LARGEST_SOURCE and not program.cached:
             return "vm", f"{len(program.source) / 1e6:.1f} MB of C would take long to compile"
-        kernel.run_on(program.load())
+        library = program.load()
+        for each in (kernel, *others):
+            each.run_on(library)
     except CompileError as error:
         return "vm", str(error)
     return "c", ""
