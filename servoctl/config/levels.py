@@ -33,11 +33,12 @@ def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
     """Each level behind those that it comes after, otherwise as given.
 
     Args:
-        after: Level -> levels before it, free of cycles.
+        after: Level -> levels before it; a cycle, which is an error told already, is broken at its first level.
     """
     left, ordered = dict(after), list[str]()
     while left:
-        ordered.append(next(name for name, before in left.items() if not any(other in left for other in before)))
+        free = (name for name, before in left.items() if not any(other in left for other in before))
+        ordered.append(next(free, next(iter(left))))
         del left[ordered[-1]]
     return ordered
 
