@@ -172,8 +172,8 @@ REFUSED = [
     (
         "\n      a: {groups: [wal, rod]}\n      b: {groups: [tie]}\n",
         [
-            f"c.yaml:6: {HERE}.a.groups[0]: there is no passive group 'wal' (did you mean 'wall'?)",
             f"c.yaml:5: {HERE}: no level has wall (every passive group belongs to one level)",
+            f"c.yaml:6: {HERE}.a.groups[0]: there is no passive group 'wal' (did you mean 'wall'?)",
         ],
     ),
     (
