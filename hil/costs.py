@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hil.emulation import in_lockstep
+from hil.place import Place
 from hil.prepare import Prepared, load
-from hil.run import HilRun, Place
+from hil.run import HilRun
 from hil.safety.plan import Stage
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (

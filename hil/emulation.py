@@ -8,8 +8,8 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import BusOptions, Emulator, Likeness
 from hil.emulator.encoder import EncoderOptions
 from hil.emulator.faults import read_faults
+from hil.place import Place
 from hil.prepare import Prepared
-from hil.run import Place
 from servoctl.closed_loop import System
 from servoctl.config.hil import Emulation
 from servoctl.loop import SECOND, nanoseconds

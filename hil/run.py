@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
-from hil.bus import Bus
 from hil.columns import STAGES, Table
 from hil.dispatch import Dispatch
 from hil.drives import DriveError
+from hil.place import Place, TamperedController
 from hil.prepare import Prepared
 from hil.realtime import Grant
 from hil.recorder import InMemory, Recorder
@@ -27,16 +27,15 @@ from hil.safety.plan import Stage
 from hil.safety.stages import Mode, Stages
 from hil.view import View
 from hil.view.plan import SIGNAL
-from servoctl.closed_loop import Loop
 from servoctl.config import dump
 from servoctl.errors import ServoctlError, in_one_line
-from servoctl.loop import SECOND, Clock, Controller, Reading, Tick, TickLoop
+from servoctl.loop import SECOND, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
 from servoctl.loop.timing import Distribution, Timing
 from servoctl.mechanics.drawing import drawing
 from servoctl.run_folder import write_drawing
 from servoctl.trajectory import Trajectory
-from servoctl.types import Array, State
+from servoctl.types import Array
 
 BRING_UP = 20.0
 """Time from the first frame to the first tick, at most [s]."""
@@ -52,52 +51,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUTTON = "stop button of the live page"
 
 STOPPED = (Mode.STOPPING, Mode.DISABLING, Mode.OVER)
-
-
-class HostFaults(Protocol):
-    """Scripted faults of the loop itself."""
-
-    def stall(self) -> int:
-        """How long the loop shall do nothing now [ns]."""
-
-    def tamper(self, u: Array) -> Array:
-        """What the law shall seem to have said."""
-
-
-class TamperedController(Controller):
-    """A law whose answers a script of faults changes."""
-
-    def __init__(self, loop: Loop, faults: HostFaults) -> None:
-        super().__init__(loop)
-        self._faults = faults
-
-    def command(self, task_time: float, q: Array, v: Array) -> Array:
-        return self._faults.tamper(super().command(task_time, q, v))
-
-
-@dataclass(frozen=True)
-class Place:
-    """What the loop runs on.
-
-    Attributes:
-        buses: Name -> open bus.
-        clock: The run's.
-        emulated: Whether the drives are.
-        lockstep: Whether time is virtual.
-        truth: The simulated plant's state now; None where there is none to see.
-        facts: What to say of it at the end.
-        engaged: Called once, when the task begins.
-        faults: What the loop must do to itself; None: nothing.
-    """
-
-    buses: Mapping[str, Bus]
-    clock: Clock
-    emulated: bool
-    lockstep: bool
-    truth: Callable[[], State] | None = None
-    facts: Callable[[], dict[str, Any]] = dict
-    engaged: Callable[[], None] = lambda: None
-    faults: HostFaults | None = None
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
 from hil.emulation import in_lockstep
+from hil.place import Place
 from hil.prepare import Prepared, load
 from hil.realtime import bare_lateness, prepare
 from hil.recorder import Recorder
-from hil.run import Ended, HilRun, Place
+from hil.run import Ended, HilRun
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.view import View
