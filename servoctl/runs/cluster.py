@@ -3,7 +3,8 @@
 Design: what travels is plain: the config's values, and the text of the class files beside it, so a worker needs nothing
 but servoctl, of the same version. How runs are taken is decided here and once, so rows do not depend on the number of
 workers. Dask gives the work of a worker that dies to another; each piece is fetched as soon as it is done, so that a
-cluster that is lost takes along only what it had not finished.
+cluster that is lost takes along only what it had not finished. A piece whose workers died is done once more, alone and
+last: what dies then dies of itself, and not of its neighbours.
 """
 
 import hashlib
@@ -34,6 +35,9 @@ CONNECT = 10.0
 
 GONE = 15.0
 """A scheduler that does not answer, or has no worker, for this long is lost [s]."""
+
+FETCH = 10.0
+"""Longest wait for the rows of a piece that is done: its worker may have died with them [s]."""
 
 PIECES, LARGEST = 32, 256
 """Pieces of work for each worker, and most runs in a piece."""
@@ -146,6 +150,7 @@ class Cluster:
         done: SimpleQueue[int] = SimpleQueue()
         futures = [self._client.submit(_work, parcel, piece, pure=False) for piece in pieces]
         found: dict[int, list[Row]] = {}
+        suspects: list[int] = []
         handed = 0
         try:
             for i, future in enumerate(futures):
@@ -154,9 +159,18 @@ class Cluster:
                 if handed in found:
                     yield from found.pop(handed)
                     handed += 1
-                else:
+                elif handed + len(found) + len(suspects) < len(pieces):
                     i = self._next(done)
-                    found[i] = self._fetch(futures[i], len(pieces[i]))
+                    rows = self._fetch(futures[i])
+                    if rows is None:
+                        suspects.append(i)
+                    else:
+                        found[i] = rows
+                else:
+                    i = suspects.pop(0)
+                    futures[i] = self._client.submit(_work, parcel, pieces[i], pure=False)
+                    futures[i].add_done_callback(partial(_note, done, i))
+                    found[i] = self._fetch(futures[self._next(done)]) or _crashed(len(pieces[i]))
         except ClusterError as error:
             reason = {"status": LOST, "error": str(error)}
             for i in range(handed, max(found, default=-1) + 1):
@@ -173,27 +187,33 @@ class Cluster:
             try:
                 return done.get(timeout=0.5)
             except Empty:
-                well = self._client.status == "running" and self._count_workers() > 0
-                since = time.monotonic() if well else since
+                since = time.monotonic() if self._well else since
             if time.monotonic() - since > GONE or self._client.status in ("closing", "closed"):
                 raise self._lost()
 
-    def _fetch(self, future: Any, count: int) -> list[Row]:
-        """The rows of a piece that is done."""
+    def _fetch(self, future: Any) -> list[Row] | None:
+        """The rows of a piece that is done; None where workers died with it, or with its rows."""
         from distributed import CancelledError, KilledWorker
 
         try:
-            rows: list[Row] = future.result(timeout=GONE)
+            rows: list[Row] = future.result(timeout=FETCH)
             return rows
         except KilledWorker:
-            why = f"each worker that took these {count} runs died (look at the workers' memory and their logs)"
-            return [{"status": CRASHED, "error": why}] * count
+            return None
+        except TimeoutError as error:
+            if self._well:
+                return None
+            raise self._lost() from error
         except (CancelledError, OSError) as error:
             raise self._lost() from error
         except ServoctlError as error:
             raise ClusterError(f"--cluster {self.address}: {error}") from error
         except Exception as error:
             raise ClusterError(f"--cluster {self.address}: a worker failed: {in_one_line(error)}") from error
+
+    @property
+    def _well(self) -> bool:
+        return self._client.status == "running" and self._count_workers() > 0
 
     def _lost(self) -> ClusterError:
         return ClusterError(
@@ -224,6 +244,11 @@ class Cluster:
                 has = f"servoctl {version}" if isinstance(version, str) else f"no servoctl ({in_one_line(version)})"
                 wanted = f"install servoctl {servoctl.__version__} there"
                 raise ConfigError(f"--cluster {self.address}: worker {worker} has {has} ({wanted})")
+
+
+def _crashed(count: int) -> list[Row]:
+    why = f"each worker that took these {count} runs died (look at the workers' memory and their logs)"
+    return [{"status": CRASHED, "error": why}] * count
 
 
 def _note(done: "SimpleQueue[int]", i: int, future: Any) -> None:
