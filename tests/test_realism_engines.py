@@ -75,7 +75,7 @@ def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes
     parameters = np.array([parameters_of(other) for other in runs])
     drawn = random_of(runs, len(plan.times))
     outcome = BatchProgram(loop.step(parts), lanes).load().run(plan, parameters, starts, None, *drawn)
-    library = loop.library(parts)
+    library = loop.c_library(parts)
     assert library is not None
     for i, other in enumerate(runs):
         random = chance(other.settings.seed, 0, len(plan.times) - 1, other.system.model.n)

@@ -71,7 +71,7 @@ def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
     run = loaded(name, settings)
     loop, plan = run.loop, plan_for(run)
     assert isinstance(loop, CompiledLoop) and loop.engine == "c"
-    library = loop.library(parts_of(run))
+    library = loop.c_library(parts_of(run))
     assert library is not None
     outcome = taken(run, lanes, count)
     for start, end, good in zip(starts_of(run, count), outcome.ends, outcome.good, strict=True):
@@ -113,7 +113,7 @@ def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
     assert list(mixed.good[sound]) == [steps + 1] * 4
     for mine, others in zip(vars(mixed).values(), vars(alone).values(), strict=True):
         np.testing.assert_array_equal(mine[sound], others[sound])
-    library = other.library(None)
+    library = other.c_library(None)
     assert library is not None
     states, rows = library.steps(starts_of(run, 3)[2], plan.times, other.parameters, plan.status, np.array(plan.stops))
     assert 0 < mixed.good[2] == len(rows) < steps

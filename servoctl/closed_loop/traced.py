@@ -250,7 +250,7 @@ class CompiledLoop(TracedLoop):
             kernel.run_on(Program([kernel.function]).load())
         return ControlTick(self, kernel)
 
-    def library(self, parts: int | None) -> Library | None:
+    def c_library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
         return self._libraries.get((parts, self.form))
 

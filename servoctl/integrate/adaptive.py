@@ -80,7 +80,7 @@ def adaptive(
     position = 0
     rates = Watched(loop.derivative)
     solver = solver_of(integrator, rates, start, x, end)
-    library = loop.library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
+    library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
     if isinstance(loop, CompiledLoop) and library is not None:
         yield collector.chunk()
         walk = Walk(

@@ -98,7 +98,7 @@ def fixed(
     """
     wanted, done = Wanted(times, output_step), 0
     project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
-    library = None if project or not isinstance(loop, CompiledLoop) else loop.library(parts)
+    library = None if project or not isinstance(loop, CompiledLoop) else loop.c_library(parts)
     if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
         ticks = advance.ticks if isinstance(advance, Period) else None
         done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts, ticks)
