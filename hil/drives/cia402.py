@@ -174,8 +174,14 @@ class Cia402Drive(Cia402Encoder, Drive):
             self.fault = f"emergency: {codec.error_text(self._emergency)}"
         elif status and self.condition is Condition.FAULT:
             self.fault = f"{status.state.value}: {codec.error_text(status.error) or 'no error code'}"
-        if self.fault:
-            self.condition = Condition.FAULT
+        warned = self._emergency and self._nmt == codec.OPERATIONAL and not self._restarted
+        if self.fault and not (warned and self.condition in (Condition.ENABLED, Condition.STOPPING)):
+            self.condition = Condition.FAULT  # but an emergency alone leaves some drives on: their status says it
+
+    @property
+    def surely_off(self) -> bool:
+        """Not while it reacts to a fault, for by that it may brake."""
+        return super().surely_off and (self._status is None or self._status.state is not State.FAULT_REACTION)
 
     def command(self, torque: float) -> Frame:
         asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)

@@ -27,7 +27,15 @@ RATED = 0.5
 OPTIONS = {"counts_per_turn": 4096, "velocity_unit": "rpm"}
 LIMITS = {"torque_limit": 12.0, "torque_rate_limit": 400.0, "speed_limit": 6.0, "position_limits": (-3.0, 3.0)}
 
-STATUSWORD = {"disabled": 0x0240, "ready": 0x0221, "on": 0x0233, "enabled": 0x0237, "stopping": 0x0217, "fault": 0x0208}
+STATUSWORD = {
+    "disabled": 0x0240,
+    "ready": 0x0221,
+    "on": 0x0233,
+    "enabled": 0x0237,
+    "stopping": 0x0217,
+    "fault": 0x0208,
+    "reacting": 0x020F,
+}
 
 
 def settings(**changes) -> DriveSettings:
@@ -395,9 +403,23 @@ def test_an_emergency_stays_until_it_is_taken_back() -> None:
     drive, _ = conversation(Axis())
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8130, 0x11))
     accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0237, 0, 0))
-    assert drive.condition is Condition.FAULT
+    assert "heartbeat of the master lost" in drive.fault
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0, 0))
     assert drive.condition is Condition.ENABLED and drive.fault == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "off"), [("enabled", False), ("stopping", False), ("disabled", True), ("fault", True), ("reacting", False)]
+)
+def test_an_emergency_is_a_fault_but_no_proof_that_the_drive_is_off(word: str, off: bool) -> None:
+    """Some emergencies are warnings, and their drive goes on: it must be told what to do, and then to go off."""
+    drive, _ = brought_up(Axis())
+    accept(drive, 0x280 + NODE, struct.pack("<HhH", STATUSWORD[word], 0, 0))
+    accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8120, 0x11))
+    assert drive.fault == "emergency: CAN error passive (0x8120)"
+    assert drive.surely_off is off
+    with pytest.raises(DriveError, match="in fault: emergency"):
+        next(drive.enable(0.0))
 
 
 @pytest.mark.parametrize("nmt", [4, 127])
