@@ -36,7 +36,7 @@ class Limits:
 
         Args:
             wanted: At the joints [actuator unit]; one that is not finite becomes 0, by the rate limit.
-            positions: Of the joints [joint unit]; NaN blocks nothing.
+            positions: Of the joints [joint unit]; NaN blocks nothing. What is blocked is 0 at once.
         """
         elapsed, allowed = self._elapsed(), list(wanted)
         for i, (limit, rate, lower, upper) in enumerate(self._axes):
@@ -52,11 +52,11 @@ class Limits:
         """Changes the torque of an axis where a limit asks for it."""
         asked, last, (limit, _, lower, upper) = torques[i], self.previous[i], self._axes[i]
         torque = asked if math.isfinite(asked) else 0.0
+        torque = min(max(torque, -limit), limit)
+        torque = min(max(torque, last - step), last + step)
         blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
         if blocked:
             torque = 0.0
-        torque = min(max(torque, -limit), limit)
-        torque = min(max(torque, last - step), last + step)
         self.blocked[i], self.clamped[i], torques[i] = blocked, torque != asked, torque
 
     def _elapsed(self) -> float:

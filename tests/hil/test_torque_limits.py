@@ -40,7 +40,8 @@ def test_torque_and_its_rate_stay_within_limits(
         (sent,) = limits.apply([torque], [position])
         assert math.isfinite(sent)
         assert abs(sent) <= limit
-        assert abs(sent - last) <= rate * period * (1 + 1e-12)
+        assert abs(sent - last) <= rate * period * (1 + 1e-12) or (sent == 0.0 and limits.blocked == [True])
+        assert not (position > 2.0 and sent > 0.0) and not (position < -2.0 and sent < 0.0)
         assert limits.clamped == [sent != torque]
         last = sent
 
@@ -50,6 +51,17 @@ def test_what_is_within_the_limits_passes_unchanged() -> None:
     assert limits.apply([0.9], [0.0]) == [0.9]
     assert limits.apply([1.8], [0.0]) == [1.8]
     assert limits.clamped == [False]
+
+
+def test_a_torque_that_pushes_beyond_a_position_limit_ends_at_once_and_comes_back_by_its_rate() -> None:
+    limits = Limits([drive()], 0.0025)
+    sent = [limits.apply([12.0], [0.0])[0] for _ in range(12)]
+    assert sent[-1] == 12.0
+    assert limits.apply([12.0], [2.01]) == [0.0]
+    assert limits.apply([-12.0], [2.01]) == [-1.0]
+    limits.apply([-12.0], [0.0])
+    assert limits.apply([-12.0], [-2.01]) == [0.0]
+    assert limits.apply([-12.0], [0.0]) == [-1.0]
 
 
 def test_a_torque_beyond_a_position_limit_only_pulls_back() -> None:
