@@ -46,7 +46,10 @@ WAIT_SHARE = 0.6
 LOOK_EVERY = 100
 """Ticks from one look at the recorder to the next."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+SUSPEND = signal.SIGTSTP
+"""Ctrl-Z: on the wall clock a loop that stands still would leave the drives to their watchdogs."""
 
 BUTTON = "stop button of the live page"
 
@@ -221,7 +224,7 @@ class HilRun:
             self._stages.ask_to_stop(BUTTON if number == SIGNAL else signal.Signals(number).name)
             self._rig.cancel()
 
-        heard = SIGNALS if self._view is None else (*SIGNALS, SIGNAL)
+        heard = [*SIGNALS, *([] if self._view is None else [SIGNAL]), *([] if self._place.lockstep else [SUSPEND])]
         before = {number: signal.signal(number, ask) for number in heard}
         if self._view is not None and self._view.stop_pressed:  # before anybody heard it
             ask(SIGNAL, None)

@@ -253,11 +253,11 @@ class Recorder:
 
 @contextlib.contextmanager
 def no_signals() -> Iterator[None]:
-    """What is started in here never feels Ctrl-C or the end of the terminal, which go to the whole group of processes.
+    """What is started in here never feels the keys or the end of a terminal, which go to the whole group of processes.
 
     The loop stops the machine first, and closes the recorder then.
     """
-    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
         yield

@@ -47,6 +47,58 @@ def test_a_drive_that_falls_silent_while_it_is_on_is_shouted() -> None:
     assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
 
 
+def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
+    """Its emergency is no fault of its own state machine: left alone it would go on with its last torque."""
+    warning = {"kind": "foreign_frames", "id": 0x081, "data": "2081110000000000", "period": 10.0, "at": 0.4}
+    prepared = machine("cia402", "at speed").renewed([warning])
+    emulator = emulated(prepared, "vm")
+    place, onset = place_on(prepared, emulator), [0]
+
+    def engaged() -> None:
+        emulator.engaged()
+        onset[0] = emulator.clock.now() + 400_000_000
+
+    heard: list[int] = []
+    emulator.wires["main"].taps.append(lambda frame, sender: heard.append(frame.time) if frame.id == 0x201 else None)
+    ended = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL, None, None, {}).run(
+        lambda event: None
+    )
+    off = next(event.time for event in ended.events if event.detail == "disabling")
+    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert (Kind.DRIVE_FAULT, "a") in kinds(ended)
+    assert not emulator.drive("a").motor.enabled
+    told = [time for time in heard if onset[0] < time < off]
+    assert off - onset[0] > 20_000_000
+    assert len(told) >= (off - onset[0]) // 2_500_000 - 2, "one command a period"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals) -> None:
+    prepared = machine("odrive", "at speed").renewed(())
+    emulator = emulated(prepared, "vm")
+
+    def engaged() -> None:
+        emulator.engaged()
+        signal.raise_signal(number)
+
+    place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
+    ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
+    assert (ended.exit_code, ended.unconfirmed) == (130, ())
+    assert [event.detail for event in ended.events if event.kind is Kind.INTERRUPTED] == [number.name]
+    assert not any(emulator.drive(name).motor.enabled for name in "ab")
+
+
+def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
+    prepared = machine("odrive", "at speed").renewed(())
+    for lockstep, handled in ((True, False), (False, True)):
+        place = dataclasses.replace(place_on(prepared, emulated(prepared, "vm")), lockstep=lockstep)
+        run = HilRun(prepared, place, Stage.FULL, None, None, {})
+        with run._signals():
+            assert (signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL) is handled
+        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+        run.abandon()
+
+
 def test_what_follows_a_fault_is_told_after_it() -> None:
     for protocol in ("odrive", "cia402"):
         ended = run(protocol, {"kind": "drive_fault", "drive": "a", "at": 0.1})
