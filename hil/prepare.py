@@ -7,15 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from hil.addresses import EMULATED
 from hil.bus.open import is_loopback
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.live import LiveGains
 from hil.measuring import make_sensing
+from hil.pose import check_fall, check_limits
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
-from hil.sensing import Fall, Holding, Prediction, Sensing, falls_without_torque, task_errors
-from hil.settings import EMULATED, HilSettings, hil_settings, look_at_rig
+from hil.sensing import Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.settings import HilSettings, hil_settings, look_at_rig
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
@@ -40,6 +42,10 @@ BEGINNING = 1e-9
 
 STABLE = 0.25
 """Of the damping at which a controlled stop would become unstable at the period."""
+
+
+LONGEST_WATCHDOG = 0.1
+"""Of a drive, beyond which that is said [s]."""
 
 
 @dataclass(frozen=True)
@@ -186,13 +192,17 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
         sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
+    check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
     falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
     if falls.falls:
-        notes.append(_check_fall(loaded, settings, model, holding, start, tolerance, falls))
+        notes.append(check_fall(loaded, settings, model, holding, start, tolerance, falls))
     unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)
     if unwatched:
         notes.append(f"{unwatched}: no watchdog in the drive: when the loop dies, its last torque stays")
     safety = values.safety
+    if safety.drive_watchdog > LONGEST_WATCHDOG:
+        what = f"so long the last torque stays when the loop dies (at most {LONGEST_WATCHDOG:g} s is usual)"
+        notes.append(f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: {what}")
     bounds = Bounds(
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
@@ -266,40 +276,6 @@ def _take_engine(loop: Loop, engine: str) -> list[str]:
     except CompileError as error:
         return [f"the law runs on the virtual machine: {error}"]
     return []
-
-
-def _check_fall(
-    loaded: LoadedConfig,
-    settings: HilSettings,
-    model: Model,
-    holding: Holding,
-    start: State,
-    tolerance: float,
-    fall: Fall,
-) -> str:
-    """What holds a machine that falls without torque.
-
-    Raises:
-        ConfigError: Nothing does.
-    """
-    where = loaded.where("hil", "drives")
-    falling = (
-        f"without torque the machine falls from its start pose ({fall.coordinate}: {fall.acceleration:.3g} per s^2)"
-    )
-    braked = [i for i, drive in enumerate(settings.drives) if drive.brake]
-    left = falls_without_torque(model, start.t, start.q, tolerance, braked)
-    if left.falls:
-        free = ", ".join(drive.name for drive in settings.drives if not drive.brake)
-        still = f"; with its brakes closed {left.coordinate} still does" if braked else ""
-        raise ConfigError(
-            f"{where}: {falling}{still}; without a brake: {free} (declare brake: true where there is one)"
-            if free
-            else f"{where}: {falling}{still} (no motor brakes it: take a start pose that holds by itself)"
-        )
-    hold = holding(start.t, start.q)
-    if not hold.holds:
-        raise ConfigError(f"{where}: {falling}, and its motors cannot hold it there (take another start pose)")
-    return f"{falling}: its brakes hold it, then {np.abs(hold.u).max():.3g} at most from its motors"
 
 
 def stop_damping(settings: HilSettings, model: Model, start: State) -> list[float]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hil.addresses import EMULATED, check_buses, check_ids, check_nodes
 from hil.bus.load import BusLoad, Traffic, describe_load
 from hil.drives.base import Feedback
 from hil.drives.protocols import node_class, options_problems
@@ -18,9 +19,6 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.build import build_plant
 from servoctl.runs.problems import Problems
-
-EMULATED = "emulated"
-"""Interface of buses in lock-step."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
         )
     buses = {name: {"interface": b.interface, "bitrate": b.bitrate, **b.options} for name, b in values.buses.items()}
-    if not buses:
-        problems.add("no bus (name one: {main: {interface: emulated}})", "hil", "buses")
+    check_buses(buses, problems)
     drives = _drives(values, plant, problems)
     sensors = _sensors(values, plant, problems)
     nodes = [
@@ -74,7 +71,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
         *((("hil", "sensors", i), each) for i, each in sensors),
     ]
     if not problems.touch("hil.buses"):
-        _buses(nodes, buses, problems)
+        check_nodes(nodes, buses, problems)
     timed = not problems.touch("hil.period")
     for path, node in nodes:
         try:
@@ -88,6 +85,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
         _times(values, problems)
     _faults(values, nodes, buses, problems)
     problems.check()
+    check_ids(nodes, problems)
     loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
     for name, load in loads.items():
         if not load.fits:
@@ -166,20 +164,6 @@ def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, S
         )
         found.append((i, settings))
     return found
-
-
-def _buses(
-    nodes: list[tuple[tuple[str, str, int], SensorSettings]], buses: Mapping[str, Any], problems: Problems
-) -> None:
-    """Every node is on a bus that there is, under an address of its own."""
-    seen: dict[tuple[str, int], str] = {}
-    for path, node in nodes:
-        if node.bus not in buses:
-            problems.add(f"there is no bus '{node.bus}' ({remedy(node.bus, buses)})", *path, "bus")
-        elif (node.bus, node.node) in seen:
-            what = f"node {node.node} of bus '{node.bus}' is {seen[node.bus, node.node]} already (give each its own id)"
-            problems.add(what, *path, "node")
-        seen.setdefault((node.bus, node.node), node.name)
 
 
 def _law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:

@@ -1,5 +1,6 @@
 """From what a person asks for to a run that may begin: what counts as real, and what that takes."""
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -159,9 +160,11 @@ def start(request: Request) -> Begun:
     """Makes everything ready; nothing is sent but, on a loopback bus, the question whether an emulator is there.
 
     Raises:
-        ConfigError: The config is wrong, or real drives would have to be armed.
+        ConfigError: The config or the duration is wrong, or real drives would have to be armed.
         BusError: A bus cannot be opened.
     """
+    if request.duration is not None and not 0.0 < request.duration < math.inf:
+        raise ConfigError(f"--duration: expected a positive time [s], got {request.duration:g}")
     prepared = load(request.config, request.overrides, request.engine)
     notes = list(prepared.notes)
     for name, used in prepared.settings.loads.items():

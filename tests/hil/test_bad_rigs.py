@@ -123,6 +123,11 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [(", brake: true", ""), ("node: 3, gear: 1,", "node: 3, gear: 1, brake: true,")],
         "with its brakes closed q4 still does; without a brake: tau1, tau2, F4 (declare brake: true ",
     ),
+    "a start pose beyond a limit": (
+        BELT,
+        [("position_limits: [-0.3, 0.3]", "position_limits: [0.1, 0.3]")],
+        "hil.drives[0].position_limits: the start pose puts F at 0, beyond 0.1 to 0.3 (correct one of them; a motor's",
+    ),
     "a coordinate that nothing measures": (
         BELT,
         [("  sensors:", "  # sensors:"), ("    - {coordinate", "    # - {coordinate")],
@@ -202,6 +207,21 @@ def test_what_is_wrong_is_named_with_its_remedy(
     if not said.startswith(("--stage", "hil.faults: scripted")):
         assert all(line.startswith(str(path)) for line in err.splitlines())
     assert nothing_was_told(wire, tmp_path)
+
+
+@pytest.mark.parametrize("duration", ["nan", "inf", "0", "-1"])
+def test_a_duration_is_a_positive_time(duration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ends("hil", BELT, "--duration", duration, "--out", tmp_path / "run") == 2
+    assert capsys.readouterr().err == f"--duration: expected a positive time [s], got {float(duration):g}\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_watchdog_that_is_long_is_said() -> None:
+    (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
+    assert note.endswith(
+        "hil.safety.drive_watchdog: 0.2 s: so long the last torque stays when the loop dies (at most 0.1 s is usual)"
+    )
+    assert not load(BELT, engine="vm").notes
 
 
 def test_gains_beyond_half_of_what_the_period_bears_are_said(

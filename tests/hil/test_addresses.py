@@ -1,0 +1,104 @@
+"""Who is where on the buses: what would be taken for somebody else's is refused before a frame goes out."""
+
+import itertools
+
+import pytest
+
+from hil.drives.ids import ids_of
+from hil.drives.protocols import build
+from hil.drives.settings import DriveSettings
+from hil.prepare import load
+from servoctl.errors import ConfigError
+
+BELT = "two_mass_spring_drive"
+MADE_OF = "bus: main, gear: 50, torque_limit: 5, torque_rate_limit: 1000, speed_limit: 1, position_limits: [-0.3, 0.3]"
+CIA402 = "protocol: cia402, rated_torque: 0.5, counts_per_turn: 65536, velocity_unit: 0.1*rpm"
+MIT = "protocol: mit, motor: ak80-9_v2"
+ODRIVE_0 = "protocol: odrive, node: 0"
+
+
+def rig(drive: str, sensor: str) -> list[str]:
+    """Overrides that put one drive and one encoder node in place of those of the belt."""
+    return [
+        f"hil.drives=[{{actuator: F, {drive}, {MADE_OF}}}]",
+        f"hil.sensors=[{{coordinate: x2, bus: main, gear: 50, offset: 0.5, speed_limit: 0.5, {sensor}}}]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drive", "sensor", "said"),
+    [
+        # a heartbeat of the ODrive would be a torque for the motor
+        (f"{MIT}, node: 1, host: 32", ODRIVE_0, "odrive x2 and mit F on bus 'main' both use id 0x001"),
+        (f"{MIT}, node: 9, host: 73", "protocol: odrive, node: 2",
+         "odrive x2 and mit F on bus 'main' both use id 0x049"),
+        (f"{CIA402}, node: 1", "protocol: odrive, node: 12", "odrive x2 and cia402 F on bus 'main' both use id 0x181"),
+        (f"{CIA402}, node: 1", ODRIVE_0, "odrive x2 and cia402 F on bus 'main' both use id 0x000"),
+        (
+            f"{CIA402}, node: 1, master: 2",
+            "protocol: cia402, node: 2, counts_per_turn: 65536, velocity_unit: rpm",
+            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one another node id, master or host, or a",
+        ),
+    ],
+)  # fmt: skip
+def test_an_id_has_one_owner(drive: str, sensor: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(BELT, rig(drive, sensor), "vm")
+    assert f"hil.sensors[0].node: {said}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("drive", "sensor"),
+    [
+        (f"{MIT}, node: 1, host: 17", "protocol: odrive, node: 7"),
+        (f"{CIA402}, node: 1", "protocol: odrive, node: 1, feedback_period: 0.001"),
+    ],
+)
+def test_protocols_may_share_a_bus_where_their_ids_do_not_meet(drive: str, sensor: str) -> None:
+    if "cia402" in drive:
+        sensor = sensor.replace("node: 1", "node: 2")
+    assert load(BELT, rig(drive, sensor), "vm").drives
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [
+        ("odrive", {}),
+        ("cia402", {"counts_per_turn": 4096, "velocity_unit": "rpm", "master": 99}),
+        ("mit", {"motor": "ak80-9", "host": 5}),
+    ],
+)
+def test_a_driver_uses_no_other_ids_than_those(protocol: str, options: dict[str, object]) -> None:
+    settings = DriveSettings(
+        "u", "main", protocol, 3, options=options, torque_limit=1.0, torque_rate_limit=1.0, speed_limit=1.0,
+        position_limits=(-1.0, 1.0), rated_torque=1.0,
+    )  # fmt: skip
+    drive, ids = build(settings, 0.002), ids_of(settings)
+    sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames()]  # type: ignore[attr-defined]
+    for identity in itertools.chain(drive.identities, (frame.id for frame in sent)):
+        assert identity in ids.own | ids.shared
+    assert not ids.own & ids.shared
+
+
+@pytest.mark.parametrize(
+    ("buses", "said"),
+    [
+        (
+            "{main: {interface: emulated}, other: {interface: socketcan, channel: can0}}",
+            "hil.buses: main is emulated in virtual time and the others are not (one clock for all: make every bus "
+            "emulated, or none)",
+        ),
+        (
+            "{main: {interface: socketcan, channel: can0}, other: {interface: socketcan, channel: can0}}",
+            "hil.buses.other.channel: socketcan can0 is bus 'main' already (put all its nodes on that one)",
+        ),
+        (
+            "{main: {interface: emulated, bitrat: 500000}}",
+            "hil.buses.main.bitrat: an emulated bus has no such key (did you mean 'bitrate'?)",
+        ),
+    ],
+)
+def test_each_bus_is_one_of_its_own(buses: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(BELT, [f"hil.buses={buses}"], "vm")
+    assert said in str(error.value)
