@@ -94,7 +94,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         """Condition and fault, by the last heartbeat and the last errors."""
         error, state = self._beat.error | self._active, self._beat.state
         self.fault = codec.error_text(error)
-        if error:
+        if error and state != codec.CLOSED_LOOP:  # an error alone is no proof that it has disarmed
             self.condition = Condition.FAULT
         elif not self._beats:
             self.condition = Condition.UNKNOWN

@@ -206,7 +206,7 @@ CONDITIONS = [
     ((0, 0), Condition.DISABLED),
     ((0, 1), Condition.DISABLED),
     ((0, 8), Condition.ENABLED),
-    ((0x20, 8), Condition.FAULT),
+    ((0x20, 8), Condition.ENABLED),  # with a fault, but not off: it goes on to be told what to do
     ((0x20, 1), Condition.FAULT),
     ((0, 3), Condition.UNKNOWN),
     ((0, 77), Condition.UNKNOWN),
@@ -225,8 +225,10 @@ def test_active_errors_are_a_fault_at_once() -> None:
     drive, _ = conversation(Axis())
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
     drive.accept(Frame(0x63, struct.pack("<II", 0x8000, 0)))
-    assert drive.condition is Condition.FAULT
     assert drive.fault == "VELOCITY_LIMIT_VIOLATION (0x8000)"
+    assert not drive.surely_off, "the state is still that of closed loop control"
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 1, 0, 0)))
+    assert drive.condition is Condition.FAULT and drive.surely_off
 
 
 @pytest.mark.parametrize("frame", [Frame(0x6E, bytes(8)), Frame(0x67, bytes(8)), Frame(0x69, remote=True, length=8)])
