@@ -8,11 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hil.accuracy import explained_errors
 from hil.bus import Bus, BusError
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
+from hil.drives import Feedback
 from hil.emulation import in_lockstep
 from hil.place import Place
 from hil.prepare import Prepared, load
@@ -155,6 +158,16 @@ class Begun:
         """Task row -> the largest error that quantisation, sampling and delay explain, by the model."""
         return explained_errors(self.prepared, trajectory)
 
+    def loads(self, trajectory: Trajectory) -> dict[str, tuple[float, float]]:
+        """Bus -> share of it that was used, on average and in the busiest window, stuff bits left out."""
+        counted, buses = trajectory.metadata.get("bus_bits", {}), self.prepared.settings.buses
+        found = {}
+        for (name, keys), bits in zip(buses.items(), counted.get("bits", []), strict=False):
+            used = np.trim_zeros(np.asarray(bits, dtype=float)) / (counted["window"] * keys["bitrate"])
+            if len(used):
+                found[name] = float(used.mean()), float(used.max())
+        return found
+
 
 def start(request: Request) -> Begun:
     """Makes everything ready; nothing is sent but, on a loopback bus, the question whether an emulator is there.
@@ -212,6 +225,12 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
                 f"(start one first: servoctl emulate {prepared.run.name})"
             )
         notes.append(f"shadow: nothing is sent on {buses}; --stage zero --armed comes next")
+        nodes = (*prepared.drives, *prepared.sensors)
+        mute = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
+        if mute:
+            notes.append(
+                f"{', '.join(mute)}: speak only when spoken to: in shadow they are heard only beside another master"
+            )
     else:
         notes.append(f"ARMED: drives on {buses} will make torque")
     return stage

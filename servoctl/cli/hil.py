@@ -3,15 +3,16 @@
 import os
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from servoctl.cli.announcer import Announcer
-from servoctl.cli.console import note, say, say_json, say_table
+from servoctl.cli.console import note, say, say_json
+from servoctl.cli.hil_figures import say_figures
 from servoctl.cli.options import AsJson, Config, Overrides
 from servoctl.cli.outcome import Outcome
-from servoctl.cli.run import fresh_folder
+from servoctl.cli.run import fresh_folder, headline
 
 
 def hil(
@@ -67,44 +68,9 @@ def hil(
     if as_json:
         say_json(summary)
     else:
-        _say(summary, begun.accuracy(ended.trajectory))
+        say(headline(summary))
+        say_figures(summary, begun.accuracy(ended.trajectory), begun.loads(ended.trajectory))
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
     for name in ended.unconfirmed:
         note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
     raise typer.Exit(ended.exit_code)
-
-
-def _say(summary: dict[str, Any], bounds: dict[str, float]) -> None:
-    from servoctl.cli.run import headline, number
-
-    say(headline(summary))
-    rows = [
-        [name, *(number(metrics[key]) for key in ("max_violation", "rms_violation")), number(bounds.get(name))]
-        for name, metrics in summary["tasks"].items()
-    ]
-    say()
-    say_table(["task", "max error", "rms error", "explained by the loop"], rows, numbers=3)
-    timing = summary["timing"]
-    say()
-    rows = [
-        [
-            name,
-            *(number(1e6 * timing[f"{name}_s"].get(key, 0.0)) for key in ("mean", "p50", "p99", "p99_9", "max")),
-        ]
-        for name in ("lateness", "period", "execution", "read", "law", "write")
-        if timing[f"{name}_s"]["n"]
-    ]
-    say_table(["time [us]", "mean", "p50", "p99", "p99.9", "max"], rows, numbers=5)
-    say(f"{timing['skipped_periods']} periods skipped; at most {timing['longest_late_run']} late ticks in a row")
-    if "cpu_per_tick_s" in timing:
-        bare, cpu, law = timing["bare"], timing["cpu_per_tick_s"], timing["law_s"].get("mean", 0.0)
-        figures = ", ".join(
-            f"{1e6 * bare['lateness_s'][key]:.0f} {key.replace('_', '.')}" for key in ("p50", "p99", "max")
-        )
-        say(
-            f"a loop that does nothing, for {bare['ticks'] * bare['nominal_period_s']:.1f} s just before: late by "
-            f"{figures} us, {bare['skipped_periods']} periods skipped"
-        )
-        say(f"CPU per tick {1e6 * cpu:.0f} us, of which about {1e6 * law:.0f} us are the law")
-    for name, bus in summary["bus"].items():
-        say(f"bus {name}: {bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")

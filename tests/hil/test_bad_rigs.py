@@ -9,6 +9,7 @@ import pytest
 
 from hil.bus.identity import REQUEST
 from hil.prepare import load
+from hil.start import Request, start
 from servoctl.cli import main
 from servoctl.config import shipped_configs
 
@@ -214,6 +215,15 @@ def test_a_duration_is_a_positive_time(duration: str, tmp_path: Path, capsys: py
     assert ends("hil", BELT, "--duration", duration, "--out", tmp_path / "run") == 2
     assert capsys.readouterr().err == f"--duration: expected a positive time [s], got {float(duration):g}\n"
     assert not (tmp_path / "run").exists()
+
+
+def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path, wire: can.BusABC) -> None:
+    for config, silent in ((ROBOTS, "u1, u2, u3, u4, u5, u6: "), (BELT, "")):
+        path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: not_armed, bitrate: 1000000")])
+        begun = start(Request(path, engine="vm"))
+        begun.close()
+        said = "speak only when spoken to: in shadow they are heard only beside another master"
+        assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
 
 
 def test_a_watchdog_that_is_long_is_said() -> None:

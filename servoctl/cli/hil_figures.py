@@ -1,0 +1,70 @@
+"""What a run on drives says of itself at its end: errors, times, samples, buses."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from servoctl.cli.console import say, say_table
+from servoctl.cli.run import number
+
+TIMES = ("mean", "std", "p50", "p99", "p99_9", "max")
+PARTS = ("lateness", "period", "execution", "read", "law", "write")
+
+
+def say_figures(
+    summary: Mapping[str, Any], bounds: Mapping[str, float], loads: Mapping[str, tuple[float, float]]
+) -> None:
+    """Prints the figures of a run.
+
+    Args:
+        summary: Of its folder.
+        bounds: Task -> error that the loop itself explains.
+        loads: Bus -> share that was used, on average and at most.
+    """
+    rows = [
+        [name, *(number(metrics[key]) for key in ("max_violation", "rms_violation")), number(bounds.get(name))]
+        for name, metrics in summary["tasks"].items()
+    ]
+    say()
+    say_table(["task", "max error", "rms error", "explained by the loop"], rows, numbers=3)
+    say()
+    _say_times(summary["timing"])
+    counts = {name: summary["counts"].get(name, 0) for name in ("missed", "implausible", "rejected")}
+    say(
+        f"samples: {counts['missed']} missing at their tick, {counts['implausible']} implausible; "
+        f"{sum(drive['rejected'] for drive in summary['drives'].values())} frames of drives not valid"
+    )
+    for name, bus in summary["bus"].items():
+        used = ""
+        if name in loads:
+            mean, most = loads[name]
+            used = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, "
+        say(f"bus {name}: {used}{bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")
+        troubles = {"refused": "not taken for sending", "lost": "lost in reception", "invalid": "not readable"}
+        said = [f"{bus[key]} {words}" for key, words in troubles.items() if bus[key]]
+        if said:
+            say(f"bus {name}: {', '.join(said)}")
+
+
+def _say_times(timing: Mapping[str, Any]) -> None:
+    """How punctual it was, and how old the samples were."""
+    durations = {name: timing[f"{name}_s"] for name in PARTS}
+    durations |= {f"age of {name}": age for name, age in timing["age_s"].items()}
+    rows = [
+        [name, *(number(1e6 * found.get(key, 0.0)) for key in TIMES)] for name, found in durations.items() if found["n"]
+    ]
+    say_table(["time [us]", *(key.replace("_", ".") for key in TIMES)], rows, numbers=len(TIMES))
+    say(f"{timing['skipped_periods']} periods skipped; at most {timing['longest_late_run']} late ticks in a row")
+    say(
+        f"{timing['ticks']} ticks, {timing['late_ticks']} of them late by a period or more; "
+        f"least time left in a period {1e6 * timing['least_slack_s']:.0f} us"
+    )
+    if "cpu_per_tick_s" in timing:
+        bare, cpu, law = timing["bare"], timing["cpu_per_tick_s"], timing["law_s"].get("mean", 0.0)
+        figures = ", ".join(
+            f"{1e6 * bare['lateness_s'][key]:.0f} {key.replace('_', '.')}" for key in ("p50", "p99", "max")
+        )
+        say(
+            f"a loop that does nothing, for {bare['ticks'] * bare['nominal_period_s']:.1f} s just before: late by "
+            f"{figures} us, {bare['skipped_periods']} periods skipped"
+        )
+        say(f"CPU per tick {1e6 * cpu:.0f} us, of which about {1e6 * law:.0f} us are the law")

@@ -1,0 +1,38 @@
+"""What a run on drives prints at its end: every figure by its name and unit, as its folder has it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from servoctl.cli import main
+
+STALL = "hil.faults=[{kind: stall, at: 0.02, for: 0.0025, since: engaged}]"
+
+
+def test_the_figures_at_the_end_are_those_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["hil", "two_mass_spring_drive", "--duration", "0.1", "--set", STALL, "--out", str(tmp_path / "run")])
+    out = capsys.readouterr().out
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    timing, bus = summary["timing"], summary["bus"]["main"]
+    header = next(line for line in out.splitlines() if line.startswith("time [us]"))
+    assert header.split()[2:] == ["mean", "std", "p50", "p99", "p99.9", "max"]
+    durations = {name: timing[f"{name}_s"] for name in ("lateness", "period", "execution", "read", "law", "write")}
+    for name, found in (durations | {f"age of {name}": age for name, age in timing["age_s"].items()}).items():
+        said = re.search(rf"^{name} +(.*)$", out, re.MULTILINE)
+        assert said is not None, name
+        figures = [float(figure) for figure in said[1].split()]
+        wanted = [1e6 * found[key] for key in ("mean", "std", "p50", "p99", "p99_9", "max")]
+        assert figures == pytest.approx(wanted, rel=1e-3)
+    assert set(timing["age_s"]) == {"F", "x2"}
+    assert timing["skipped_periods"] == 1 and timing["late_ticks"] == 1
+    assert "1 periods skipped; at most 1 late ticks in a row" in out
+    assert f"{timing['ticks']} ticks, 1 of them late by a period or more; least time left in a period -" in out
+    assert f"samples: {summary['counts']['missed']} missing at their tick, 0 implausible; 0 frames of drives not" in out
+    load = re.search(r"bus main: load (\d+) % on average, (\d+) % at most, ", out)
+    assert load is not None
+    # F and x2 each send 1000 frames of 111 bits a second, and F is sent as many: 33.3 %, less where it stalls
+    assert 20 <= int(load[1]) <= int(load[2]) <= 42
+    assert f"{bus['sent']} frames sent, {bus['received']} received, 0 error frames" in out
