@@ -23,6 +23,9 @@ ENABLE_TIME = 5.0
 OFF_TIME = 0.5
 """Time that drives have to go off when the loop has ended [s]."""
 
+BRAKE_TIME = 0.1
+"""Of that, how long drives may brake by themselves [s]."""
+
 NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
 
@@ -237,13 +240,15 @@ class CanRig(Rig):
     def stop(self) -> None:
         """Sends every drive off and waits until all have confirmed, `OFF_TIME` at most; `unconfirmed` says which not.
 
+        Drives that nobody has sent off before brake by themselves first, where they can.
+
         For every way out of the loop; after `disable` has confirmed it does nothing.
         """
         if not self.sends or (self.off and not self.unconfirmed and self._count > 1):
             return
-        self.off = True
-        end = self.clock.now() + nanoseconds(OFF_TIME)
-        while self.clock.now() < end and not self.disable(brake=False):
+        now = self.clock.now()
+        end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
+        while self.clock.now() < end and not self.disable(brake=self.clock.now() < braking):
             self._dispatch.synchronise()
             slice_end = self.clock.now() + nanoseconds(max(self._period, 0.005))
             while self.clock.now() < slice_end:

@@ -49,6 +49,7 @@ class Request:
         duration: Time in it [s]; None: that of the config.
         armed: Whether real drives may make torque.
         require_rt: Whether to refuse without real-time rights.
+        cpu: That the loop is bound to on the wall clock; None binds it to none.
         engine: `auto`, `c`, `vm` or `numpy`.
     """
 
@@ -59,6 +60,7 @@ class Request:
     armed: bool = False
     require_rt: bool = False
     engine: str = "auto"
+    cpu: int | None = None
 
 
 class Begun:
@@ -117,7 +119,7 @@ class Begun:
                 run.show(view)
                 show(view.address)
             if not place.lockstep:
-                granted = stack.enter_context(prepare())
+                granted = stack.enter_context(prepare(cpu=request.cpu))
                 if request.require_rt:
                     granted.insist()
                 run.not_granted(granted.missing)
@@ -237,7 +239,10 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
 
 
 def _on_buses(prepared: Prepared) -> Place:
-    """Buses of python-can, open; real unless an emulator answers on every one of them."""
+    """Buses of python-can, open; real unless an emulator answers on every one of them.
+
+    They let everything in: the record has every frame on the bus, and what babbles there must be seen.
+    """
     clock = WallClock()
     buses: dict[str, Bus] = {}
     try:

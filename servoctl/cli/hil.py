@@ -26,6 +26,9 @@ def hil(
     ] = None,
     armed: Annotated[bool, typer.Option("--armed", help="Let real drives make torque.")] = False,
     require_rt: Annotated[bool, typer.Option("--require-rt", help="Refuse without real-time rights.")] = False,
+    cpu: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Bind the loop to this CPU, such as an isolated one.")
+    ] = None,
     view: Annotated[
         bool,
         typer.Option(
@@ -46,7 +49,7 @@ def hil(
     from hil.realtime import die_with_parent
     from hil.start import Request, start
 
-    request = Request(config, tuple(overrides or ()), stage, duration, armed, require_rt, engine)
+    request = Request(config, tuple(overrides or ()), stage, duration, armed, require_rt, engine, cpu)
     begun = start(request)
     for line in begun.notes:
         note(line)

@@ -28,6 +28,8 @@ def say_figures(
     say_table(["task", "max error", "rms error", "explained by the loop"], rows, numbers=3)
     say()
     _say_times(summary["timing"])
+    if summary.get("realtime"):
+        say(f"real time: {'; '.join(summary['realtime'])}")
     counts = {name: summary["counts"].get(name, 0) for name in ("missed", "implausible", "rejected")}
     say(
         f"samples: {counts['missed']} missing at their tick, {counts['implausible']} implausible; "

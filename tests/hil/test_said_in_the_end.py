@@ -9,12 +9,15 @@ import pytest
 
 from hil.emulation import emulated, place_on
 from hil.faults.scenario import machine
+from hil.frame import Frame
+from hil.place import HostFaults
 from hil.recorder import Recorder
 from hil.run import Ended, HilRun
 from hil.safety import Event, Kind
 from hil.safety.plan import Stage
 from servoctl.errors import RunFolderError
 from servoctl.trajectory import Trajectory
+from servoctl.types import Array
 
 
 def run(protocol: str, *faults: dict[str, object]) -> Ended:
@@ -70,6 +73,45 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     told = [time for time in heard if onset[0] < time < off]
     assert off - onset[0] > 20_000_000
     assert len(told) >= (off - onset[0]) // 2_500_000 - 2, "one command a period"
+
+
+class Broken(HostFaults):
+    """A law that raises from some moment on."""
+
+    def __init__(self) -> None:
+        self.raises = False
+
+    def stall(self) -> int:
+        return 0
+
+    def tamper(self, u: Array) -> Array:
+        if self.raises:
+            raise ZeroDivisionError("float division by zero")
+        return u
+
+
+def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
+    prepared = machine("cia402", "at speed").renewed(())
+    emulator, broken = emulated(prepared, "vm"), Broken()
+    place = place_on(prepared, emulator)
+
+    def engaged() -> None:
+        emulator.engaged()
+        emulator.world.after(380_000_000, lambda: setattr(broken, "raises", True))
+
+    words: list[int] = []
+
+    def tap(frame: Frame, sender: object) -> None:
+        if frame.id == 0x201 and broken.raises and words[-1:] != [frame.data[0]]:
+            words.append(frame.data[0])
+
+    emulator.wires["main"].taps.append(tap)
+    place = dataclasses.replace(place, engaged=engaged, faults=broken)
+    ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
+    assert [kind for kind, _ in kinds(ended)] == [Kind.EXCEPTION]
+    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert next(word for word in words if word != 0x0F) == 0x02, "quick stop comes before voltage is disabled"
+    assert not any(emulator.drive(name).motor.enabled for name in "ab")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
