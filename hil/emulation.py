@@ -12,6 +12,7 @@ from hil.place import Place
 from hil.prepare import Prepared
 from servoctl.closed_loop import System
 from servoctl.config.hil import Emulation
+from servoctl.errors import ConfigError, ServoctlError
 from servoctl.loop import SECOND, nanoseconds
 from servoctl.runs.make import make_run
 from servoctl.types import State
@@ -83,10 +84,17 @@ def _encoder(values: Emulation, quantum: float) -> EncoderOptions:
 
 
 def simulated(prepared: Prepared) -> System:
-    """The plant behind the drives: the model's, unless the config says where it differs."""
+    """The plant behind the drives: the model's, unless the config says where it differs.
+
+    Raises:
+        ConfigError: With what differs it is no machine.
+    """
     differing = prepared.settings.values.emulation.parameters
     if not differing:
         return prepared.run.system
     assert prepared.run.loaded is not None
     written = [f"plant.parameters.{name}={value}" for name, value in differing.items()]
-    return make_run(prepared.run.loaded.overridden(written), "vm", strict=False).system
+    try:
+        return make_run(prepared.run.loaded.overridden(written), "vm", strict=False).system
+    except ServoctlError as error:
+        raise ConfigError(f"hil.emulation.parameters: {error}") from error

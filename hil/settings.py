@@ -1,7 +1,7 @@
 """A config's `hil` section -> nodes and buses, checked against the plant; every problem at once, with its line."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from hil.addresses import EMULATED, check_buses, check_ids, check_nodes
@@ -19,6 +19,9 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.build import build_plant
 from servoctl.runs.problems import Problems
+
+ABSURD = 1e9
+"""Angle [rad] and torque [N m] that no motor has."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,11 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     if timed:
         _times(values, problems)
     _faults(values, nodes, buses, problems)
+    known = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    for name in values.emulation.parameters:
+        if name not in known:
+            what = f"{type(plant).__name__} has no such parameter ({remedy(name, known)})"
+            problems.add(what, "hil", "emulation", "parameters", name)
     problems.check()
     check_ids(nodes, problems)
     loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
@@ -127,6 +135,11 @@ def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, Dr
             speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
             watchdog=values.safety.drive_watchdog, brake=drive.brake,
         )  # fmt: skip
+        angle = max(abs(settings.motor(limit)) for limit in (lower, upper))
+        torque = abs(settings.motor_torque(drive.torque_limit))
+        if not (angle < ABSURD and torque < ABSURD):
+            what = f"at the limits the motor is at {angle:.3g} rad and makes {torque:.3g} N m"
+            problems.add(f"{what} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear")
         found.append((i, settings))
     missing = [name for name in plant.actuators if name not in {drive.actuator for drive in values.drives}]
     if missing:

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictBool
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 
+from servoctl.config.document import in_words
 from servoctl.config.fields import Fraction, Name, Number, Parameter, Positive, PositiveTime, Real, Section, fault
 
 NodeId = Annotated[int, Number("a node id, an integer >= 0", least=0, whole=True)]
@@ -16,6 +17,12 @@ def _gear(value: float) -> float:
         raise fault("expected a number other than 0, got 0 (the sign of a joint goes under 'sign')")
     if value < 0:
         raise fault(f"expected a positive number, got {value:g} (the sign of a joint goes under 'sign')")
+    return value
+
+
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise fault(f"expected 1 or -1, got {in_words(value)}")
     return value
 
 
@@ -55,7 +62,9 @@ class Node(Open):
     gear: Annotated[float, Number("a positive number"), AfterValidator(_gear)] = Field(
         default=1.0, description="motor angle per displacement of the joint [rad per joint unit]"
     )
-    sign: Literal[1, -1] = Field(default=1, description="-1 where the motor turns against the joint")
+    sign: Annotated[Literal[1, -1], BeforeValidator(_no_flag)] = Field(
+        default=1, description="-1 where the motor turns against the joint"
+    )
     offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
 
 

@@ -91,6 +91,26 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [("gear: 50, torque", "gear: 0, torque")],
         "hil.drives[0].gear: expected a number other than 0, got 0 (the sign of a joint goes under 'sign')",
     ),
+    "a sign that is a flag": (
+        BELT,
+        [("gear: 50, torque", "gear: 50, sign: true, torque")],
+        "hil.drives[0].sign: expected 1 or -1, got true",
+    ),
+    "a gear that nobody has": (
+        BELT,
+        [("gear: 50, torque", "gear: 1e-300, torque")],
+        "hil.drives[0].gear: at the limits the motor is at 3e-301 rad and makes 1e+301 N m (check gear, offset, ",
+    ),
+    "an offset that nobody has": (
+        BELT,
+        [("gear: 50, torque", "gear: 50, offset: 1e300, torque")],
+        "hil.drives[0].gear: at the limits the motor is at 5e+301 rad and makes 0.2 N m (check gear, offset, ",
+    ),
+    "an emulated machine with a parameter that there is not": (
+        BELT,
+        [("  safety:", "  emulation: {parameters: {m3: 1}}\n  safety:")],
+        "hil.emulation.parameters.m3: TwoMassSpring has no such parameter (known: m1, m2, k, l)",
+    ),
     "a limit that is missing": (
         BELT,
         [("torque_limit: 10, ", "")],
@@ -224,6 +244,16 @@ def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path, wire: can.Bus
         begun.close()
         said = "speak only when spoken to: in shadow they are heard only beside another master"
         assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
+
+
+def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "hil.emulation.parameters={m2: -1}"
+    assert ends("hil", BELT, "--engine", "vm", "--set", wrong, "--out", tmp_path / "run") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("hil.emulation.parameters: ") and "mass_matrix: not positive definite" in err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_watchdog_that_is_long_is_said() -> None:
