@@ -87,7 +87,7 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     if timed:
         _times(values, problems)
     _faults(values, nodes, buses, problems)
-    known = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    known: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
     for name in values.emulation.parameters:
         if name not in known:
             what = f"{type(plant).__name__} has no such parameter ({remedy(name, known)})"
