@@ -147,6 +147,9 @@ def _same_samples(loaded: LoadedConfig, run: Trajectory, folder: Path) -> tuple[
         found[node.settings.name].append(sample)
     compared = other = 0
     ends = np.round((run.t + run["read"]) * SECOND)
+    last = np.inf
+    if run.metadata.get("status") == "running":  # cut off with its recorder: frames may end before the rows do
+        last = max((samples[-1].time for samples in found.values() if samples), default=0)
     for name, samples in found.items():
         logged = run[f"position.{name}"]
         newest = np.searchsorted([sample.time for sample in samples], ends, "right") - 1
@@ -154,7 +157,7 @@ def _same_samples(loaded: LoadedConfig, run: Trajectory, folder: Path) -> tuple[
         same = positions[newest] == logged
         if not run.metadata.get("lockstep"):  # a frame may have come in after the rig had looked
             same |= positions[newest - 1] == logged
-        known = ~np.isnan(logged)
+        known = ~np.isnan(logged) & (ends <= last)
         compared += int(known.sum())
         other += int((known & ~same).sum())
     return compared, other

@@ -112,6 +112,7 @@ class Begun:
             "emulated": place.emulated, "lockstep": place.lockstep,
         }  # fmt: skip
         with ExitStack() as stack:
+            stack.callback(self.close)
             run = HilRun(self.prepared, place, self.stage, request.duration, out, said)
             stack.callback(run.abandon)
             if show is not None:

@@ -13,7 +13,7 @@ from hil.bus.load import Traffic
 from hil.drives import base
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
-from hil.recorder import Recorder
+from hil.recorder import Recorder, read_frames
 from hil.replay import OTHER_ENGINE, decoded, replay
 from servoctl.cli import main
 from servoctl.config import dump
@@ -238,3 +238,20 @@ def test_can_blf_decodes_to_the_samples_of_the_run(tmp_path: Path) -> None:
     samples = [(node, sample.position, sample.time) for node, sample in decoded(tmp_path / "run", [[first], [second]])]
     assert samples == [(first, 5.0, 10), (second, 6.0, 20), (first, 10.0, 60)]
     assert (first.rejected, second.rejected) == (1, 0)
+
+
+def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["hil", "two_mass_spring_drive", "--duration", "0.1", "--engine", "vm", "--out", str(tmp_path / "run")])
+    whole = replay(tmp_path / "run")
+    frames = list(read_frames(tmp_path / "run"))
+    monkeypatch.setattr("hil.replay.read_frames", lambda folder: frames[: len(frames) * 3 // 4])
+    assert replay(tmp_path / "run").other_samples > 100, "a run that says it is whole must have them all"
+    run = Trajectory.load(tmp_path / "run")
+    cut_off = dataclasses.replace(run, metadata=run.metadata | {"status": "running"})
+    monkeypatch.setattr("hil.replay.Trajectory.load", lambda folder: cut_off)
+    cut = replay(tmp_path / "run")
+    assert cut.other_samples == 0
+    assert 0 < cut.samples < whole.samples
