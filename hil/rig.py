@@ -249,10 +249,10 @@ class CanRig(Rig):
         now = self.clock.now()
         end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
         while self.clock.now() < end and not self.disable(brake=self.clock.now() < braking):
-            self._dispatch.synchronise()
             slice_end = self.clock.now() + nanoseconds(max(self._period, 0.005))
             while self.clock.now() < slice_end:
-                self._dispatch.wait(slice_end, lambda: next(iter(self._dispatch.buses)))
+                due = self._dispatch.tend(nanoseconds(self._period))
+                self._dispatch.wait(min(slice_end, due), lambda: next(iter(self._dispatch.buses)))
 
     @property
     def unconfirmed(self) -> list[str]:

@@ -100,10 +100,13 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
         emulator.world.after(380_000_000, lambda: setattr(broken, "raises", True))
 
     words: list[int] = []
+    emergencies: list[bytes] = []
 
     def tap(frame: Frame, sender: object) -> None:
         if frame.id == 0x201 and broken.raises and words[-1:] != [frame.data[0]]:
             words.append(frame.data[0])
+        if frame.id == 0x081 and broken.raises:
+            emergencies.append(frame.data)
 
     emulator.wires["main"].taps.append(tap)
     place = dataclasses.replace(place, engaged=engaged, faults=broken)
@@ -111,6 +114,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     assert [kind for kind, _ in kinds(ended)] == [Kind.EXCEPTION]
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert next(word for word in words if word != 0x0F) == 0x02, "quick stop comes before voltage is disabled"
+    assert not emergencies, "it brakes by our word, and not because we fell silent"
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
 
 
