@@ -185,6 +185,8 @@ def start(request: Request) -> Begun:
     notes = list(prepared.notes)
     for name, used in prepared.settings.loads.items():
         notes.append(f"bus {name}: {100 * used.load:.0f} % used at worst, {used.frames:.0f} frames/s")
+    if prepared.settings.lockstep and (request.require_rt or request.cpu is not None):
+        notes.append("time is virtual: --require-rt and --cpu ask for nothing")
     place = in_lockstep(prepared, request.engine) if prepared.settings.lockstep else _on_buses(prepared)
     try:
         stage = _stage(request, prepared, place, notes)
@@ -221,22 +223,32 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
             "true where the drive's status proves it)"
         )
     if stage is Stage.SHADOW:
-        silent = [name for name, keys in prepared.settings.buses.items() if is_loopback(keys)]
-        if silent:
-            notes.append(
-                f"{', '.join(silent)}: no emulator answers, so drives there count as real "
-                f"(start one first: servoctl emulate {prepared.run.name})"
-            )
-        notes.append(f"shadow: nothing is sent on {buses}; --stage zero --armed comes next")
-        nodes = (*prepared.drives, *prepared.sensors)
-        mute = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
-        if mute:
-            notes.append(
-                f"{', '.join(mute)}: speak only when spoken to: in shadow they are heard only beside another master"
-            )
+        notes += _shadow(prepared)
     else:
         notes.append(f"ARMED: drives on {buses} will make torque")
     return stage
+
+
+def _shadow(prepared: Prepared) -> list[str]:
+    """What a person should know who sees nothing move."""
+    buses, notes = prepared.settings.buses, []
+    silent = [name for name, keys in buses.items() if is_loopback(keys)]
+    if silent:
+        notes.append(
+            f"{', '.join(silent)}: no emulator answers, so drives there count as real "
+            f"(start one first: servoctl emulate {prepared.run.name})"
+        )
+    beyond = [name for name, keys in buses.items() if keys["interface"] == "udp_multicast" and not is_loopback(keys)]
+    if beyond:
+        what = "may leave this machine, so drives there count as real (hop_limit: 0 keeps it here)"
+        notes.append(f"{', '.join(beyond)}: {what}")
+    notes.append(f"shadow: nothing is sent on {', '.join(buses)}; --stage zero --armed comes next")
+    nodes = (*prepared.drives, *prepared.sensors)
+    mute = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
+    if mute:
+        what = "speak only when spoken to: in shadow they are heard only beside another master"
+        notes.append(f"{', '.join(mute)}: {what}")
+    return notes
 
 
 def _on_buses(prepared: Prepared) -> Place:

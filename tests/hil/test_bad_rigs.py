@@ -9,7 +9,6 @@ import pytest
 
 from hil.bus.identity import REQUEST
 from hil.prepare import load
-from hil.start import Request, start
 from servoctl.cli import main
 from servoctl.config import shipped_configs
 
@@ -237,15 +236,6 @@ def test_a_duration_is_a_positive_time(duration: str, tmp_path: Path, capsys: py
     assert not (tmp_path / "run").exists()
 
 
-def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path, wire: can.BusABC) -> None:
-    for config, silent in ((ROBOTS, "u1, u2, u3, u4, u5, u6: "), (BELT, "")):
-        path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: not_armed, bitrate: 1000000")])
-        begun = start(Request(path, engine="vm"))
-        begun.close()
-        said = "speak only when spoken to: in shadow they are heard only beside another master"
-        assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
-
-
 def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,14 +244,6 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
     err = capsys.readouterr().err
     assert err.startswith("hil.emulation.parameters: ") and "mass_matrix: not positive definite" in err
     assert not (tmp_path / "run").exists()
-
-
-def test_a_watchdog_that_is_long_is_said() -> None:
-    (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
-    assert note.endswith(
-        "hil.safety.drive_watchdog: 0.2 s: so long the last torque stays when the loop dies (at most 0.1 s is usual)"
-    )
-    assert not load(BELT, engine="vm").notes
 
 
 def test_gains_beyond_half_of_what_the_period_bears_are_said(

@@ -126,6 +126,19 @@ def test_a_drive_that_is_not_enabled_any_more(drive: Silent, condition: Conditio
     assert kinds(watched) == [Kind.DRIVE_STATE]
 
 
+def test_a_drive_at_its_own_limit_and_another_master(drive: Silent) -> None:
+    drive.saturated = True
+    for working, found in ((False, []), (True, [Kind.SATURATED])):
+        watched = monitor(drive)
+        watched.drives(0, working)
+        assert kinds(watched) == found
+        assert watched.worst < Reaction.STOP
+    drive.foreign = "somebody else commands this drive"
+    watched.drives(1, working=False)
+    assert kinds(watched) == [Kind.SATURATED, Kind.FOREIGN]
+    assert watched.worst is Reaction.STOP
+
+
 def test_a_silent_heartbeat(drive: Silent) -> None:
     watched = monitor(drive)
     drive.alive = 1

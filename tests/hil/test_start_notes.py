@@ -1,0 +1,37 @@
+"""What is said before a run begins, so that nobody wonders why nothing moves, or what happens if the loop dies."""
+
+from pathlib import Path
+
+from hil.prepare import load
+from hil.start import Request, start
+from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
+
+
+def test_virtual_time_has_no_use_for_real_time_rights() -> None:
+    for asked, said in (({"require_rt": True}, 1), ({"cpu": 0}, 1), ({}, 0)):
+        begun = start(Request(BELT, engine="vm", **asked))
+        assert begun.notes.count("time is virtual: --require-rt and --cpu ask for nothing") == said
+
+
+def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
+    bus = "interface: udp_multicast, channel: 239.74.163.91, port: 43391, bitrate: 1000000"
+    begun = start(Request(changed(tmp_path, BELT, [(BUS, bus)]), engine="vm"))
+    begun.close()
+    assert "main: may leave this machine, so drives there count as real (hop_limit: 0 keeps it here)" in begun.notes
+
+
+def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path) -> None:
+    for config, silent in ((ROBOTS, "u1, u2, u3, u4, u5, u6: "), (BELT, "")):
+        path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: unheard, bitrate: 1000000")])
+        begun = start(Request(path, engine="vm"))
+        begun.close()
+        said = "speak only when spoken to: in shadow they are heard only beside another master"
+        assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
+
+
+def test_a_watchdog_that_is_long_is_said() -> None:
+    (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
+    assert note.endswith(
+        "hil.safety.drive_watchdog: 0.2 s: so long the last torque stays when the loop dies (at most 0.1 s is usual)"
+    )
+    assert not load(BELT, engine="vm").notes
