@@ -129,7 +129,7 @@ class _Reader:
         if not isfinite(motor_torque):
             self._wrong("a torque that is not a finite number", frame, frame.time)
             return
-        torque, quantum = drive.joint_torque(motor_torque), self.quantum * drive.gear
+        torque, quantum = drive.sign * motor_torque * drive.gear, self.quantum * drive.gear
         size, before = abs(torque), self._torque
         if size > observer.largest[drive.name]:
             observer.largest[drive.name] = size

@@ -25,3 +25,5 @@ def test_the_witness_shares_nothing_with_the_drives_that_it_watches() -> None:
     text = (Path(hil.emulator.__file__).parent / "observer.py").read_text()
     for module in ("odrive", "cia402", "canopen", "mit", "objects", "states", "pdo"):
         assert f"hil.emulator.{module} " not in text
+    for conversion in ("motor_torque(", "joint_torque(", "motor_rate(", "joint_rate("):
+        assert f"drive.{conversion}" not in text, "units are converted by its own arithmetic"
