@@ -15,8 +15,8 @@ from hil.bus import Bus, BusError
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
-from hil.drives import Feedback
 from hil.emulation import in_lockstep
+from hil.notes import faults_elsewhere, in_shadow
 from hil.place import Place
 from hil.prepare import Prepared, load
 from hil.realtime import bare_lateness, prepare
@@ -206,6 +206,8 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
     default = Stage.FULL if place.emulated else Stage.SHADOW
     stage = default if request.stage is None else Stage[request.stage.upper()]
     if place.emulated:
+        if not place.lockstep:
+            notes += faults_elsewhere(prepared)
         return stage
     buses = ", ".join(place.buses)
     if prepared.settings.values.faults:
@@ -223,32 +225,10 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
             "true where the drive's status proves it)"
         )
     if stage is Stage.SHADOW:
-        notes += _shadow(prepared)
+        notes += in_shadow(prepared)
     else:
         notes.append(f"ARMED: drives on {buses} will make torque")
     return stage
-
-
-def _shadow(prepared: Prepared) -> list[str]:
-    """What a person should know who sees nothing move."""
-    buses, notes = prepared.settings.buses, []
-    silent = [name for name, keys in buses.items() if is_loopback(keys)]
-    if silent:
-        notes.append(
-            f"{', '.join(silent)}: no emulator answers, so drives there count as real "
-            f"(start one first: servoctl emulate {prepared.run.name})"
-        )
-    beyond = [name for name, keys in buses.items() if keys["interface"] == "udp_multicast" and not is_loopback(keys)]
-    if beyond:
-        what = "may leave this machine, so drives there count as real (hop_limit: 0 keeps it here)"
-        notes.append(f"{', '.join(beyond)}: {what}")
-    notes.append(f"shadow: nothing is sent on {', '.join(buses)}; --stage zero --armed comes next")
-    nodes = (*prepared.drives, *prepared.sensors)
-    mute = [node.settings.name for node in nodes if node.feedback is not Feedback.CYCLIC]
-    if mute:
-        what = "speak only when spoken to: in shadow they are heard only beside another master"
-        notes.append(f"{', '.join(mute)}: {what}")
-    return notes
 
 
 def _on_buses(prepared: Prepared) -> Place:

@@ -146,7 +146,7 @@ class Server:
         """
         likeness = likeness or Likeness()
         for fault in faults:
-            _check_fault(fault)
+            check_fault(fault)
         self._clock, self._tell_line = clock, tell
         self._drives, self._sensors, self._likeness, self._faults = drives, sensors, likeness, faults
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
@@ -258,8 +258,8 @@ def _physical(keys: Mapping[str, Any], vcan: bool) -> str:
     )
 
 
-def _check_fault(fault: Fault) -> None:
-    """Raises ConfigError for a fault that needs an emulated wire or the loop."""
+def check_fault(fault: Fault) -> None:
+    """Raises ConfigError for a fault that needs an emulated wire or the loop in lock-step."""
     of_master = fault.kind == "heartbeat_loss" and fault.parameters["of"] == "master"
     if KINDS[fault.kind].place in HOST_PLACES or fault.kind == "id_clash" or of_master:
         raise ConfigError(f"hil.faults: {fault.kind}: only on emulated wires in lock-step (interface: emulated)")

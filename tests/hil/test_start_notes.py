@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+from interfaces import keys_of
+from wall_clock import write_config
+
 from hil.prepare import load
 from hil.start import Request, start
+from servoctl.errors import ConfigError
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
+from tests.hil.test_real_drives import served
 
 
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:
@@ -35,3 +41,21 @@ def test_a_watchdog_that_is_long_is_said() -> None:
         "hil.safety.drive_watchdog: 0.2 s: so long the last torque stays when the loop dies (at most 0.1 s is usual)"
     )
     assert not load(BELT, engine="vm").notes
+
+
+def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_path: Path) -> None:
+    with keys_of("virtual") as keys:
+        config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)
+        with served(config):
+            for fault, happens in (
+                ("{kind: stall, at: 1, for: 0.01}", False),
+                ("{kind: reboot, at: 1, drive: F}", True),
+            ):
+                request = Request(config, (f"hil.faults=[{fault}]",), engine="vm")
+                if not happens:
+                    with pytest.raises(ConfigError, match="stall: only on emulated wires in lock-step"):
+                        start(request)
+                    continue
+                begun = start(request)
+                begun.close()
+                assert begun.notes[-1].startswith("hil.faults: happen in the emulator alone")
