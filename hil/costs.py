@@ -7,13 +7,16 @@ sends and receives, the emulated world works; the rest is the loop's own.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from hil.bus import Bus
 from hil.emulation import in_lockstep
 from hil.place import Place
 from hil.prepare import Prepared, load
+from hil.rig import CanRig
 from hil.run import HilRun
 from hil.safety.plan import Stage
+from servoctl.loop import Clock
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (
     "emulated world",
@@ -59,9 +62,17 @@ class Watch:
 
         return call
 
-    def cover(self, owner: object, name: str, part: str) -> None:
-        """Lets the time in a method of an object count for a part."""
-        setattr(owner, name, self.covered(getattr(owner, name), part))
+
+class Watched:
+    """An object of which the time in some methods counts for parts."""
+
+    def __init__(self, owner: object, methods: dict[str, Callable[..., Any]]) -> None:
+        """Takes the object, and what is called instead of its methods."""
+        self._owner = owner
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._owner, name)
 
 
 class Costs(NamedTuple):
@@ -87,21 +98,18 @@ class _Costed(HilRun):
 
     def __init__(self, prepared: Prepared, place: Place, duration: float, watch: Watch, parts: bool) -> None:
         super().__init__(prepared, place, Stage.FULL, duration, None, {})
-        self._watch, begin = watch, self._rig.start
+        self._watch, rig = watch, self._rig
 
         def start(deadline: int) -> None:
-            begin(deadline)
+            rig.start(deadline)
             watch.begin()
 
-        setattr(self._rig, "start", start)  # noqa: B010
+        methods: dict[str, Callable[..., Any]] = {"start": start}
         if parts:
-            for owner, name, part in (
-                (self._rig, "read", READ),
-                (self, "_decide", DECIDE),
-                (self._rig, "write", WRITE),
-                (self, "_log", LOG),
-            ):
-                watch.cover(owner, name, part)
+            methods |= {"read": watch.covered(rig.read, READ), "write": watch.covered(rig.write, WRITE)}
+            own = {"_decide": watch.covered(self._decide, DECIDE), "_log": watch.covered(self._log, LOG)}
+            self.__dict__.update(own)
+        self._rig = cast(CanRig, Watched(rig, methods))
 
     def _off(self) -> None:
         self._watch.turn(REST)
@@ -131,11 +139,13 @@ def _spent(config: str, duration: float, engine: str, parts: bool) -> tuple[dict
     prepared = load(config, engine=engine)
     place, watch = in_lockstep(prepared, engine), Watch()
     if parts and place.truth is not None:
-        place = replace(place, truth=watch.covered(place.truth, WORLD))
-        watch.cover(place.clock, "sleep_until", WORLD)
-        for bus in place.buses.values():
-            watch.cover(bus, "send", WORLD)
-            watch.cover(bus, "receive", WORLD)
+        buses = {
+            name: cast(Bus, Watched(bus, {way: watch.covered(getattr(bus, way), WORLD) for way in ("send", "receive")}))
+            for name, bus in place.buses.items()
+        }
+        clock = Watched(place.clock, {"sleep_until": watch.covered(place.clock.sleep_until, WORLD)})
+        truth = watch.covered(place.truth, WORLD)
+        place = replace(place, truth=truth, buses=buses, clock=cast(Clock, clock))
     run = _Costed(prepared, place, duration, watch, parts)
     ended = run.run(lambda event: None)
     return run.spent, int(ended.trajectory.metadata["steps"]), prepared

@@ -19,7 +19,7 @@ from hil.dispatch import Dispatch
 from hil.drives import DriveError
 from hil.place import Place, TamperedController
 from hil.prepare import Prepared
-from hil.realtime import Grant
+from hil.realtime import Grant, without_collector
 from hil.recorder import InMemory, Recorder
 from hil.rig import CanRig
 from hil.safety import Event, Kind, Limits, Monitor
@@ -175,7 +175,8 @@ class HilRun:
                 loop = TickLoop(self._rig, self._place.clock, period, round(WAIT_SHARE * period))
                 began, worked = time.perf_counter(), time.thread_time()
                 try:
-                    loop.run(self._decide, self._log)
+                    with without_collector():
+                        loop.run(self._decide, self._log)
                 finally:
                     self._wall, self._worked = time.perf_counter() - began, time.thread_time() - worked
             except DriveError as error:

@@ -25,6 +25,7 @@ from hil.run import Ended, HilRun
 from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.view import View
+from servoctl.compiled import AS_PYTHON
 from servoctl.errors import ConfigError, RigError
 from servoctl.loop import WallClock
 from servoctl.trajectory import Trajectory
@@ -107,6 +108,7 @@ class Begun:
         request, place = self._request, self._place
         said: dict[str, Any] = {
             "config": self.name, "servoctl": servoctl.__version__, "engine": self.prepared.loop.engine,
+            "compiled_loop": not AS_PYTHON,
             "torque_limits": {drive.name: drive.torque_limit for drive in self.prepared.settings.drives},
             "tasks": self.prepared.tasks, "stages": STAGES, "warnings": self.notes,
             "emulated": place.emulated, "lockstep": place.lockstep,

@@ -45,6 +45,7 @@ LEVELS = {
 }
 SAME_ROOM = {
     "servoctl.errors": "servoctl.types",
+    "servoctl.compiled": "servoctl.types",
     "servoctl.run_folder": "servoctl.trajectory",
     "servoctl.integrate": "servoctl.simulation",
     "servoctl.__main__": "servoctl.cli",

@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from hil.frame import Frame
 from servoctl.errors import RigError
 
 
+@mypyc_attr(native_class=False)
 class BusError(RigError):
     """A bus cannot be opened, or is down: no frame goes out."""
 
@@ -48,6 +51,7 @@ class Health(NamedTuple):
     lost: int = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Bus(ABC):
     """One CAN bus, open.
 

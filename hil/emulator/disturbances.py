@@ -2,8 +2,8 @@
 
 import random
 
+from hil.emulator.disturbance import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.wire import Disturbance
 from hil.frame import Frame
 
 

@@ -7,7 +7,6 @@ looks; between two steps a partial one, which is not kept. Nothing depends on wh
 closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
 """
 
-import copy
 from collections import deque
 from math import isfinite
 
@@ -108,15 +107,10 @@ class SimulatedPlant:
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
         self._origin, self.step = float(start.t), step
         self._start = np.concatenate([start.q, start.v]).astype(float)
-        self._begin()
+        self.restart()
 
-    def anew(self) -> "SimulatedPlant":
-        """Another such machine, at its start; what is compiled is shared, so this one must rest from now on."""
-        other = copy.copy(self)
-        other._begin()
-        return other
-
-    def _begin(self) -> None:
+    def restart(self) -> None:
+        """Is at its start again, as if powered on."""
         columns = self._advance.actuators.T
         columns[:] = 0.0
         self.actuators = [

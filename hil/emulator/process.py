@@ -172,7 +172,8 @@ class Server:
             return True
         if heard:
             self._tell_line(f"{now / SECOND:9.4f} s  a new loop: the drives are powered on again, at the start pose")
-            self._power_on(self.emulator.plant.anew())
+            self.emulator.plant.restart()
+            self._power_on(self.emulator.plant)
         return False
 
     def _begun(self) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 
 from hil.bus.base import Link
 from hil.bus.load import worst_bits
+from hil.emulator.disturbance import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
 from hil.emulator.stuffing import frame_bits
 from hil.emulator.world import World
@@ -35,18 +36,6 @@ RECOVERY = 128
 
 Tap = Callable[[Frame, Station], None]
 """Sees each frame that comes through, and who sent it."""
-
-
-class Disturbance:
-    """What goes wrong on a wire, or behind it; the default: nothing."""
-
-    def corrupts(self, frame: Frame, sender: Station) -> bool:
-        """Whether every station sees an error in this frame."""
-        return False
-
-    def deliveries(self, frame: Frame, sender: Station, receiver: Station) -> list[tuple[int, Frame]]:
-        """What a receiver gets for a frame: delays [ns] and frames."""
-        return [(0, frame)]
 
 
 class Wire:

@@ -11,6 +11,7 @@ import typer
 
 from servoctl.cli.console import say, say_json, say_table
 from servoctl.cli.options import AsJson
+from servoctl.compiled import AS_PYTHON
 from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError
 
@@ -56,6 +57,7 @@ def examine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": _cpus(),
         "compiler": _compiler(),
+        "compiled_loop": not AS_PYTHON,
         "cache": str(cache.folder()),
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
@@ -72,6 +74,7 @@ def examine() -> dict[str, Any]:
 def lacks(findings: dict[str, Any]) -> list[str]:
     costs = {
         "compiler": "no C compiler: engine vm needs none, but long runs take some ten times as long on it",
+        "compiled_loop": f"the loop on drives runs as Python, at half its speed: {AS_PYTHON}",
         "can_interfaces": "no CAN interface: no real drive can be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: a loop in real time may be late by milliseconds under load;"
         " simulation does not care",

@@ -4,6 +4,7 @@ Design: one loop serves simulated and real machines. It reads, asks what to do, 
 by whoever called it, so that a simulated run needs only the law, and a run on drives puts stages and safety between.
 """
 
+import servoctl.compiled  # noqa: F401 - what follows may be found compiled
 from servoctl.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
 from servoctl.loop.controller import Controller
 from servoctl.loop.rig import Reading, Rig

@@ -3,6 +3,8 @@
 import time
 from abc import ABC, abstractmethod
 
+from mypy_extensions import mypyc_attr
+
 SECOND = 1_000_000_000
 """Nanoseconds."""
 
@@ -12,6 +14,7 @@ def nanoseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Clock(ABC):
     """Monotonic time since the start of a run, in whole nanoseconds."""
 
@@ -37,6 +40,7 @@ class VirtualClock(Clock):
         self._now = max(self._now, moment)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WallClock(Clock):
     """The machine's monotonic clock."""
 

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from servoctl.types import Array
 
 
@@ -24,6 +26,7 @@ class Reading(NamedTuple):
     residual: float = 0.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Rig(ABC):
     """A machine, simulated or real."""
 

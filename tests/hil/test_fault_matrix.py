@@ -102,7 +102,13 @@ def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_loop_that_knows_no_stop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hil.safety.stages.Stages._react", lambda self, now: None)
+    for kind in Kind:
+        monkeypatch.setattr(kind, "reaction", Reaction.NOTE)
+    assert play(make("drive fault", "odrive", "at speed", 1)).problems == ("goes on, expected drive_fault",)
+
+
+def test_drives_that_go_off_too_late_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hil.faults.run.expected", lambda scenario: replace(expected(scenario), off=1e-6))
     problems = play(make("drive fault", "odrive", "at speed", 1)).problems
     assert [problem for problem in problems if "all drives off" in problem]
 

@@ -227,14 +227,14 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     prepared = load(BELT, [BOTH], "vm")
     run = HilRun(prepared, in_lockstep(prepared, "vm"), Stage.FULL, 1.0, None, {})
     run.show(Scripted({1000: (0, 15.0)}))  # type: ignore[arg-type]
-    decide = run._stages.decide
+    decide = run._decide
 
     def stopping(tick: Tick, reading: Any) -> Any:
         if tick.number == 998:
             run._stages.ask_to_stop("test")
         return decide(tick, reading)
 
-    run._stages.decide = stopping  # type: ignore[method-assign]
+    run._decide = stopping  # type: ignore[method-assign]
     result = run.run(lambda event: None)
     assert [str(event) for event in result.events if event.kind is Kind.GAIN] == [
         f"{ALPHA}: gain, by the operator (refused: the run is stopping)"

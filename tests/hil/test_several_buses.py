@@ -5,14 +5,26 @@ from pathlib import Path
 import pytest
 
 from hil.columns import STAGES
+from hil.dispatch import Dispatch
+from hil.drives import Feedback
+from hil.frame import Frame
 from hil.recorder import read_frames
 from hil.start import Request, start
 from servoctl.config import load_config
 from tests.hil.test_determinism import columns
-from tests.hil.test_dispatch import Rig
+from tests.hil.test_dispatch import Heard, Rig
 
 MS = 1_000_000
 EMULATED = "{interface: emulated, bitrate: 1000000}"
+
+
+class Beating(Heard):
+    """A drive that waits for SYNC, and for a sign of life at each period."""
+
+    feedback = Feedback.SYNC
+
+    def alive_frames(self) -> tuple[Frame, ...]:
+        return (Frame(0x77F),)
 
 
 def spread(names: str) -> tuple[str, ...]:
@@ -48,11 +60,10 @@ def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
 
 def test_before_the_loop_sync_and_life_signs_go_out_once_a_period_however_often_somebody_asks() -> None:
     rig = Rig()
-    sent: list[tuple[int, str]] = []
-    rig.dispatch.synchronise = lambda: sent.append((rig.clock.now(), "sync"))  # type: ignore[method-assign]
-    rig.dispatch.keep_alive = lambda: sent.append((rig.clock.now(), "alive"))  # type: ignore[method-assign]
+    sent: list[tuple[int, int]] = []
+    dispatch = Dispatch(rig.buses, [Beating("a")], rig.clock, lambda bus, _, frame, time: sent.append((time, frame.id)))
     for _ in range(40):  # as often as objects are read: every 0.25 ms
-        due = rig.dispatch.tend(2 * MS)
+        due = dispatch.tend(2 * MS)
         assert rig.clock.now() < due <= rig.clock.now() + 2 * MS
         rig.clock.sleep_until(rig.clock.now() + MS // 4)
-    assert sent == [(2 * i * MS, what) for i in range(5) for what in ("sync", "alive")]
+    assert sent == [(2 * i * MS, identity) for i in range(5) for identity in (0x080, 0x77F)]
