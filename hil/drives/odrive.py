@@ -59,6 +59,8 @@ class OdriveDrive(OdriveEncoder, Drive):
         self._beat = codec.Heartbeat(0, codec.IDLE, 0, False)
         self._active = 0
         self._feed = Feed()
+        if self._options.current_limit is None:
+            self.unread += "; its own current and speed limits stay as they are saved (give current_limit to set both)"
 
     @property
     def identities(self) -> frozenset[int]:

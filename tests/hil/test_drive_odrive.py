@@ -281,3 +281,12 @@ def test_settings_that_do_not_fit_are_named() -> None:
 def test_an_unknown_protocol_is_named() -> None:
     with pytest.raises(ConfigError, match=r"u1: protocol: no protocol 'odriv' \(did you mean 'odrive'\?\)"):
         protocols.build(settings(protocol="odriv"), PERIOD)
+
+
+def test_limits_that_are_not_set_are_said() -> None:
+    said = "its own current and speed limits stay as they are saved"
+    for options, unsaid in (({}, False), ({"current_limit": 20.0}, True)):
+        drive = protocols.build(settings(options=options), PERIOD)
+        assert isinstance(drive, OdriveDrive)
+        assert (said not in drive.unread) is unsaid
+        assert "control mode cannot be read back" in drive.unread
