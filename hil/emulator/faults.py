@@ -216,11 +216,11 @@ class _Entry:
         """The fault; None, or some fault, where there are problems."""
         entry = self._entry
         name = entry.get("kind")
-        if name not in KINDS:
+        if not isinstance(name, str) or name not in KINDS:
             hint = remedy(str(name), KINDS)
             self._wrong("kind", "missing" if name is None else f"no such fault: {in_words(name)} ({hint})")
             return None
-        kind = KINDS[str(name)]
+        kind = KINDS[name]
         for unknown in [key for key in entry if key not in (*_COMMON, *kind.options)]:
             self._wrong(str(unknown), f"unknown key ({remedy(str(unknown), [*_COMMON, *kind.options])})")
         at = self._read("at", _time(0.0))
@@ -228,11 +228,11 @@ class _Entry:
         since = self._read("since", _word(("power_on", "engaged"), "engaged"))
         drive = self._one_of("drive", list(self._nodes))
         bus = self._one_of("bus", self._buses)
-        self._check_place(str(name), kind, drive, bus)
+        self._check_place(name, kind, drive, bus)
         parameters = {key: self._read(key, option) for key, option in kind.options.items()}
         if name == "stall" and duration is None:
             self._wrong("for", "missing (how long the loop stalls [s])")
-        return Fault(str(name), at, duration, since, drive, bus, parameters)
+        return Fault(name, at, duration, since, drive, bus, parameters)
 
     def _check_place(self, name: str, kind: Kind, drive: str | None, bus: str | None) -> None:
         if kind.place == "node":

@@ -158,6 +158,13 @@ def _parameter(value: Any) -> Any:
     return value
 
 
+def _option(value: Any) -> Any:
+    """An option of a protocol is a parameter, or a table of them by name."""
+    return (
+        {str(name): _parameter(each) for name, each in value.items()} if isinstance(value, dict) else _parameter(value)
+    )
+
+
 def shape(value: Any) -> str:
     """Which branch of a field of several shapes a value takes."""
     if isinstance(value, list | tuple):
@@ -190,6 +197,7 @@ EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path)]
 Name = Annotated[str, AfterValidator(_name)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
+Option = Annotated[Any, PlainValidator(_option)]
 LawKind = Literal["constraint_following", "input_output"]
 Limit = Annotated[
     Annotated[float, Number("a positive number or [lower, upper]", above=0), Tag(SCALAR)]

@@ -5,7 +5,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 
 from servoctl.config.document import in_words
-from servoctl.config.fields import Fraction, Name, Number, Parameter, Positive, PositiveTime, Real, Section, fault
+from servoctl.config.fields import (
+    Fraction,
+    Name,
+    Number,
+    Option,
+    Parameter,
+    Positive,
+    PositiveTime,
+    Real,
+    Section,
+    fault,
+)
 
 NodeId = Annotated[int, Number("a node id, an integer >= 0", least=0, whole=True)]
 BitRate = Annotated[int, Number("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
@@ -55,6 +66,8 @@ class Bus(Open):
 
 class Node(Open):
     """What a drive and an encoder node have in common; further keys belong to the protocol."""
+
+    __pydantic_extra__: dict[str, Option]
 
     bus: str = Field(description="name of the bus")
     protocol: str = Field(description="cia402, odrive or mit")

@@ -60,6 +60,16 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [("motor: ak80-9_v2, node: 1,", "node: 1,")],
         "hil.drives[0].motor: is missing, and so is `ranges` (give either motor, or ranges {position: ...",
     ),
+    "ranges that are incomplete": (
+        SCARA,
+        [("motor: ak80-9_v2, node: 1,", "ranges: {position: 12.5, velocity: 45, torque: -18, kp: 500}, node: 1,")],
+        "hil.drives[0].ranges: torque: expected a number above 0, got -18; kd is missing (expected ranges {position: ",
+    ),
+    "a fault of no kind": (
+        BELT,
+        [("  safety:", "  faults: [{kind: [stall], at: 1}]\n  safety:")],
+        "hil.faults[0].kind: no such fault: ['stall'] (",
+    ),
     "an unknown motor": (
         SCARA,
         [("motor: ak80-9_v2, node: 1,", "motor: ak80-9_v3, node: 1,")],

@@ -76,3 +76,26 @@ def test_the_task_is_engaged_where_its_path_begins(name: str) -> None:
     for row in ("object_x", "object_y", "level"):
         assert abs(trajectory[f"violation.{row}"][first]) < 5e-4, "0.5 m/s^2 / beta^2 would be 5e-3"
     assert begun.accuracy(trajectory)["object_y"] < 3e-3
+
+
+def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: Path) -> None:
+    """Those of the table's motor, written out: the same drive, the same run."""
+    runs = []
+    for name, how in (
+        ("table", "motor=ak80-9_v2"),
+        ("given", "ranges={position: 12.5, velocity: 25.64, torque: 18, kp: 500, kd: 5}"),
+    ):
+        config = tmp_path / f"{name}.yaml"
+        text = (
+            shipped_configs()["scara_drive"]
+            .read_text()
+            .replace("motor: ak80-9_v2, node: 1", f"{how.replace('=', ': ')}, node: 1")
+        )
+        config.write_text(text)
+        begun = start(Request(config, duration=0.1, engine="vm"))
+        assert begun.prepared.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
+        runs.append(begun.run(tmp_path / name, lambda event: None))
+        assert runs[-1].exit_code == 0
+        assert start(Request(tmp_path / name / "config.yaml", engine="vm")).prepared.settings == begun.prepared.settings
+    one, other = (run.trajectory for run in runs)
+    assert all((one[name] == other[name]).all() for name in ("q.q1", "u.tau1"))
