@@ -107,7 +107,7 @@ class Dispatch:
         if frame is None:
             return False
         if frame.time > (now := self._now()):  # a time stamp from ahead would hide that nothing comes any more
-            frame = frame._replace(time=now)
+            frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
         nodes = line.routes.get(frame.id)
         if nodes is None:

@@ -1,10 +1,10 @@
 """A CAN frame, as codecs, buses and the emulator hand it on."""
 
-from typing import NamedTuple
+from typing import Final
 
 
-class Frame(NamedTuple):
-    """A classic CAN frame.
+class Frame:
+    """A classic CAN frame; it does not change.
 
     Attributes:
         id: Arbitration id, 11 bits, or 29 where `extended`; of an error frame the class bits of SocketCAN.
@@ -16,13 +16,42 @@ class Frame(NamedTuple):
         time: When it was received, on the run's clock [ns]; 0 before it was.
     """
 
-    id: int
-    data: bytes = b""
-    extended: bool = False
-    remote: bool = False
-    error: bool = False
-    length: int = 0
-    time: int = 0
+    __slots__ = ("data", "error", "extended", "id", "length", "remote", "time")
+
+    def __init__(
+        self,
+        id: int,
+        data: bytes = b"",
+        extended: bool = False,
+        remote: bool = False,
+        error: bool = False,
+        length: int = 0,
+        time: int = 0,
+    ) -> None:
+        """Takes the attributes."""
+        self.id: Final = id
+        self.data: Final = data
+        self.extended: Final = extended
+        self.remote: Final = remote
+        self.error: Final = error
+        self.length: Final = length
+        self.time: Final = time
+
+    def at(self, time: int) -> "Frame":
+        """The same frame, received at this moment [ns]."""
+        return Frame(self.id, self.data, self.extended, self.remote, self.error, self.length, time)
+
+    def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int]:
+        return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"Frame{self._values()!r}"
 
     def __str__(self) -> str:
         kind = "error " if self.error else "remote " if self.remote else ""

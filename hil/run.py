@@ -4,19 +4,19 @@ Design: everything that can be wrong is found before the first frame; whatever e
 and asked to confirm, and the folder is closed with what there is.
 """
 
-import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hil.columns import STAGES, Table
+from hil.columns import Table
 from hil.dispatch import Dispatch
 from hil.drives import DriveError
+from hil.logbook import Logbook
 from hil.place import Place, TamperedController
 from hil.prepare import Prepared
 from hil.realtime import Grant, without_collector
@@ -31,7 +31,7 @@ from servoctl.config import dump
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.loop import SECOND, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
-from servoctl.loop.timing import Distribution, Timing
+from servoctl.loop.timing import Timing
 from servoctl.mechanics.drawing import drawing
 from servoctl.run_folder import write_drawing
 from servoctl.trajectory import Trajectory
@@ -79,6 +79,7 @@ class HilRun:
     Attributes:
         said: What the run says of itself; more may be added before it ends.
         recorder: What it leaves.
+        columns: Of a row: column -> unit, in order.
     """
 
     def __init__(
@@ -112,21 +113,14 @@ class HilRun:
         self._live = prepared.live
         self._view: View | None = None
         self._live.begin(self._controller.take_law)
-        self._table = Table(
-            prepared.loop,
-            nodes,
-            len(prepared.drives),
-            place.truth is not None,
-            [gain.path for gain in self._live.gains],
-        )
-        self._timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
-        self._parts = {name: Distribution() for name in ("read", "law", "write")}
+        emulated, gains = place.truth is not None, [gain.path for gain in self._live.gains]
+        table = Table(prepared.loop, nodes, len(prepared.drives), emulated, gains)
+        self.columns = table.units
+        timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
         self.said = said
         text = "" if prepared.run.loaded is None else dump(prepared.run.loaded.config)
         self.recorder = (
-            InMemory(self._table.units, said)
-            if out is None
-            else Recorder(out, self._table.units, said, text, place.lockstep)
+            InMemory(table.units, said) if out is None else Recorder(out, table.units, said, text, place.lockstep)
         )
         dispatch = Dispatch(place.buses, nodes, place.clock, self.recorder.frame)
         self._dispatch = dispatch
@@ -144,16 +138,21 @@ class HilRun:
         )
         limits = Limits(prepared.settings.drives, values.period, place.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
-        self._inputs = prepared.loop.layout.slices["u"]
+        self._logbook = Logbook(
+            prepared.loop,
+            self._controller,
+            self._rig,
+            self._stages,
+            self._live,
+            table,
+            timing,
+            self.recorder,
+            emulated,
+        )
         self._told, self._engaged = 0, False
         self._span: list[float] = []
         self._wall, self._worked, self._ticks = 0.0, 0.0, 0
         self._error: str | None = None
-
-    @property
-    def columns(self) -> Mapping[str, str]:
-        """Of a row: column -> unit, in order."""
-        return self._table.units
 
     def show(self, view: View) -> None:
         """Lets an operator look on, and act, from now on."""
@@ -245,28 +244,8 @@ class HilRun:
         return torques
 
     def _log(self, tick: Tick, reading: Reading, sent: Array, times: Times) -> None:
-        stages, controller, rig = self._stages, self._controller, self._rig
-        loop = self._prepared.loop
-        motion, x, command, log = self._table.parts
-        n = len(reading.q)
-        motion[0], x[:n], x[n : 2 * n], x[2 * n :] = tick.began / SECOND, reading.q, reading.v, controller.recalled
-        command[:] = controller.row
-        command[self._inputs] = sent
-        log[:] = loop.motion(stages.task_time, x, command)[1]
-        ages: list[float] = reading.ages.tolist()
-        own: list[float] = [
-            tick.elapsed / SECOND, stages.task_time, tick.lateness / SECOND, tick.skipped,
-            STAGES.index(stages.mode.value),
-            (times.read - tick.began) / SECOND, *stages.law_torques.tolist(), *ages, *rig.measured, reading.residual,
-        ]  # fmt: skip
-        if self._place.truth is not None:
-            own += [*rig.true.q.tolist(), *rig.true.v.tolist()]
-        own += self._live.values
-        self.recorder.row(self._table.row(own))
-        self._timing.tick(tick.deadline, tick.began, times.written, tick.skipped)
-        self._timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
-        for part, began, ended in zip(self._parts.values(), (tick.began, *times), times, strict=False):
-            part.add(ended - began)
+        stages = self._stages
+        self._logbook.enter(tick, reading, sent, times)
         self._ticks = tick.number + 1
         if stages.mode is Mode.FULL:
             self._span = [*self._span[:1], tick.began / SECOND]
@@ -306,8 +285,8 @@ class HilRun:
         status = {0: "done", 130: "interrupted"}.get(code, "stopped")
         timing = (
             self.said.get("timing", {})
-            | self._timing.as_dict()
-            | {f"{name}_s": part.as_dict() for name, part in self._parts.items()}
+            | self._logbook.timing.as_dict()
+            | {f"{name}_s": part.as_dict() for name, part in self._logbook.parts.items()}
         )
         if not self._place.lockstep and self._ticks:
             timing["cpu_per_tick_s"] = self._worked / self._ticks

@@ -43,10 +43,9 @@ _LAYOUT = struct.Struct(f">{len(_BEGIN)}sI{len(next(iter(_KINDS)))}sB{len(_DATA)
 
 def pack(frame: Frame) -> bytes:
     """A frame as a map in MessagePack, with the keys of python-can in their order."""
-    identity, data, extended, remote, error, length, _ = frame
-    size = len(data)
-    dlc = length if remote else size
-    return _LAYOUT.pack(_BEGIN, identity, _KIND[extended, remote, error], dlc, _DATA, size) + data + _END
+    size = len(frame.data)
+    kind, dlc = _KIND[frame.extended, frame.remote, frame.error], frame.length if frame.remote else size
+    return _LAYOUT.pack(_BEGIN, frame.id, kind, dlc, _DATA, size) + frame.data + _END
 
 
 def _by_layout(record: bytes, stamp: int) -> Taken | None:

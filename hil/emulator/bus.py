@@ -59,7 +59,7 @@ class EmulatedBus(Bus):
             frame = inbox.popleft()
             if not frame.error:
                 self._received += 1
-                return frame._replace(time=frame.time + self.clock_step) if self.clock_step else frame
+                return frame.at(frame.time + self.clock_step) if self.clock_step else frame
             self._errors += 1
             said = report(frame)
             self._link, self._reason = worse(self._link, said.link), said.sentence

@@ -81,7 +81,7 @@ class Observer:
         """All of them, those included that only time could tell."""
         for reader in self._readers:
             reader.settle(self._world.now)
-        return sorted(self.violations)
+        return sorted(self.violations, key=lambda seen: seen[:3])
 
 
 class _Reader:

@@ -24,10 +24,9 @@ CONTROLLER_CLASS, NO_ACK_CLASS, BUS_OFF_CLASS, RESTARTED_CLASS = 0x004, 0x020, 0
 
 def priority(frame: Frame) -> int:
     """The bits that decide arbitration, as one number: the smallest wins."""
-    identity, _, extended, remote, *_ = frame
-    if extended:
-        return identity >> 18 << 21 | 0b11 << 19 | (identity & 0x3FFFF) << 1 | remote
-    return identity << 21 | remote << 20
+    if frame.extended:
+        return frame.id >> 18 << 21 | 0b11 << 19 | (frame.id & 0x3FFFF) << 1 | frame.remote
+    return frame.id << 21 | frame.remote << 20
 
 
 def key(frame: Frame) -> int:

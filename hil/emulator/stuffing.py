@@ -6,9 +6,6 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bi
 """
 
 from functools import lru_cache
-from struct import Struct
-
-import numpy as np
 
 from hil.frame import Frame
 
@@ -49,26 +46,11 @@ _BYTE = [[_feed(state, byte, 8) for byte in range(256)] for state in range(8)]
 _CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
 
 
-def _two_at_a_time() -> tuple[bytes, memoryview, bytes]:
-    """Tables of two bytes, from those of one.
+_STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
+"""8 * stuff bits + state after a byte, at `state << 8 | byte`."""
 
-    Returns:
-        8 * stuff bits + state, at `state << 16 | word`; CRC, at `CRC << 1 ^ word`; stuff bits of a CRC, at
-        `state << 15 | CRC`.
-    """
-    byte = np.array([[8 * stuffed + state for state, stuffed in row] for row in _BYTE], dtype=np.uint8)
-    seven = np.array([[_feed(state, bits, 7)[1] for bits in range(128)] for state in range(8)], dtype=np.uint8)
-    state, stuffed = byte & 7, byte & ~np.uint8(7)
-    steps = byte[state] + stuffed[..., None]
-    ends = seven[state] + (stuffed >> 3)[..., None]
-    crc = np.array(_CRC_BYTE, dtype=np.uint16)
-    checks = (crc << 8 & 0x7FFF)[:, None] ^ crc[(crc >> 7)[:, None] ^ np.arange(256, dtype=np.uint16)]
-    return steps.tobytes(), memoryview(checks.ravel()), ends.tobytes()
-
-
-_STEPS, _CHECKS, _ENDS = _two_at_a_time()
-_WORDS = [Struct(f">{size // 2}H").unpack_from for size in range(9)]
-"""Pairs of bytes of a payload, by its length."""
+_SEVEN = bytes(_feed(state, bits, 7)[1] for state in range(8) for bits in range(128))
+"""Stuff bits among seven bits, at `state << 7 | bits`."""
 
 
 @lru_cache(maxsize=4096)
@@ -95,19 +77,14 @@ def crc15(frame: Frame) -> int:
 
 def frame_bits(frame: Frame) -> int:
     """Bits of a frame with those stuffed in, interframe space included."""
-    identity, data, extended, remote, _, length, _ = frame
-    size = len(data)
-    bits, state, crc = _header(identity, extended, remote, length if remote else size)
-    for word in _WORDS[size](data):
-        crc = _CHECKS[crc << 1 ^ word]
-        step = _STEPS[state << 16 | word]
+    bits, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
+    for byte in frame.data:
+        crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
+        step = _STEPS[state << 8 | byte]
         state = step & 7
         bits += step >> 3
-    if size & 1:
-        crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ data[-1]]
-        state, more = _BYTE[state][data[-1]]
-        bits += more
-    return bits + _ENDS[state << 15 | crc]
+    step = _STEPS[state << 8 | crc >> 7]
+    return bits + (step >> 3) + _SEVEN[(step & 7) << 7 | crc & 0x7F]
 
 
 def _length(frame: Frame) -> int:

@@ -13,7 +13,7 @@ from functools import partial
 from hil.bus.base import Link
 from hil.bus.load import worst_bits
 from hil.emulator.disturbance import Disturbance
-from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station
+from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
 from hil.emulator.stuffing import frame_bits
 from hil.emulator.world import World
 from hil.frame import Frame
@@ -296,11 +296,10 @@ class Wire:
         self._schedule()
 
     def _deliver(self, frame: Frame, sender: Station) -> None:
-        identity, data, extended, remote, _, length, _ = frame
-        timed = Frame(identity, data, extended, remote, False, length, self.world.now)
+        timed = frame.at(self.world.now)
         for tap in self.taps:
             tap(timed, sender)
-        number = identity | extended << 29
+        number = key(frame)
         route = self._routes.get(number)
         if route is None:
             route = [s for s in self.stations if s.ids is None or number in s.ids]
@@ -323,7 +322,7 @@ class Wire:
             arrivals = [(d + e, f) for d, g in arrivals for e, f in each.deliveries(g, sender, receiver)]
         for delay, arriving in arrivals:
             if delay:
-                late = arriving._replace(time=self.world.now + delay)
+                late = arriving.at(self.world.now + delay)
                 self.world.after(delay, partial(receiver.receive, late))
             else:
                 receiver.receive(arriving)

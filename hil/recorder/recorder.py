@@ -121,10 +121,9 @@ class Recorder:
             frame: The frame.
             time: When it was sent or received, on the run's clock [ns].
         """
-        identity, data, extended, remote, error, length, _ = frame
-        flags = sent | extended << 1 | remote << 2 | error << 3
-        size = length if remote else len(data)
-        values = time, identity, bus, flags, size, data
+        flags = sent | frame.extended << 1 | frame.remote << 2 | frame.error << 3
+        size = frame.length if frame.remote else len(frame.data)
+        values = time, frame.id, bus, flags, size, frame.data
         if not self._frames.pack(FRAME, *values) and self._no_room(self._frames, 1) >= 0:
             self._frames.pack(FRAME, *values)
 

@@ -60,7 +60,7 @@ class Conversation(Exchange):
 
     def _deliver(self, frames: Iterable[Frame]) -> None:
         for frame in frames:
-            stamped = frame._replace(time=self.now)
+            stamped = frame.at(self.now)
             for listener in self.listeners:
                 listener(stamped)
             for node in self._nodes:

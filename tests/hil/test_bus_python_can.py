@@ -50,7 +50,7 @@ class Pair:
         """Exactly so many frames, without their times."""
         frames = [bus.receive(self.clock.now() + ENOUGH) for _ in range(count)]
         assert bus.receive(self.clock.now()) is None
-        return [frame._replace(time=0) for frame in frames if frame is not None]
+        return [frame.at(0) for frame in frames if frame is not None]
 
 
 FRAMES = [
@@ -151,7 +151,7 @@ def test_nothing_is_sent_on_opening(keys: Keys) -> None:
     with Pair(keys) as pair:
         pair.theirs.send(FRAMES[0])
         first = listening.receive(clock.now() + ENOUGH)
-        assert first is not None and first._replace(time=0) == FRAMES[0]
+        assert first is not None and first.at(0) == FRAMES[0]
     listening.close()
 
 
@@ -198,7 +198,7 @@ def test_python_can_and_we_read_each_other() -> None:
                 assert came is not None and came.equals(message(frame, dlc=length), timestamp_delta=None)
                 peer.send(message(frame, dlc=length))
                 back = ours.receive(clock.now() + ENOUGH)
-                assert back is not None and back._replace(time=0) == frame
+                assert back is not None and back.at(0) == frame
                 assert peer.recv(5.0) is not None  # its own echo
         ours.close()
 

@@ -50,7 +50,7 @@ def test_a_frame_of_cansend_arrives(keys: Keys) -> None:
     ]:
         subprocess.run([tool("cansend"), "vcan0", text], check=True)
         received = bus.receive(clock.now() + ENOUGH)
-        assert received is not None and received._replace(time=0) == frame
+        assert received is not None and received.at(0) == frame
     bus.close()
 
 
@@ -96,7 +96,7 @@ def test_candump_logs_what_was_sent_and_what_we_received(keys: Keys, tmp_path: P
     lines = log.read_text().splitlines()
     logged = [parsed(line) for line in lines]
     assert [frame for _, frame in logged[started:]] == frames
-    assert [frame._replace(time=0) for frame in received[-len(frames) :]] == frames
+    assert [frame.at(0) for frame in received[-len(frames) :]] == frames
     assert receiver.health.lost == receiver.health.invalid == 0
     stamps = [stamp for stamp, _ in logged[started:]]  # of the kernel, on its own clock
     times = [frame.time / SECOND for frame in received[-len(frames) :]]

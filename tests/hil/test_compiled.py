@@ -28,7 +28,7 @@ def test_a_machine_with_a_compiler_runs_what_was_compiled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(compiled.AS_PYTHON), reason=compiled.AS_PYTHON)
-@pytest.mark.parametrize("config", ["coordinated_robots", "two_mass_spring", "scara"])
+@pytest.mark.parametrize("config", ["coordinated_robots", "two_mass_spring_drive", "scara_drive"])
 def test_a_run_is_the_same_to_the_bit_in_python(config: str, tmp_path: Path) -> None:
     kept = []
     for asked in ("1", "0"):

@@ -129,7 +129,7 @@ def test_arbitration_goes_by_the_identifier_fields() -> None:
     random.Random(3).shuffle(shuffled)
     bench = Bench(names)
     seen: list[Frame] = []
-    bench.wire.taps.append(lambda frame, sender: seen.append(frame._replace(time=0)))
+    bench.wire.taps.append(lambda frame, sender: seen.append(frame.at(0)))
     for name, frame in zip(names, shuffled, strict=True):
         bench[name].send(frame)
     bench.world.advance(2 * MILLISECOND)

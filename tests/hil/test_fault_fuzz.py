@@ -77,7 +77,7 @@ def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str)
                 frame, kind = chance.choice(bad), "bad"
             else:
                 frame, kind = Frame(chance.choice(NOBODY), chance.randbytes(chance.randrange(9))), "nobody"
-            host.receive(frame._replace(time=emulator.world.now))  # beside the wire: no other frame comes later for it
+            host.receive(frame.at(emulator.world.now))  # beside the wire: no other frame comes later for it
             sent[kind] += 1
 
         repeat(emulator, inject)

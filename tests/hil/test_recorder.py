@@ -127,7 +127,8 @@ def test_times_hold_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
 
 def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Path) -> None:
     frames = [
-        (0, True, frame[2]._replace(time=0, error=False), k * SECOND // 3) for k, frame in enumerate(some_frames(20))
+        (0, True, Frame(frame.id, frame.data, frame.extended, frame.remote, length=frame.length), k * SECOND // 3)
+        for k, (_, _, frame, _) in enumerate(some_frames(20))
     ]
     with recorder(tmp_path / "run") as made:
         record_all(made, some_rows(1), frames)
