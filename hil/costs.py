@@ -9,14 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from hil.bus import Bus
+from hil.bus import Bus, Health
 from hil.emulation import in_lockstep
+from hil.frame import Frame
 from hil.place import Place
 from hil.prepare import Prepared, load
 from hil.rig import CanRig
 from hil.run import HilRun
 from hil.safety.plan import Stage
-from servoctl.loop import Clock
+from servoctl.loop import Clock, Reading, Rig
+from servoctl.types import Array
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (
     "emulated world",
@@ -63,16 +65,68 @@ class Watch:
         return call
 
 
-class Watched:
-    """An object of which the time in some methods counts for parts."""
+class _WatchedClock(Clock):
+    """A clock: while somebody waits the emulated world works."""
 
-    def __init__(self, owner: object, methods: dict[str, Callable[..., Any]]) -> None:
-        """Takes the object, and what is called instead of its methods."""
-        self._owner = owner
-        self.__dict__.update(methods)
+    def __init__(self, clock: Clock, watch: Watch) -> None:
+        self._now, self._sleep_until = clock.now, watch.covered(clock.sleep_until, WORLD)
+
+    def now(self) -> int:
+        return self._now()
+
+    def sleep_until(self, moment: int) -> None:
+        self._sleep_until(moment)
+
+
+class _WatchedBus(Bus):
+    """A bus in the emulated world."""
+
+    def __init__(self, bus: Bus, watch: Watch) -> None:
+        self.name, self._bus = bus.name, bus
+        self._send, self._receive = watch.covered(bus.send, WORLD), watch.covered(bus.receive, WORLD)
+
+    def send(self, frame: Frame) -> None:
+        self._send(frame)
+
+    def receive(self, until: int) -> Frame | None:
+        frame: Frame | None = self._receive(until)
+        return frame
+
+    @property
+    def health(self) -> Health:
+        return self._bus.health
+
+    def restarted(self) -> None:
+        self._bus.restarted()
+
+    def close(self) -> None:
+        self._bus.close()
+
+
+class _WatchedRig(Rig):
+    """What the loop drives: reading and writing count for themselves, and time begins with the first tick."""
+
+    def __init__(self, rig: CanRig, watch: Watch, parts: bool) -> None:
+        self._rig, self._watch = rig, watch
+        self._read = watch.covered(rig.read, READ) if parts else rig.read
+        self._write = watch.covered(rig.write, WRITE) if parts else rig.write
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._owner, name)
+        return getattr(self._rig, name)
+
+    def start(self, deadline: int) -> None:
+        self._rig.start(deadline)
+        self._watch.begin()
+
+    def read(self, deadline: int) -> Reading:
+        reading: Reading = self._read(deadline)
+        return reading
+
+    def write(self, command: Array) -> None:
+        self._write(command)
+
+    def stop(self) -> None:
+        self._rig.stop()
 
 
 class Costs(NamedTuple):
@@ -98,18 +152,11 @@ class _Costed(HilRun):
 
     def __init__(self, prepared: Prepared, place: Place, duration: float, watch: Watch, parts: bool) -> None:
         super().__init__(prepared, place, Stage.FULL, duration, None, {})
-        self._watch, rig = watch, self._rig
-
-        def start(deadline: int) -> None:
-            rig.start(deadline)
-            watch.begin()
-
-        methods: dict[str, Callable[..., Any]] = {"start": start}
+        self._watch = watch
+        self._rig = cast(CanRig, _WatchedRig(self._rig, watch, parts))
         if parts:
-            methods |= {"read": watch.covered(rig.read, READ), "write": watch.covered(rig.write, WRITE)}
             own = {"_decide": watch.covered(self._decide, DECIDE), "_log": watch.covered(self._log, LOG)}
             self.__dict__.update(own)
-        self._rig = cast(CanRig, Watched(rig, methods))
 
     def _off(self) -> None:
         self._watch.turn(REST)
@@ -139,13 +186,9 @@ def _spent(config: str, duration: float, engine: str, parts: bool) -> tuple[dict
     prepared = load(config, engine=engine)
     place, watch = in_lockstep(prepared, engine), Watch()
     if parts and place.truth is not None:
-        buses = {
-            name: cast(Bus, Watched(bus, {way: watch.covered(getattr(bus, way), WORLD) for way in ("send", "receive")}))
-            for name, bus in place.buses.items()
-        }
-        clock = Watched(place.clock, {"sleep_until": watch.covered(place.clock.sleep_until, WORLD)})
+        buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
         truth = watch.covered(place.truth, WORLD)
-        place = replace(place, truth=truth, buses=buses, clock=cast(Clock, clock))
+        place = replace(place, truth=truth, buses=buses, clock=_WatchedClock(place.clock, watch))
     run = _Costed(prepared, place, duration, watch, parts)
     ended = run.run(lambda event: None)
     return run.spent, int(ended.trajectory.metadata["steps"]), prepared
