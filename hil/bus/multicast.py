@@ -3,20 +3,17 @@
 Source: python-can, interfaces/udp_multicast/utils.py; MessagePack specification.
 """
 
-import ctypes
-import ipaddress
 import itertools
 import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+from hil.bus.kernel_filter import drop
 from hil.bus.raw import Raw, Taken, UnreadableError
 from hil.frame import Frame
 
 _IP_MULTICAST_ALL = 49  # Linux, linux/in.h
-_SO_ATTACH_FILTER = 26  # Linux, asm-generic/socket.h
-_NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF of linux/filter.h
 _LARGEST_BLOB = 4096
 _BOOLEAN = (False, True)
 
@@ -85,7 +82,7 @@ class RawMulticast(Raw):
             self._sender.setsockopt(socket.IPPROTO_IP, option, opened.getsockopt(socket.IPPROTO_IP, option, 4))
         self._sender.connect((group, port))
         self.own = self._sender.getsockname()
-        self._drops = _drop(opened, *self.own)
+        self._drops = drop(opened, *self.own)
 
     def send(self, frame: Frame) -> None:
         self._sender.send(pack(frame))
@@ -114,24 +111,3 @@ class RawMulticast(Raw):
         ):
             raise UnreadableError("no frame")
         return Taken(identity, data, extended, remote, error, dlc, fd, stamp)
-
-
-def _drop(opened: socket.socket, address: str, port: int) -> bool:
-    """Has the kernel drop what comes from one address and port; returns whether it does.
-
-    Source: Linux, include/uapi/linux/filter.h: a classic filter, which sees a datagram from its UDP header on.
-    """
-    program = (
-        (0x28, 0, 0, 0),  # load the source port
-        (0x15, 0, 3, port),  # another: let in
-        (0x20, 0, 0, _NETWORK_HEADER + 12),  # load the source address
-        (0x15, 0, 1, int(ipaddress.IPv4Address(address))),  # another: let in
-        (0x06, 0, 0, 0),
-        (0x06, 0, 0, 0xFFFFFFFF),
-    )
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *instruction) for instruction in program))
-    where = struct.pack("@HL", len(program), ctypes.addressof(code))
-    with suppress(OSError):  # `Raw.receive` drops them as well
-        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, where)
-        return True
-    return False
