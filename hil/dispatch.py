@@ -139,6 +139,11 @@ class Dispatch:
                 self.drain()
         self.drain()
 
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong with any bus."""
+        return not self._down and all([bus.well for bus in self.buses.values()])
+
     def healths(self) -> dict[str, Health]:
         """Name of a bus -> how it stands; one that has failed us is down, whatever it says."""
         found = {name: bus.health for name, bus in self.buses.items()}

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from hil.columns import LIVE
-from hil.drives.base import Node, Sample
+from hil.drives.base import Node
 from hil.drives.protocols import build
+from hil.drives.sample import Sample
 from hil.live import LiveGains
 from hil.recorder import read_frames
 from hil.settings import hil_settings

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hil.dispatch import BusExchange, Dispatch
-from hil.drives.base import Condition, Drive, Feedback, Node, Sample
+from hil.drives.base import Condition, Drive, Feedback, Node
+from hil.drives.sample import Sample
 from hil.safety.events import Kind
 from hil.safety.monitor import Monitor
 from hil.sensing import Finding, Prediction, Sensing
@@ -172,8 +173,10 @@ class CanRig(Rig):
         )
         found, drives = sight.estimate, len(self.drives)
         self.positions, self.speeds = list(sight.positions[:drives]), list(sight.rates[:drives])
-        positions, velocities, torques, _ = zip(*[drive.sample or NOTHING for drive in self._drives], strict=True)
-        self.measured = [*positions, *velocities, *torques]
+        samples = [drive.sample or NOTHING for drive in self._drives]
+        self.measured = [each.position for each in samples]
+        self.measured += [each.velocity for each in samples]
+        self.measured += [each.torque for each in samples]
         self.problems = [(_kind(finding), finding.channel, finding.reason) for finding in sight.findings]
         residual = max(map(abs, found.residual.tolist()), default=0.0)
         q, v = found.q, found.v
@@ -223,7 +226,8 @@ class CanRig(Rig):
         monitor.feedback(self.clock.now(), since)
         if self.sends:
             monitor.drives(self.clock.now(), working)
-        monitor.buses(now, self._dispatch.healths())
+        if not self._dispatch.well:
+            monitor.buses(now, self._dispatch.healths())
 
     def disable(self, brake: bool) -> bool:
         """Sends every drive off, by its own braking where wanted; returns whether all have confirmed."""

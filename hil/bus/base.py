@@ -88,6 +88,12 @@ class Bus(ABC):
     def health(self) -> Health:
         """How the bus stands now."""
 
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong with it: quicker to ask than `health`."""
+        health = self.health
+        return health.link is Link.ACTIVE and not health.errors
+
     @abstractmethod
     def restarted(self) -> None:
         """Forgets how bad the link was: an operator says that it is well again. Counts stay."""

@@ -143,6 +143,10 @@ class PythonCanBus(Bus):
                 return frame
 
     @property
+    def well(self) -> bool:
+        return self._link is Link.ACTIVE and not self._errors
+
+    @property
     def health(self) -> Health:
         if self._socket is not None:
             with suppress(OSError):
@@ -208,20 +212,20 @@ class PythonCanBus(Bus):
 
     def _accept(self, message: Taken) -> Frame | None:
         """The frame of a message; None where it is nothing for the caller."""
-        identity, data, extended, remote, error, dlc, fd, stamp = message
+        identity, data, remote, error, dlc = message.id, message.data, message.remote, message.error, message.dlc
         moment = now = self._clock.now()
         if self._system_time:
-            moment += stamp - time.time_ns()
+            moment += message.stamp - time.time_ns()
             if moment > now:
                 moment = now
             elif moment < self._earliest:
                 moment = self._earliest
         self._earliest = moment
         length = dlc if remote else len(data)
-        if fd or length > 8 or length != dlc or identity >> (29 if extended or error else 11):
+        if message.fd or length > 8 or length != dlc or identity >> (29 if message.extended or error else 11):
             self._invalid += 1
             return None
-        frame = Frame(identity, data, extended, remote, error, length if remote else 0, moment)
+        frame = Frame(identity, data, message.extended, remote, error, length if remote else 0, moment)
         if self._sent_lately is not None and self._sent_lately.take(_key(frame, length), moment):
             self._echoes += 1
             return None

@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
 from hil.frame import Frame
 from servoctl.loop.clock import SECOND
@@ -22,7 +22,7 @@ _EXTENDED, _REMOTE, _ERROR = 0x80000000, 0x40000000, 0x20000000
 _FD_SIZE = 72
 
 
-class Taken(NamedTuple):
+class Taken:
     """What came in.
 
     Attributes:
@@ -36,14 +36,12 @@ class Taken(NamedTuple):
         stamp: System time of its arrival [ns].
     """
 
-    id: int
-    data: bytes
-    extended: bool
-    remote: bool
-    error: bool
-    dlc: int
-    fd: bool
-    stamp: int
+    def __init__(
+        self, id: int, data: bytes, extended: bool, remote: bool, error: bool, dlc: int, fd: bool, stamp: int
+    ) -> None:
+        """Takes the attributes."""
+        self.id, self.data, self.dlc, self.stamp = id, data, dlc, stamp
+        self.extended, self.remote, self.error, self.fd = extended, remote, error, fd
 
 
 class UnreadableError(ValueError):
@@ -65,6 +63,8 @@ class Raw(ABC):
         """Takes the socket, the length of the longest record on it [byte], and what sends; None: the same one."""
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._socket, self._length, self._sender = opened, length, sender or opened.dup()
+        self._there = select.poll()
+        self._there.register(opened, select.POLLIN | select.POLLERR)
         for each in (opened, self._sender):
             each.setblocking(False)
 
@@ -91,6 +91,8 @@ class Raw(ABC):
             OSError: The interface is down.
             UnreadableError: It is no frame.
         """
+        if timeout <= 0.0 and not self._there.poll(0):  # mostly nothing is left then, and an exception costs more
+            return None
         while True:
             try:
                 record, extra, _, sender = self._socket.recvmsg(self._length, _SPACE)

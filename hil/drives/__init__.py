@@ -1,6 +1,7 @@
 """Drives as the loop sees them: samples in, torques out, and explicit verbs for everything else."""
 
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Node, Step, Steps
+from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 
 __all__ = [

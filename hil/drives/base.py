@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hil.bus.load import Traffic
+from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from servoctl.errors import RigError
@@ -18,22 +19,6 @@ from servoctl.errors import RigError
 
 class DriveError(RigError):
     """A drive refuses, does not answer in time, or is not what the config says it is."""
-
-
-class Sample(NamedTuple):
-    """What a node has measured, at the joint.
-
-    Attributes:
-        position: [joint unit].
-        velocity: [joint unit/s]; NaN where the node does not measure it.
-        torque: [actuator unit]; NaN where the node does not measure it.
-        time: When the frame was received [ns].
-    """
-
-    position: float
-    velocity: float
-    torque: float
-    time: int
 
 
 class Condition(Enum):

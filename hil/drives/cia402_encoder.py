@@ -8,8 +8,9 @@ from typing import ClassVar
 from hil.bus.load import Traffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.base import Exchange, Feedback, Node, Step, Steps
 from hil.drives.options import number, options_of
+from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from servoctl.config.document import Problem

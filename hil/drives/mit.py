@@ -11,10 +11,11 @@ from typing import ClassVar
 
 from hil.bus.load import Traffic
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Sample, Step, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Step, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
 from hil.drives.mit_options import EXPECTED, MitOptions
 from hil.drives.options import options_of
+from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from servoctl.config.document import Problem

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from hil.bus.load import Traffic
 from hil.codecs import odrive as codec
-from hil.drives.base import DriveError, Exchange, Feedback, Node, Sample, Step, Steps
+from hil.drives.base import DriveError, Exchange, Feedback, Node, Step, Steps
 from hil.drives.options import number, options_of
+from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from servoctl.config.document import Problem

@@ -65,6 +65,10 @@ class EmulatedBus(Bus):
             self._link, self._reason = worse(self._link, said.link), said.sentence
 
     @property
+    def well(self) -> bool:
+        return self._link is Link.ACTIVE and not self._errors
+
+    @property
     def health(self) -> Health:
         return Health(self._link, self._reason, self._sent, self._received, 0, self._errors, self._refused)
 

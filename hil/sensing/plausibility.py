@@ -6,11 +6,11 @@ move no faster than the machine may: those show where displacements are measured
 """
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from hil.drives import Sample
+from hil.drives.sample import Sample
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Estimate
 from servoctl.loop.clock import SECOND
@@ -34,7 +34,7 @@ IN_A_ROW = 2
 """Implausible samples that are a finding."""
 
 
-class Memory(NamedTuple):
+class Memory:
     """What an axis remembers.
 
     Attributes:
@@ -45,11 +45,20 @@ class Memory(NamedTuple):
         moved: When the encoder last moved [ns].
     """
 
-    accepted: Sample | None = None
-    seen: int = -1
-    rejected: int = 0
-    travel: float = 0.0
-    moved: int = 0
+    def __init__(
+        self,
+        accepted: Sample | None = None,
+        seen: int = -1,
+        rejected: int = 0,
+        travel: float = 0.0,
+        moved: int = 0,
+    ) -> None:
+        """Takes the attributes."""
+        self.accepted: Final = accepted
+        self.seen: Final = seen
+        self.rejected: Final = rejected
+        self.travel: Final = travel
+        self.moved: Final = moved
 
 
 class Finding(NamedTuple):
@@ -91,7 +100,7 @@ def judge(
     reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
         rejected = memory.rejected + 1
-        memory = memory._replace(seen=sample.time, rejected=rejected)
+        memory = Memory(memory.accepted, sample.time, rejected, memory.travel, memory.moved)
         return memory, Finding(channel.name, reason, rejected >= IN_A_ROW)
     if last is None or sample.position != last.position or not math.isfinite(expected):
         return Memory(sample, sample.time, 0, 0.0, sample.time), None
@@ -123,7 +132,7 @@ def _possible(channel: Channel, interval: float, speeds: tuple[float, ...]) -> f
 
 def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float, model: float) -> str:
     """Why a sample cannot be true; empty where it can."""
-    position, velocity, _, time = sample
+    position, velocity, time = sample.position, sample.velocity, sample.time
     if not -math.inf < position < math.inf:
         return f"position is not a finite number ({position})"
     if velocity in (math.inf, -math.inf):

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hil.drives import Feedback, Sample
+from hil.drives import Feedback
+from hil.drives.sample import Sample
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
@@ -184,14 +185,14 @@ class Sensing:
     def _take(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
         """Takes one channel's sample in; returns the last good one."""
         memory, rate = self._memories[i], self._rates[i]
-        position, velocity, torque, time = sample
+        time, velocity = sample.time, sample.velocity
         if self._synced[i]:
             time = self._measured(time)
         before = memory.accepted
         if time == memory.seen:
             return before
         if time != sample.time:
-            sample = Sample(position, velocity, torque, time)
+            sample = Sample(sample.position, velocity, sample.torque, time)
         displacements = self.displacements
         memory, finding = judge(displacements.channels[i], displacements.units[i], memory, sample, rate, expected)
         self._memories[i] = memory

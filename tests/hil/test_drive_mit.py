@@ -183,7 +183,8 @@ def test_a_watchdog_that_does_not_act_is_found_and_the_motor_disabled() -> None:
 def test_a_sample_is_at_the_joint() -> None:
     drive, _ = conversation(Motor())
     drive.accept(Frame(0, Motor().reply(), time=7))
-    position, velocity, torque, time = drive.sample
+    sample = drive.sample
+    position, velocity, torque, time = sample.position, sample.velocity, sample.torque, sample.time
     assert position == pytest.approx(-(-12.5 + 0x9999 * 25 / 65535) / 2 + 0.5)
     assert velocity == pytest.approx(-(-50 + 0x7FF * 100 / 4095) / 2)
     assert torque == pytest.approx(-2.0 * 2, abs=1e-9)

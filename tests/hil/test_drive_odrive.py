@@ -179,7 +179,8 @@ def test_disable_goes_to_idle() -> None:
 def test_a_sample_is_at_the_joint() -> None:
     drive, _ = conversation(Axis())
     drive.accept(Frame(0x69, struct.pack("<ff", 0.25, -2.0), time=7))
-    position, velocity, torque, time = drive.sample
+    sample = drive.sample
+    position, velocity, torque, time = sample.position, sample.velocity, sample.torque, sample.time
     assert position == pytest.approx(-2 * math.pi * 0.25 / 8 + 0.5)
     assert velocity == pytest.approx(2 * math.pi * 2.0 / 8)
     assert math.isnan(torque) and time == 7

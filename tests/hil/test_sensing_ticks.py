@@ -23,6 +23,10 @@ PLANT = CoordinatedRobots()
 B = PLANT.actuation(np.zeros(5), 0.0)
 
 
+def moved(sample: Sample, by: float) -> Sample:
+    return Sample(sample.position + by, sample.velocity, sample.torque, sample.time)
+
+
 def pose(t: float) -> Array:
     return robots(t, SPEED)
 
@@ -104,7 +108,7 @@ def test_a_jump_never_reaches_the_coordinates() -> None:
         now = k * TICK
         samples = [measured(i, now) for i in range(6)]
         if k in jumped:
-            samples[2] = samples[2]._replace(position=samples[2].position + 0.5)
+            samples[2] = moved(samples[2], 0.5)
         sight = eyes.read(0.0, now, samples)
         assert sight.valid and errors(sight, now)[0] < coasted(2 * T) + 2 * FINE, (
             "the last good sample goes on at its speed"
@@ -119,7 +123,7 @@ def test_a_slow_drift_is_found_by_those_who_measure_the_same() -> None:
     for k in range(1, 400):
         now, drift = k * TICK, 0.05 * k * T
         samples = [measured(i, now) for i in range(6)]
-        samples[4] = samples[4]._replace(position=samples[4].position + drift)
+        samples[4] = moved(samples[4], drift)
         sight = eyes.read(0.0, now, samples)
         if sight.findings:
             break
@@ -163,7 +167,7 @@ def test_the_start_pose_is_held_against_what_is_measured() -> None:
     eyes, q = sensing(), pose(0.0)
     samples = [measured(i, 0, quantum=0.0) for i in range(6)]
     assert eyes.check_start(q, samples, 0.01) == []
-    other = samples[1]._replace(position=samples[1].position + 0.25)
+    other = moved(samples[1], 0.25)
     given = float(B[:, 1] @ q)
     assert eyes.check_start(q, [samples[0], other, *samples[2:]], 0.01) == [
         f"drive u2: the start pose puts it at {given:.5g} rad, it is at {given + 0.25:.5g} rad: +0.25 rad apart, "
