@@ -96,7 +96,7 @@ class RawMulticast(Raw):
             said = self._unpack(record)
             identity, data, dlc = said["arbitration_id"], said["data"] or b"", said["dlc"]
             extended, remote, error = said["is_extended_id"], said["is_remote_frame"], said["is_error_frame"]
-            fd = said["is_fd"]
+            fd = bool(said["is_fd"])
         except Exception as problem:  # of MessagePack: all kinds
             raise UnreadableError(str(problem)) from problem
         if (
@@ -110,4 +110,5 @@ class RawMulticast(Raw):
             or (remote and data)
         ):
             raise UnreadableError("no frame")
-        return Taken(identity, data, extended, remote, error, dlc, fd, stamp)
+        # 0 and 1 may be flags, but not to compiled code
+        return Taken(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, stamp)

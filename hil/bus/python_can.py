@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import can
 
@@ -294,15 +294,16 @@ def _message(frame: Frame, length: int) -> can.Message:
     )
 
 
-def _taken(message: can.Message) -> Taken:
+def _taken(message: Any) -> Taken:
+    """What python-can hands on as an interface says it: 0 and 1 may be flags, but not to compiled code."""
     return Taken(
         message.arbitration_id,
         bytes(message.data),
-        message.is_extended_id,
-        message.is_remote_frame,
-        message.is_error_frame,
+        bool(message.is_extended_id),
+        bool(message.is_remote_frame),
+        bool(message.is_error_frame),
         message.dlc,
-        message.is_fd,
+        bool(message.is_fd),
         round(message.timestamp * SECOND),
     )
 

@@ -237,6 +237,25 @@ def test_a_datagram_that_is_no_frame_does_not_take_the_bus_down() -> None:
         assert pair.ours.health.link is Link.ACTIVE
 
 
+def test_flags_that_are_numbers_are_flags_all_the_same() -> None:
+    msgpack = pytest.importorskip("msgpack")
+    said = {
+        "timestamp": 0.0, "arbitration_id": 5, "is_extended_id": 1, "is_remote_frame": 0, "is_error_frame": 0,
+        "channel": None, "dlc": 2, "data": b"ab", "is_fd": 0, "bitrate_switch": 0, "error_state_indicator": 0,
+    }  # fmt: skip
+    with keys_of("udp_multicast") as keys, Pair(keys) as pair:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+            stranger.sendto(msgpack.packb(said), (keys["channel"], keys["port"]))
+        assert pair.take(pair.ours, 1) == [Frame(5, b"ab", extended=True)]
+    channel = Scripted()
+    bus = PythonCanBus("main", channel, VirtualClock())
+    channel.incoming.append(message(FRAMES[2]))
+    channel.incoming[0].is_extended_id, channel.incoming[0].is_fd = 1, 0  # type: ignore[assignment]
+    assert bus.receive(0) == Frame(0x123, bytes(range(8)), extended=True)
+    bus.close()
+
+
 def test_an_echo_that_was_lost_does_not_hide_what_another_sends_later() -> None:
     channel = Scripted()
     clock = VirtualClock()
