@@ -44,6 +44,9 @@ class Frame:
     def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int]:
         return self.id, self.data, self.extended, self.remote, self.error, self.length, self.time
 
+    def __reduce__(self) -> tuple[type["Frame"], tuple[int, bytes, bool, bool, bool, int, int]]:
+        return Frame, self._values()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Frame) and self._values() == other._values()
 

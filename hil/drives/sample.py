@@ -22,6 +22,9 @@ class Sample:
         self.torque: Final = torque
         self.time: Final = time
 
+    def __reduce__(self) -> tuple[type["Sample"], tuple[float, float, float, int]]:
+        return Sample, self._values()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sample) and self._values() == other._values()
 
