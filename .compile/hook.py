@@ -1,23 +1,25 @@
 """Compiles the modules that a tick passes through, while servoctl is installed: Python in, extension modules out.
 
 Design: mypyc takes the modules as they are, by the types that they are annotated with; nothing is written twice. What
-it makes goes into `servoctl/_compiled/<interpreter>`, with the digests of the sources, by which `servoctl.compiled`
-uses it or not. Where it cannot be made everything runs as Python, slower, and `servoctl doctor` says why.
+it makes goes into `servoctl/_compiled/<ABI>`, with the digests of the sources, by which `servoctl.compiled` uses it or
+not. Where it cannot be made everything runs as Python, slower, and `servoctl doctor` says why.
 """
 
+import contextlib
 import hashlib
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PLACE = Path("servoctl", "_compiled", str(sys.implementation.cache_tag))
+PLACE = Path("servoctl", "_compiled", EXTENSION_SUFFIXES[0].split(".")[1])
 MANIFEST = "manifest.json"
 
 BUILD = """
@@ -28,6 +30,11 @@ place, *modules = sys.argv[1:]
 types = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports", "--cache-dir", place + "/types"]
 how = {"opt_level": "2", "debug_level": "0", "multi_file": True, "target_dir": place + "/c", "group_name": "servoctl"}
 extensions = mypycify([*types, *modules], **how)
+if sys.platform != "win32":
+    # a * b + c rounds twice, as in Python, also where the machine could round once; what a new compiler warns of is no
+    # error
+    for extension in extensions:
+        extension.extra_compile_args = [*extension.extra_compile_args, "-ffp-contract=off", "-Wno-error"]
 build = Distribution({"name": "servoctl", "ext_modules": extensions}).get_command_obj("build_ext")
 build.build_lib, build.build_temp, build.parallel = place + "/new", place + "/temp", os.cpu_count()
 build.ensure_finalized()
@@ -46,6 +53,7 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
         problem = provide(Path(self.root), self.config["modules"])
         if problem:
             self.app.display_warning(f"the loop on drives runs as Python, slower: {problem}")
+            build_data["artifacts"].append(f"{PLACE.as_posix()}/{MANIFEST}")  # by which `servoctl doctor` says so
             return
         build_data["pure_python"], build_data["infer_tag"] = False, True
         build_data["artifacts"].append(f"{PLACE.as_posix()}/*")
@@ -53,29 +61,54 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
 
 def provide(root: Path, modules: list[str]) -> str:
     """Makes a checkout's extension modules, unless they are there; returns why that cannot be, or nothing."""
-    sources = {module: hashlib.sha256((root / module).read_bytes()).hexdigest() for module in modules}
+    wanted = {
+        "sources": {module: _digest(root / module) for module in modules},
+        "recipe": _digest(Path(__file__)),
+        "problem": "",
+    }
     place = root / PLACE
-    if (place / MANIFEST).is_file():
-        made = json.loads((place / MANIFEST).read_text())
-        if made["sources"] == sources and not made["problem"]:
-            return ""
-    place.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
-        built = subprocess.run(
-            [sys.executable, "-c", BUILD, scratch, *modules], cwd=root, capture_output=True, text=True, check=False
-        )
-        problem = "" if built.returncode == 0 else _last_words(built.stdout + built.stderr)
-        new = Path(scratch, "done")
-        new.mkdir()
-        for library in [] if problem else [path for path in Path(scratch, "new").rglob("*") if path.is_file()]:
-            library.rename(new / ".".join(library.relative_to(Path(scratch, "new")).parts))
-        (new / MANIFEST).write_text(json.dumps({"sources": sources, "problem": problem}, indent=1))
-        shutil.rmtree(place, ignore_errors=True)
-        new.rename(place)
-    return problem
+    if _made(place) == wanted:
+        return ""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as scratch:
+            _compile(root, modules, Path(scratch), wanted)
+            with contextlib.suppress(OSError):
+                place.rename(Path(scratch, "old"))
+            Path(scratch, "done").rename(place)
+    except OSError as error:  # a checkout that may not be written to, or another installation was quicker
+        return "" if _made(place) == wanted else str(error)
+    return str(wanted["problem"])
 
 
-def _last_words(output: str) -> str:
-    """What a build that failed says is wrong."""
-    lines = [line for line in output.splitlines() if "error" in line.lower()] or output.splitlines() or ["it died"]
-    return lines[-1].strip()
+def _compile(root: Path, modules: list[str], scratch: Path, manifest: dict[str, Any]) -> None:
+    """Leaves the modules and their manifest in `done`; the manifest alone, with its problem, where they cannot be."""
+    command = [sys.executable, "-c", BUILD, str(scratch), *modules]
+    built = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace", check=False)
+    new, done = scratch / "new", scratch / "done"
+    done.mkdir()
+    if built.returncode:
+        manifest["problem"] = _reason(built.stdout + built.stderr)
+    else:
+        for library in [path for path in new.rglob("*") if path.is_file()]:
+            library.rename(done / ".".join(library.relative_to(new).parts))
+    (done / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+def _made(place: Path) -> Any:
+    """The manifest of what is there; None where there is none that can be read."""
+    try:
+        return json.loads((place / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _reason(output: str) -> str:
+    """What a build that failed says is wrong: a compiler's first error, for others follow from it, or the last line."""
+    lines = output.splitlines() or ["it died"]
+    line = next((line for line in lines if re.search(r"\berror\b( \w+)?:", line)), lines[-1]).strip()
+    return re.sub(r"\['([^']*)'.*'\]", r"\1", line)  # of a command its name

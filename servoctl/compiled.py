@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
@@ -16,7 +17,12 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-PLACE = ROOT / "servoctl" / "_compiled" / str(sys.implementation.cache_tag)
+PLACE = ROOT / "servoctl" / "_compiled" / EXTENSION_SUFFIXES[0].split(".")[1]
+
+SHARED = "servoctl__mypyc"
+"""The module that has the code of all others."""
+
+AGAIN = "pip install servoctl, or -e ., again"
 
 
 class _Finder(MetaPathFinder):
@@ -36,18 +42,31 @@ def _use() -> str:
         return "SERVOCTL_COMPILED=0"
     try:
         made = json.loads((PLACE / "manifest.json").read_bytes())
-        sources = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in made["sources"]}
-    except OSError:
-        return f"not compiled for {sys.implementation.cache_tag} (pip install servoctl, or -e ., again)"
-    if made["problem"]:
-        return str(made["problem"])
-    changed = [name for name, digest in made["sources"].items() if sources[name] != digest]
+        sources, problem = dict(made["sources"]), str(made["problem"])
+        changed = [name for name, digest in sources.items() if _digest(ROOT / name) != digest]
+    except (OSError, ValueError, LookupError):  # no manifest, or none of ours
+        return f"not compiled for {PLACE.name} ({AGAIN})"
+    if problem:
+        return problem
     if changed:
-        return f"changed since they were compiled: {', '.join(changed[:3])} (pip install -e . again)"
+        return f"changed since they were compiled: {', '.join(changed[:3])} ({AGAIN})"
     suffix = EXTENSION_SUFFIXES[0]
     libraries = {path.name.removesuffix(suffix): path for path in PLACE.glob(f"*{suffix}")}
-    sys.meta_path.insert(0, _Finder(libraries))
+    missing = {SHARED, *(name.removesuffix(".py").replace("/", ".") for name in sources)} - libraries.keys()
+    if missing:
+        return f"not all there: {', '.join(sorted(missing)[:3])} ({AGAIN})"
+    finder = _Finder(libraries)
+    sys.meta_path.insert(0, finder)
+    try:
+        import_module(SHARED)
+    except ImportError as error:  # compiled on another kind of machine, or for another C library
+        sys.meta_path.remove(finder)
+        return f"{error} ({AGAIN})"
     return ""
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 AS_PYTHON = _use()

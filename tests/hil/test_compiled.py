@@ -1,14 +1,20 @@
 """The compiled modules of the loop: in use where they could be made, and the same to the bit as the Python they are."""
 
+import copy
+import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
 import hil.emulator.wire
+from hil.drives.sample import Sample
+from hil.frame import Frame
 from hil.recorder import read_frames
 from servoctl import compiled
 from servoctl.trajectory import Trajectory
@@ -45,16 +51,59 @@ def test_a_run_is_the_same_to_the_bit_in_python(config: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(bool(compiled.AS_PYTHON), reason=compiled.AS_PYTHON)
-def test_an_edited_module_and_all_others_run_as_they_are_written(tmp_path: Path) -> None:
+def test_numbers_of_every_kind_come_out_the_same_in_python() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.hil.both_ways"],
+            env={**os.environ, "SERVOCTL_COMPILED": asked}, capture_output=True, text=True, check=True, cwd=ROOT,
+        ).stdout.splitlines()
+        for asked in ("1", "0")
+    ]  # fmt: skip
+    assert len(said[0]) > 9000
+    assert [pair for pair in zip(*said, strict=True) if pair[0] != pair[1]] == []
+
+
+@pytest.mark.parametrize("value", [Frame(5, b"ab", extended=True, time=7), Sample(1.0, 2.0, 3.0, 4)])
+def test_values_can_be_copied_and_sent_to_another_process(value: object) -> None:
+    assert copy.copy(value) == copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The packages, compiled modules included, elsewhere."""
+    if compiled.AS_PYTHON:
+        pytest.skip(compiled.AS_PYTHON)
     for package in ("hil", "servoctl"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "web"))
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "web", "tmp*"))
+    return tmp_path
+
+
+def said_in(tree: Path) -> str:
+    """Which file a module comes from there, and why it is not compiled."""
     program = "import hil.emulator.wire as w; from servoctl import compiled; print(w.__file__, compiled.AS_PYTHON)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def said() -> str:
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout
 
-    assert f"{tmp_path}/servoctl/_compiled" in said()
-    with open(tmp_path / "hil" / "frame.py", "a") as file:
+def test_an_edited_module_and_all_others_run_as_they_are_written(tree: Path) -> None:
+    assert f"{tree}/servoctl/_compiled" in said_in(tree)
+    with open(tree / "hil" / "frame.py", "a") as file:
         file.write("# edited\n")
-    assert said().startswith(f"{tmp_path}/hil/emulator/wire.py changed since they were compiled: hil/frame.py")
+    assert said_in(tree).startswith(f"{tree}/hil/emulator/wire.py changed since they were compiled: hil/frame.py")
+
+
+def test_what_is_damaged_or_of_another_machine_is_not_used(tree: Path) -> None:
+    place, suffix = tree / compiled.PLACE.relative_to(ROOT), EXTENSION_SUFFIXES[0]
+    as_python = f"{tree}/hil/emulator/wire.py"
+    library = place / f"{compiled.SHARED}{suffix}"
+    library.write_text("for another machine")
+    assert said_in(tree).startswith(f"{as_python} {library}: ")
+    library.rename(place / f"{compiled.SHARED}.cpython-311-another.so")
+    assert said_in(tree).startswith(f"{as_python} not all there: {compiled.SHARED} (pip install")
+    manifest = place / "manifest.json"
+    for content in ("{}", "{", json.dumps({"sources": {"hil/gone.py": ""}, "problem": ""})):
+        manifest.write_text(content)
+        assert said_in(tree).startswith(f"{as_python} not compiled for {place.name} (pip install")
+    manifest.write_text(json.dumps({"sources": {}, "problem": "error: command 'cc' failed"}))
+    assert said_in(tree) == f"{as_python} error: command 'cc' failed\n"
