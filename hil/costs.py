@@ -17,8 +17,14 @@ from hil.prepare import Prepared, load
 from hil.rig import CanRig
 from hil.run import HilRun
 from hil.safety.plan import Stage
-from servoctl.loop import Clock, Reading, Rig
+from servoctl.loop import Clock, Reading, Rig, WallClock
 from servoctl.types import Array
+
+REPEATS = 3
+"""Runs for the whole time; the median counts."""
+
+RESTED = 3.0
+"""Time for which a paced run lasts at most [s]."""
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (
     "emulated world",
@@ -76,6 +82,20 @@ class _WatchedClock(Clock):
 
     def sleep_until(self, moment: int) -> None:
         self._sleep_until(moment)
+
+
+class _PacedClock(Clock):
+    """A virtual clock that does not run ahead of the machine's: the processor rests between two ticks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._wall = clock, WallClock()
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def sleep_until(self, moment: int) -> None:
+        self._clock.sleep_until(moment)
+        self._wall.sleep_until(moment)
 
 
 class _WatchedBus(Bus):
@@ -137,6 +157,7 @@ class Costs(NamedTuple):
         period: Of the loop [s].
         axes: Number of drives.
         time: Processor time of the ticks, taken without looking at the parts [s].
+        rested: The same of a tick, where the processor rests for what is left of each period [s].
         parts: Part -> processor time [s], taken in another run: to look costs some time itself.
     """
 
@@ -144,6 +165,7 @@ class Costs(NamedTuple):
     period: float
     axes: int
     time: float
+    rested: float
     parts: dict[str, float]
 
 
@@ -165,7 +187,7 @@ class _Costed(HilRun):
 
 
 def costs(config: str, duration: float, engine: str = "auto") -> Costs:
-    """Runs a config in lock-step twice, in memory: once for the time, once for its parts.
+    """Runs a config in lock-step, in memory: once for the time, once for its parts, and a while paced.
 
     Args:
         config: A path, or the bare name of a shipped config.
@@ -175,20 +197,35 @@ def costs(config: str, duration: float, engine: str = "auto") -> Costs:
     Raises:
         ConfigError: The config is wrong.
     """
-    whole, count, prepared = _spent(config, duration, engine, parts=False)
-    parts, _, _ = _spent(config, duration, engine, parts=True)
+    runs = [_spent(config, duration, engine) for _ in range(REPEATS)]
+    whole, count, prepared = sorted(runs, key=lambda run: sum(run[0].values()))[REPEATS // 2]
+    parts, _, _ = _spent(config, duration, engine, watched)
+    rested, few, _ = _spent(config, min(duration, RESTED), engine, _paced)
     period = prepared.settings.values.period
-    return Costs(count, period, len(prepared.drives), sum(whole.values()), parts)
+    return Costs(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
 
 
-def _spent(config: str, duration: float, engine: str, parts: bool) -> tuple[dict[str, float], int, Prepared]:
-    """Time by part, number of ticks, and what ran."""
+def _paced(place: Place, watch: Watch) -> Place:
+    return replace(place, clock=_PacedClock(place.clock))
+
+
+def watched(place: Place, watch: Watch) -> Place:
+    """A place whose emulated world is watched."""
+    assert place.truth is not None
+    buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
+    truth = watch.covered(place.truth, WORLD)
+    return replace(place, truth=truth, buses=buses, clock=_WatchedClock(place.clock, watch))
+
+
+def _spent(
+    config: str, duration: float, engine: str, change: Callable[[Place, Watch], Place] | None = None
+) -> tuple[dict[str, float], int, Prepared]:
+    """Time by part, number of ticks, and what ran; the parts where the place is `watched`."""
     prepared = load(config, engine=engine)
     place, watch = in_lockstep(prepared, engine), Watch()
-    if parts and place.truth is not None:
-        buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
-        truth = watch.covered(place.truth, WORLD)
-        place = replace(place, truth=truth, buses=buses, clock=_WatchedClock(place.clock, watch))
+    parts = change is watched
+    if change is not None:
+        place = change(place, watch)
     run = _Costed(prepared, place, duration, watch, parts)
     ended = run.run(lambda event: None)
     return run.spent, int(ended.trajectory.metadata["steps"]), prepared

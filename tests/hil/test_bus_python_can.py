@@ -215,6 +215,17 @@ def test_a_bus_hears_its_own_group_alone() -> None:
         other.close()
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="socket filters are of Linux")
+def test_the_kernel_keeps_our_own_frames_from_us() -> None:
+    with keys_of("udp_multicast") as keys, Pair(keys) as pair:
+        raw = pair.ours._raw
+        assert raw is not None
+        pair.ours.send(Frame(0x456))
+        assert pair.take(pair.theirs, 1) == [Frame(0x456)]
+        with pytest.raises(BlockingIOError):
+            raw._socket.recv(4096)
+
+
 def test_a_bus_of_ours_sends_no_further_than_its_hop_limit() -> None:
     with keys_of("udp_multicast") as keys:
         ours = open_bus("ours", {**keys, "hop_limit": 0}, WallClock())
