@@ -47,7 +47,7 @@ def _use() -> str:
     except (OSError, ValueError, LookupError):  # no manifest, or none of ours
         return f"not compiled for {PLACE.name} ({AGAIN})"
     if problem:
-        return problem
+        return f"{problem} ({AGAIN})"
     if changed:
         return f"changed since they were compiled: {', '.join(changed[:3])} ({AGAIN})"
     suffix = EXTENSION_SUFFIXES[0]

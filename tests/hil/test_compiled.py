@@ -106,4 +106,4 @@ def test_what_is_damaged_or_of_another_machine_is_not_used(tree: Path) -> None:
         manifest.write_text(content)
         assert said_in(tree).startswith(f"{as_python} not compiled for {place.name} (pip install")
     manifest.write_text(json.dumps({"sources": {}, "problem": "error: command 'cc' failed"}))
-    assert said_in(tree) == f"{as_python} error: command 'cc' failed\n"
+    assert said_in(tree) == f"{as_python} error: command 'cc' failed ({compiled.AGAIN})\n"
