@@ -21,6 +21,7 @@ from hil.settings import HilSettings, hil_settings, look_at_rig
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import Override
 from servoctl.config.schema import Law
 from servoctl.errors import CompileError, ConfigError
 from servoctl.mechanics.model import Model
@@ -151,7 +152,7 @@ class Prepared:
         )
 
 
-def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto") -> Prepared:
+def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto") -> Prepared:
     """Reads a config and makes it ready for drives.
 
     Args:

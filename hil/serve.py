@@ -12,6 +12,7 @@ from hil.emulator.faults import read_faults
 from hil.emulator.process import Server, open_for_emulation
 from hil.prepare import Prepared, load
 from hil.realtime import PRIORITY, prepare
+from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError
 from servoctl.loop import WallClock
 
@@ -67,7 +68,7 @@ class Served:
 
 def serve(
     config: str | Path,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     engine: str = "auto",
     vcan: bool = False,
     tell: Callable[[str], None] = lambda line: None,

@@ -26,6 +26,7 @@ from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.view import View
 from servoctl.compiled import AS_PYTHON
+from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.loop import WallClock
 from servoctl.trajectory import Trajectory
@@ -55,7 +56,7 @@ class Request:
     """
 
     config: str | Path
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[Override, ...] = ()
     stage: str | None = None
     duration: float | None = None
     armed: bool = False

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 
 if TYPE_CHECKING:
     from servoctl.linear import Analysis
@@ -23,6 +23,7 @@ def analyse(
         float,
         typer.Option(metavar="PERCENT", help="By how much each parameter of the plant is off; 0: leave that out."),
     ] = 10.0,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,7 +31,7 @@ def analyse(
     from servoctl.linear import analyse as examine
     from servoctl.runs import load
 
-    run = load(config, overrides or (), engine="vm" if at is None else "auto")
+    run = load(config, given(set_file, overrides), engine="vm" if at is None else "auto")
     found = examine(run, at, change / 100.0)
     for warning in [*run.warnings, *found.warnings]:
         note(f"warning: {warning}")

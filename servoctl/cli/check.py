@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json
-from servoctl.cli.options import AsJson, Config
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def check(
     config: Config,
+    set_file: SetFiles = None,
+    overrides: Overrides = None,
     as_json: AsJson = False,
     no_import: Annotated[
         bool, typer.Option("--no-import", help="Check the grammar alone, and run nobody's code.")
@@ -24,7 +26,7 @@ def check(
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 
-    loaded = load_config(config, partly=not no_import)
+    loaded = load_config(config, given(set_file, overrides), partly=not no_import)
     values = loaded.config
     if no_import:
         if as_json:

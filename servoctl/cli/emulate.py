@@ -6,11 +6,12 @@ import typer
 
 from servoctl.cli.announcer import Announcer
 from servoctl.cli.console import note, say
-from servoctl.cli.options import Config, Overrides
+from servoctl.cli.options import Config, Overrides, SetFiles, given
 
 
 def emulate(
     config: Config,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     vcan: Annotated[
         bool, typer.Option("--vcan", help="Allow virtual SocketCAN interfaces, vcan*: they count as real to a loop.")
@@ -23,7 +24,7 @@ def emulate(
     from hil.serve import serve
 
     with Announcer("") as announcer:
-        served = serve(config, tuple(overrides or ()), engine, vcan, announcer.say)
+        served = serve(config, given(set_file, overrides), engine, vcan, announcer.say)
         for line in served.notes:
             say(f"emulated on {line}")
         say("until Ctrl-C")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 
 if TYPE_CHECKING:
     from servoctl.export import Export
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def export(
     config: Config,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; made if it is not there.")],
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     single: Annotated[
         bool, typer.Option("--float", help="Compute in float; its error is measured, which takes a C compiler.")
@@ -28,7 +29,7 @@ def export(
     from servoctl.export import write
     from servoctl.runs import load
 
-    run = load(config, overrides or ())
+    run = load(config, given(set_file, overrides))
     for warning in run.warnings:
         note(f"warning: {warning}")
     made = law_in_c(run, single)

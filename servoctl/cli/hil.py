@@ -10,7 +10,7 @@ import typer
 from servoctl.cli.announcer import Announcer
 from servoctl.cli.console import note, say, say_json
 from servoctl.cli.hil_figures import say_figures
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, headline
 
@@ -39,6 +39,7 @@ def hil(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
     ] = None,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"], typer.Option(help="What law and sensing run on; auto compiles to C.")
@@ -49,7 +50,7 @@ def hil(
     from hil.realtime import die_with_parent
     from hil.start import Request, start
 
-    request = Request(config, tuple(overrides or ()), stage, duration, armed, require_rt, engine, cpu)
+    request = Request(config, tuple(given(set_file, overrides)), stage, duration, armed, require_rt, engine, cpu)
     begun = start(request)
     for line in begun.notes:
         note(line)

@@ -1,11 +1,13 @@
 """Arguments and options that several commands share."""
 
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from servoctl.config.overrides import Override
     from servoctl.runs.cluster import Cluster
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A path, or the bare name of a shipped config.")]
@@ -14,11 +16,20 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change one value of the config; repeatable."),
 ]
+SetFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--set-file", metavar="FILE", help="Lay a YAML file over the config, before --set; repeatable."),
+]
 Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")]
 ClusterAddress = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers do the runs instead."),
 ]
+
+
+def given(files: list[Path] | None, overrides: list[str] | None) -> "list[Override]":
+    """The files of `--set-file`, then the arguments of `--set`."""
+    return [*(files or ()), *(overrides or ())]
 
 
 def connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":

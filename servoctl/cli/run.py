@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome, outcome_of_run
 
 TABLE_LENGTH = 24
@@ -22,6 +22,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
     ] = None,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
@@ -32,7 +33,7 @@ def run(
     """Simulate a config and write a run folder."""
     from servoctl.runs import load
 
-    loaded = load(config, overrides or (), engine=engine)
+    loaded = load(config, given(set_file, overrides), engine=engine)
     loaded.prepare()
     for warning in loaded.warnings:
         note(f"warning: {warning}")

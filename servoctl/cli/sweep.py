@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder
 
@@ -40,6 +40,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-sweep-<date>-<time>.")
     ] = None,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
@@ -52,7 +53,7 @@ def sweep(
     from servoctl.sweep import make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
-    loaded = load(config, overrides or (), engine=engine)
+    loaded = load(config, given(set_file, overrides), engine=engine)
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
     folder = out or fresh_folder(f"{loaded.name}-sweep")

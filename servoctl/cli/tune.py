@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
-from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
+from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from servoctl.config.overrides import Override
     from servoctl.tune import Refinement, Trial, Tuning
 
 
@@ -30,6 +33,7 @@ def tune(
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="An Optuna storage; default: study.db in the folder.")
     ] = None,
+    set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
         Literal["auto", "c", "vm", "numpy"],
@@ -48,8 +52,9 @@ def tune(
 
     require()
     lengths = {"trials": trials, "refine": refine}
-    given = [*(overrides or ()), *(f"tune.{name}={value}" for name, value in lengths.items() if value is not None)]
-    loaded = load(config, given, engine=engine)
+    changes = given(set_file, overrides)
+    changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
+    loaded = load(config, changes, engine=engine)
     problem = read_problem(loaded)
     folder = _folder(loaded.name, out, resume)
     with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
@@ -57,7 +62,7 @@ def tune(
     for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
         note(f"warning: {sentence}")
     if compare and tuning.here and tuning.status == "done":
-        tuning = _timed(tuning, given)
+        tuning = _timed(tuning, changes)
     names = save(tuning, folder)
     if as_json:
         say_json(tuning.summary())
@@ -82,7 +87,7 @@ def _folder(name: str, out: Path | None, resume: bool) -> Path:
     raise ConfigError(f"--resume: which study? ({hint})")
 
 
-def _timed(tuning: "Tuning", overrides: list[str]) -> "Tuning":
+def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
     """The same, with what a process per run would have cost."""
     from dataclasses import replace
 

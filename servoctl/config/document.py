@@ -38,7 +38,7 @@ class Document:
         file: The file's path as it is shown to a person.
         values: The top-level mapping.
         lines: Path -> line in the file, counted from 1.
-        settings: Path -> the `--set` argument that wrote the value there.
+        settings: Path -> what wrote the value there: `--set PATH=VALUE`, or file and line of a `--set-file`.
         problems: What was wrong already when the text was read.
     """
 
@@ -63,7 +63,7 @@ class Document:
         return shown.removeprefix(".")
 
     def report(self, problems: Iterable[Problem]) -> list[str]:
-        """Each problem as the sentence that a person reads, in order of lines, those of `--set` last."""
+        """Each problem as the sentence that a person reads, in order of lines, what overrides wrote last."""
         ordered = sorted(dict.fromkeys(problems), key=lambda problem: self._place(problem.path)[1])
         return [f"{self.where(*path)}: {what}" for path, what in ordered]
 
@@ -79,7 +79,7 @@ class Document:
         """Place of the nearest field above that has one, and its rank in a report."""
         for length in range(len(path), 0, -1):
             if setting := self.settings.get(path[:length]):
-                return f"--set {setting}", float("inf")
+                return setting, float("inf")
             if line := self.lines.get(path[:length]):
                 return f"{self.file}:{line}", line
         return self.file, 0

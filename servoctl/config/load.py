@@ -6,10 +6,11 @@ from pathlib import Path
 
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.file_reader import read_document
-from servoctl.config.overrides import apply_numbers, apply_overrides
+from servoctl.config.overrides import Override, apply_numbers, apply_overrides
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
 from servoctl.config.shipped import find_config
+from servoctl.config.shown import shown
 from servoctl.errors import ConfigError
 
 
@@ -77,12 +78,12 @@ class LoadedConfig:
         return self.document.where(*self.document.indexed(path))
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = (), partly: bool = False) -> LoadedConfig:
+def load_config(source: str | Path, overrides: Sequence[Override] = (), partly: bool = False) -> LoadedConfig:
     """Read and check a config.
 
     Args:
         source: A path, or the bare name of a shipped config.
-        overrides: `PATH=VALUE`, as after `--set`.
+        overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
         partly: Whether a wrong config is returned where enough of it is right, for the rest to be checked beside what
             `wrong` and `refused` say; it must never run.
 
@@ -90,7 +91,7 @@ def load_config(source: str | Path, overrides: Sequence[str] = (), partly: bool 
         ConfigError: The config is wrong; every problem at once, in order of lines, those of overrides last.
     """
     path = find_config(source)
-    return _checked(path, *apply_overrides(read_document(path, _shown(path)), overrides), partly=partly)
+    return _checked(path, *apply_overrides(read_document(path, shown(path)), overrides), partly=partly)
 
 
 def _checked(
@@ -107,11 +108,3 @@ def _checked(
     if rest is None:
         raise ConfigError(sentences)
     return LoadedConfig(path, rest, document, tuple(problems), tuple(refused))
-
-
-def _shown(path: Path) -> str:
-    """A path as short as a person at this place would write it."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)

@@ -1,4 +1,4 @@
-"""`--set PATH=VALUE`: values that replace those of the file."""
+"""`--set PATH=VALUE` and `--set-file FILE`: values that replace those of the config file."""
 
 import copy
 import json
@@ -6,10 +6,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 from servoctl.config.document import Document, FieldPath, in_words
+from servoctl.config.overlay import identifier, overlay
 from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, Reading, read_value
+from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
 PATHS = (("tune", "search"), ("tune", "uncertainty"), ("tune", "constraints"), ("tune", "objective", "minimise"))
@@ -22,20 +25,26 @@ class _RefusedError(Exception):
     """An override cannot be applied; the message says why."""
 
 
-def apply_overrides(document: Document, overrides: Sequence[str]) -> tuple[Document, list[str]]:
+Override = str | Path
+"""`PATH=VALUE`, as after `--set`; or a file, as after `--set-file`."""
+
+
+def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[Document, list[str]]:
     """A document with some of its values replaced, in the order given, and what could not be replaced.
 
     Args:
-        document: What the file says.
-        overrides: `PATH=VALUE`. A path is keys with dots between them; a task entry is addressed by its name, any
-            list by index as well, a path within `tune` with its dots. A value is YAML; nothing after `=` is null, which
-            leaves an optional field out.
-            Mappings on the way that do not exist yet are made.
+        document: The values of the config file.
+        overrides: Each a `PATH=VALUE`, or the path of a YAML file that is laid over the config. A path within a config
+            is keys with dots between them; an entry of a list is addressed by its name (of a drive: its actuator or
+            coordinate) or by its index, a path within `tune` with its dots. A value is YAML; nothing after `=` is null,
+            which leaves an optional field out. Mappings on the way that do not exist yet are made.
     """
     refused = []
     for override in overrides:
         try:
-            document = _replaced(document, override)
+            document = overlay(document, override) if isinstance(override, Path) else _replaced(document, override)
+        except ConfigError as error:
+            refused += [f"--set-file {problem}" for problem in error.problems]
         except _RefusedError as error:
             refused.append(f"--set {override}: {error}")
     return document, refused
@@ -119,7 +128,7 @@ def _with(document: Document, override: str, parts: list[str], reading: Reading)
         document.file,
         values,
         _outside(document.lines, path),
-        {**_outside(document.settings, path), path: override, path[:first_new]: override},
+        {**_outside(document.settings, path), path: f"--set {override}", path[:first_new]: f"--set {override}"},
         tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + found,
     )
 
@@ -159,10 +168,11 @@ def _key(node: Any, part: str, path: FieldPath) -> str | int:
         return part
     if not isinstance(node, list):
         raise _RefusedError(f"{field} is {in_words(node)} and has no key {part!r} (set {field} as a whole)")
-    names = [entry.get("name") if isinstance(entry, dict) else None for entry in node]
-    if path == ("task",) and part in names:
+    by = "name" if path == ("task",) else identifier(node)
+    names = [entry.get(by) if isinstance(entry, dict) and by is not None else None for entry in node]
+    if part in names:
         return names.index(part)
     if re.fullmatch("[0-9]{1,6}", part) and int(part) < len(node):
         return int(part)
-    known = [name for name in names if isinstance(name, str)] if path == ("task",) else map(str, range(len(node)))
+    known = [name for name in names if isinstance(name, str)] if by is not None else map(str, range(len(node)))
     raise _RefusedError(f"{field} has no entry {part!r} ({remedy(part, known)})")

@@ -9,6 +9,7 @@ import numpy as np
 from servoctl.closed_loop import Loop, System, make_loop
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import Override
 from servoctl.config.schema import Fixed, Passive
 from servoctl.config.schema import Law as LawValues
 from servoctl.config.schema import Run as RunValues
@@ -43,12 +44,12 @@ from servoctl.types import State
 
 
 @np.errstate(all="ignore")  # numbers that are not finite are found, and said by name
-def load(config: str | Path, overrides: Sequence[str] = (), engine: str = "auto", strict: bool = True) -> Run:
+def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto", strict: bool = True) -> Run:
     """Reads a config and makes it ready.
 
     Args:
         config: A path, or the bare name of a shipped config.
-        overrides: `PATH=VALUE`, as after `--set`.
+        overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
         engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
         strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
 
