@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shipped import COMPILED
 
 import servoctl
 from servoctl.closed_loop import CompiledLoop
-from servoctl.config import shipped_configs
 from servoctl.engine import cache, compiler
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
@@ -32,18 +32,7 @@ LARGE = {"three_rrr"}
 """Takes more than five seconds to load twice and to compile."""
 
 
-def _compiled_configs() -> list[str]:
-    names = []
-    for name in shipped_configs():
-        try:
-            loop = servoctl.load(name).loop
-        except ConfigError:
-            continue
-        names += [name] if isinstance(loop, CompiledLoop) else []
-    return names
-
-
-NAMES = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in _compiled_configs()]
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in COMPILED]
 
 
 @pytest.fixture(scope="module")

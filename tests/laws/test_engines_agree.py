@@ -4,11 +4,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from shipped import COMPILED, LOADED, NUMPY
 
 import servoctl
 from servoctl.closed_loop import CompiledLoop, Loop, NumpyLoop
-from servoctl.config import shipped_configs
-from servoctl.errors import ConfigError
 from servoctl.types import Array
 
 RELATIVE = 1e-10
@@ -17,23 +16,11 @@ RELATIVE = 1e-10
 STATES = 20
 
 
-def _starts(name: str) -> bool:
-    try:
-        servoctl.load(name)
-    except ConfigError:
-        return False
-    return True
-
-
-NAMES = [name for name in shipped_configs() if _starts(name)]
-TOO_LARGE = {"swarm_50"}
-"""A hundred rows are not unrolled: there the compiled plant under LAPACK is held against the plain one."""
-
-
 @cache
 def loops(name: str) -> tuple[Loop, Loop]:
     system = servoctl.load(name, engine="numpy").system
-    return NumpyLoop(system), NumpyLoop(system, compiled_plant=True) if name in TOO_LARGE else CompiledLoop(system)
+    # Rows that are not unrolled: the compiled plant under LAPACK is held against the plain one.
+    return NumpyLoop(system), NumpyLoop(system, compiled_plant=True) if name in NUMPY else CompiledLoop(system)
 
 
 def assert_rows_agree(loop: Loop, expected: Array, actual: Array) -> None:
@@ -43,16 +30,12 @@ def assert_rows_agree(loop: Loop, expected: Array, actual: Array) -> None:
         np.testing.assert_allclose(got, wanted, rtol=0, atol=RELATIVE * scale, err_msg=quantity, equal_nan=True)
 
 
-def test_nearly_every_config_is_among_them() -> None:
-    assert len(NAMES) >= 14 and {"coordinated_robots", "swarm_50", "projectile", "scara"} <= set(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LOADED)
 def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str) -> None:
     numpy_loop, compiled = loops(name)
     model, start = numpy_loop.system.model, servoctl.load(name, engine="numpy").start
     assert model.opaque is None
-    for state in model.samples(start, 3 if name in TOO_LARGE else STATES):
+    for state in model.samples(start, 3 if name in NUMPY else STATES):
         x = np.concatenate([state.q, state.v, numpy_loop.memory_start])
         rates, row = numpy_loop.rates(state.t, x)
         other_rates, other_row = compiled.rates(state.t, x)
@@ -70,7 +53,7 @@ def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str
             np.testing.assert_allclose(others, mine, rtol=0, atol=RELATIVE * scale, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in TOO_LARGE])
+@pytest.mark.parametrize("name", COMPILED)
 def test_a_step_of_runge_kutta_is_the_same_compiled_continuous_and_held(name: str) -> None:
     from servoctl.closed_loop import rk4
 

@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.linalg import null_space
+from shipped import CONSTRAINT_FOLLOWING
 
 import servoctl
-from servoctl.config import shipped_configs
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
@@ -21,7 +21,6 @@ from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status
 
-REFUSED = {"scara_as_printed", "flexible_joint_motor"}
 STATES = 5
 NO_MEMORY = np.zeros(0)
 
@@ -31,13 +30,6 @@ def run(name: str) -> servoctl.Run:
     return servoctl.load(name, engine="numpy")
 
 
-def _follows_constraints(name: str) -> bool:
-    """Not an open loop, nor a task whose rows were raised by Lie derivatives."""
-    system = run(name).system
-    return system.law is not None and all(row.degree <= 2 for row in system.model.task_rows)
-
-
-CONTROLLED = [name for name in shipped_configs() if name not in REFUSED and _follows_constraints(name)]
 SEVERAL_ANSWERS = ["coordinated_robots"]
 """Shipped plants with more actuators than the task has rows."""
 KINDS = ["minimum_norm", "weighted", "unprojected", "constraint_force", "least_acceleration"]
@@ -75,7 +67,7 @@ def task_map(m: Matrices) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CONTROLLED)
+@pytest.mark.parametrize("name", CONSTRAINT_FOLLOWING)
 def test_the_task_is_met_whatever_the_allocation(name: str, kind: str) -> None:
     law = replace(law_of(name), allocation=kind, feedback_allocation=kind)
     model = run(name).system.model
@@ -124,7 +116,7 @@ def test_no_other_input_that_meets_the_task_measures_less(name: str, kind: str) 
             assert other @ H @ other >= u @ H @ u - 1e-8 * (u @ H @ u)
 
 
-@pytest.mark.parametrize("name", CONTROLLED)
+@pytest.mark.parametrize("name", CONSTRAINT_FOLLOWING)
 def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_form(name: str) -> None:
     weights = np.random.default_rng(8).uniform(0.2, 5.0, len(law_of(name).weights))
     law = replace(law_of(name), allocation="minimum_norm", feedback_allocation="minimum_norm")
@@ -138,7 +130,7 @@ def test_the_least_norm_is_the_pseudoinverse_and_the_weighted_one_its_closed_for
             np.testing.assert_allclose(u, expected, rtol=0, atol=1e-8 * (1.0 + np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("name", CONTROLLED)
+@pytest.mark.parametrize("name", CONSTRAINT_FOLLOWING)
 def test_the_unprojected_allocation_is_the_published_implicit_solution(name: str) -> None:
     """u = (A M^-1 B)^+ (b - A M^-1 (Q + Qc(u))): the reaction in it is the one to this very u."""
     law = replace(law_of(name), allocation="unprojected", feedback_allocation="unprojected")
@@ -190,7 +182,7 @@ def test_a_null_space_term_may_be_equations_of_some_actuators() -> None:
         np.testing.assert_allclose(by_text.control(model, state).u, by_function.control(model, state).u, rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", CONTROLLED)
+@pytest.mark.parametrize("name", CONSTRAINT_FOLLOWING)
 def test_control_is_a_pure_function(name: str) -> None:
     model, law = run(name).system.model, law_of(name)
 

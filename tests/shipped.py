@@ -1,0 +1,25 @@
+"""The shipped configs by kind, written down so that collecting tests loads none; `test_shipped.py` checks the lists."""
+
+from servoctl.config import shipped_configs
+
+REFUSED = {"flexible_joint_motor", "scara_as_printed"}
+"""Published tasks that cannot be done: loading them is an error that says why."""
+
+NUMPY = {"swarm_50"}
+"""A hundred rows are not unrolled: the law runs in NumPy."""
+
+OPEN_LOOP = {"four_bars", "parallelogram", "parallelogram_flat", "projectile"}
+"""`law: none`."""
+
+RAISED = {
+    "crane",
+    "flexible_joint_drive",
+    "flexible_joint_motor_raised",
+    "three_masses",
+    "two_mass_spring_prescribed",
+}
+"""Their rows have a relative degree above 2."""
+
+LOADED = [name for name in shipped_configs() if name not in REFUSED]
+COMPILED = [name for name in LOADED if name not in NUMPY]
+CONSTRAINT_FOLLOWING = [name for name in LOADED if name not in OPEN_LOOP | RAISED]

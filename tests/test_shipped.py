@@ -1,0 +1,22 @@
+"""Every shipped config is of the kind that `shipped.py` says."""
+
+import pytest
+from shipped import COMPILED, CONSTRAINT_FOLLOWING, LOADED, REFUSED
+
+import servoctl
+from servoctl.closed_loop import CompiledLoop
+from servoctl.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_published_task_that_cannot_be_done_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="task"):
+        servoctl.load(name, engine="numpy")
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_a_config_is_of_the_kind_that_the_lists_say(name: str) -> None:
+    run = servoctl.load(name)
+    degrees = [row.degree for row in run.system.model.task_rows]
+    assert isinstance(run.loop, CompiledLoop) == (name in COMPILED)
+    assert (run.system.law is not None and max(degrees) <= 2) == (name in CONSTRAINT_FOLLOWING)
