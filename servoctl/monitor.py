@@ -102,9 +102,9 @@ class Monitor:
         if not self._loop.system.passive.projection:
             more = "set plant.passive.projection: true"
         return i, (
-            f"t = {rows.t[i]:.6g} s: passive rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift makes "
-            f"dependent rows ({self._dependent()}) look independent, so the motion is no longer the plant's ({more}, or "
-            "raise plant.passive.rank_tolerance above the drift)"
+            f"t = {rows.t[i]:.6g} s: passive rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift "
+            f"makes dependent rows ({self._dependent()}) look independent, so the motion is no longer the plant's "
+            f"({more}, or raise plant.passive.rank_tolerance above the drift)"
         )
 
     def _dependent(self) -> str:
@@ -146,19 +146,19 @@ class Monitor:
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
         how = f"half the step of {own.step:g} s" if own.method == "rk4" else f"a tenth of rtol {own.rtol:g}"
-        if again is not None and again < FALLS * abs(moment.energy - first.energy):
+        falls = again is not None and again < FALLS * abs(moment.energy - first.energy)
+        again_text = f"at {how} it drifts less" if falls else f"it drifts as much again at {how}"
+        passive = self._loop.system.passive
+        if passive.dependent(self._model) and not passive.projection:
+            return (
+                f"{text}; {again_text}: rows {self._dependent()} depend on each other and drift decides their rank, so "
+                "the motion is no longer the plant's (set plant.passive.projection: true)"
+            )
+        if falls:
             remedy = "shorten run.integrator.step" if own.method == "rk4" else "lower run.integrator.rtol and atol"
-            return f"{text}; at {how} it drifts less: the step is too long for this motion ({remedy})"
-        rows = ""
-        if self._is_dependent():
-            rows = f" rows {self._dependent()} depend on each other, and drift decides their rank;"
-        remedy = "a smaller step"
-        if self._model.passive_rows and not self._loop.system.passive.projection:
-            remedy = "plant.passive.projection: true, or a smaller step"
-        return f"{text}, and drifts as much again at {how}:{rows} the motion is not the plant's (try {remedy})"
-
-    def _is_dependent(self) -> bool:
-        return self._loop.system.passive.allowed < len(self._model.passive_rows)
+            return f"{text}; {again_text}: the step is too long for this motion ({remedy})"
+        pose = "a pose where the passive rank drops, a jump in a force, or an energy that is not the plant's own"
+        return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
 
     def _repeated(self, first: Moment, end: float, integrator: Integrator) -> float | None:
         """How far the energy drifts from one row to another time [J]; None where the repetition fails."""

@@ -35,6 +35,10 @@ class PassiveStabilisation:
     projection: bool = False
     allowed: int = sys.maxsize
 
+    def dependent(self, model: Model) -> bool:
+        """Whether rows depend on each other wherever the mechanism is, not in a singular pose alone."""
+        return self.allowed < len(model.passive_rows)
+
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and no higher gains of a passive row."""
         return self.damping[row], self.stiffness[row], ()

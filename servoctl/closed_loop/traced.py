@@ -227,7 +227,9 @@ class CompiledLoop(TracedLoop):
 
     def _kernels(self, parts: int | None) -> list[Kernel]:
         """What a run calls from Python."""
-        kernels = [self.rates_kernel, self.slopes_kernel] if parts is None else [self.control_kernel, self.motion_kernel]
+        kernels = [self.control_kernel, self.motion_kernel]
+        if parts is None:
+            kernels = [self.rates_kernel, self.slopes_kernel]
         return [*kernels, self.closing_kernel] if self.projects else kernels
 
     def run_on(self, library: Library, parts: int | None) -> None:

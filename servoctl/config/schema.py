@@ -64,9 +64,9 @@ class Passive(Section):
     )
     projection: StrictBool | Literal["auto"] = Field(
         default="auto",
-        description="whether each step of a simulation ends on the passive constraints, without a correction unless one "
-        "is given; auto: where passive rows are dependent, in place of the correction. Left out beside a correction: "
-        "false",
+        description="whether each step of a simulation ends on the passive constraints, without a correction unless "
+        "one is given; auto: where passive rows are dependent, in place of the correction; left out beside a "
+        "correction: false",
     )
     levels: dict[str, PassiveLevel] | None = Field(
         default=None,

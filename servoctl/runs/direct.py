@@ -39,7 +39,7 @@ def simulate(
     atol: float = 1e-12,
     period: float | None = None,
     output_step: float | None = None,
-    passive_correction: Correction | None | Literal["auto"] = "auto",
+    passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
     projection: bool | Literal["auto"] = "auto",
     project: bool = False,

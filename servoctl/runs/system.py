@@ -52,7 +52,7 @@ def make_system(
         model = law.prepare(model, start)
     allowed = like.passive.allowed if like is not None and same_ground else allowed_rank(model, start)
     if projection == "auto":
-        projection = allowed < len(model.passive_rows)
+        projection = allowed < len(model.passive_rows)  # rows depend on each other
         passive = None if projection else passive
     damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
     stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection, allowed)
