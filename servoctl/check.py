@@ -212,7 +212,11 @@ def _gains(run: Run, report: CheckReport) -> None:
     passive = list(passive_gains(run.system, passive_spacing(settings)))
     if not task and not passive:
         return
-    lines = _shortened([gain.line for gain in passive]) + _shortened([gain.line for gain in task])
+    if run.system.passive.projection and passive and not any(gain.damping or gain.stiffness for gain in passive):
+        lines = ["passive constraints: every step of a run ends on them (plant.passive.projection)"]
+    else:
+        lines = _shortened([gain.line for gain in passive])
+    lines += _shortened([gain.line for gain in task])
     lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
     report.sections.append(("corrections", lines))
     report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}

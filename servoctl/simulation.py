@@ -17,6 +17,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.model import Model
+from servoctl.monitor import Monitor
 from servoctl.run_folder import RunFolder
 from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
@@ -139,12 +140,12 @@ def simulate_loop(
         if facts["status"] == "interrupted":
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        metadata = said | _afterwards(loop, trajectory) | facts
+        metadata = said | {"events": _events(loop, trajectory)} | facts
         return Trajectory(recorded, columns.units(), metadata, _drawn(model, trajectory) if drawing else {})
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        closed = folder.close(said | _afterwards(loop, trajectory) | facts, _drawn(model, trajectory))
+        closed = folder.close(said | {"events": _events(loop, trajectory)} | facts, _drawn(model, trajectory))
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed
@@ -163,12 +164,19 @@ def _run(
     interrupted = False
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
-    x, s = loop.vector(start), settings
+    x, s, wrong = loop.vector(start), settings, None
+    monitor = Monitor(loop, start, settings.integrator)
     try:
         for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
-            chunks.append(columns.of(chunk))
-            record(chunks[-1])
-            reached, stopped, at = float(chunk.t[-1]) if len(chunk.t) else reached, chunk.stopped, chunk.at
+            rows, stopped, at = columns.of(chunk), chunk.stopped, chunk.at
+            wrong = monitor.look(rows)
+            if wrong is not None:
+                rows, stopped, at = {name: values[: wrong[0] + 1] for name, values in rows.items()}, None, None
+            chunks.append(rows)
+            record(rows)
+            reached = float(rows["t"][-1]) if len(rows["t"]) else reached
+            if wrong is not None:
+                break
             if progress is not None:
                 progress((reached - start.t) / settings.duration)
     except RunFolderError:
@@ -180,14 +188,18 @@ def _run(
     joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {
-        "status": "interrupted" if interrupted else "done" if stopped is None else "stopped",
+        "status": "interrupted" if interrupted else "done" if stopped is None and wrong is None else "stopped",
         "duration": reached - start.t,
         "steps": max(0, len(joined.get("t", ())) - 1),
         "evaluations": loop.evaluations - evaluations,
         "wall_time": wall,
         "realtime_factor": (reached - start.t) / wall,
     }
-    if stopped is not None:
+    if monitor.energies:
+        facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
+    if wrong is not None:
+        facts["error"] = wrong[1]
+    elif stopped is not None:
         facts["error"] = f"{stopped}{_blame(loop, joined, at)}"
     return joined, facts
 
@@ -226,19 +238,6 @@ def _bad_terms(loop: Loop, state: State) -> str:
         return f"{', '.join(bad)} not finite"
     smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
-
-
-def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
-    """Events, and the drift of the energy where nothing from outside acts."""
-    facts: dict[str, Any] = {"events": _events(loop, trajectory)}
-    system = loop.system
-    if system.law is None and not system.inputs and len(trajectory):
-        energies = [
-            system.model.plant.energy(q, v, t) for t, q, v in zip(trajectory.t, trajectory.q, trajectory.v, strict=True)
-        ]
-        if energies[0] is not None:
-            facts["energy_drift"] = float(np.max(np.abs(np.array(energies, dtype=float) - float(energies[0]))))
-    return facts
 
 
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:

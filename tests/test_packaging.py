@@ -48,6 +48,7 @@ SAME_ROOM = {
     "servoctl.compiled": "servoctl.types",
     "servoctl.run_folder": "servoctl.trajectory",
     "servoctl.integrate": "servoctl.simulation",
+    "servoctl.monitor": "servoctl.simulation",
     "servoctl.__main__": "servoctl.cli",
 }
 

@@ -40,6 +40,13 @@ MOMENT = 3.5 * 9.81  # [N m] (3 m / 2 + m2) g L: theta'' = -MOMENT / INERTIA cos
 
 ANGLE_LIMIT = 0.01  # [rad]
 ENERGY_LIMIT = 0.01 * MOMENT * (1.0 + np.sin(START))  # [J] 1 % of the energy of the swing
+TURNING = (np.pi / 2, 1.0)  # [rad], [rad/s] a start from which the linkage turns over, through its flat pose
+
+EIGHT_STARTS = (
+    *((float(np.deg2rad(angle)), 0.0) for angle in (10, 30, 45, 60, 80)),
+    *((np.pi / 2, rate) for rate in (0.2, 1.0, 3.0)),
+)
+"""theta [rad] and its rate [rad/s] at eight starts, from each of which the linkage passes its flat pose."""
 
 FAILURES = {-4: "repeated error-test failures", -5: "repeated convergence failures"}
 
@@ -54,6 +61,7 @@ class Experiment:
         rule: How the method decides the rank.
         alpha: Baumgarte's [1/s]; 0 with beta = 0: no stabilisation.
         beta: Baumgarte's [1/s].
+        start: theta [rad] and its rate [rad/s].
     """
 
     method: str
@@ -61,6 +69,7 @@ class Experiment:
     rule: RankRule
     alpha: float = 0.0
     beta: float = 0.0
+    start: tuple[float, float] = (START, 0.0)
 
 
 @dataclass(frozen=True)
@@ -132,11 +141,32 @@ def rotating_angle(t: Array, rate: float) -> Array:
     return angle
 
 
+def true_angle(t: Array, theta: float, rate: float) -> Array:
+    """theta(t) [rad] from rest at `theta`, or from the top, theta = pi/2, at `rate` [rad/s]."""
+    return rotating_angle(t, rate) if rate else exact_angle(t, theta)
+
+
 def pose(theta: float) -> Array:
     """q, shape (12,), of the closed linkage: (x, y, phi) of three links and of the coupler."""
     x, y = np.cos(theta), np.sin(theta)
     links = [(pivot + x / 2, y / 2, theta) for pivot in (0.0, 1.0, 2.0)]
     return np.array([*np.ravel(links), 1.0 + x, y, 0.0])
+
+
+def pose_rate(theta: float, rate: float) -> Array:
+    """v, shape (12,), of the closed linkage whose links turn at `rate` [rad/s]."""
+    x, y = -np.sin(theta) * rate, np.cos(theta) * rate
+    return np.array([*(x / 2, y / 2, rate) * 3, x, y, 0.0])
+
+
+def start_overrides(theta: float, rate: float) -> list[str]:
+    """What puts the shipped parallelogram at a start, as after `--set`."""
+    names = [f"{body}_{axis}" for body in ("link1", "link2", "link3", "coupler") for axis in ("x", "y", "phi")]
+    values = {"q": pose(theta), "v": pose_rate(theta, rate)}
+    return [
+        f"initial.{key}={{{', '.join(f'{name}: {float(x)!r}' for name, x in zip(names, given, strict=True))}}}"
+        for key, given in values.items()
+    ]
 
 
 class Machine:
@@ -201,7 +231,7 @@ def simulate(experiment: Experiment, cap: float) -> Outcome:
     solver = ode(motion).set_integrator(
         "vode", method="adams", rtol=experiment.tolerance, atol=experiment.tolerance, first_step=FIRST_STEP
     )
-    start = np.concatenate([motion.machine.start.q, motion.machine.start.v])
+    start = np.concatenate([pose(experiment.start[0]), pose_rate(*experiment.start)])
     solver.set_initial_value(start, 0.0)
     times, states, steps, end = [0.0], [start], 0, "done"
     began, cpu = time.monotonic(), time.process_time()
@@ -225,15 +255,17 @@ def simulate(experiment: Experiment, cap: float) -> Outcome:
     if solver.t > times[-1] and np.isfinite(solver.y).all():
         times.append(solver.t)
         states.append(solver.y.copy())
-    judged = _judged(motion.machine, np.array(times), np.array(states))
+    judged = _judged(motion.machine, np.array(times), np.array(states), experiment.start)
     ranks = (min(motion.ranks), max(motion.ranks))
     return Outcome(*judged[:1], times[-1], end, *judged[1:], motion.evaluations, steps, *ranks, cpu, wall)
 
 
-def _judged(machine: Machine, times: Array, states: Array) -> tuple[float, float, float, float]:
+def _judged(
+    machine: Machine, times: Array, states: Array, start: tuple[float, float]
+) -> tuple[float, float, float, float]:
     """correct_until, then angle error, energy drift and sum of squared violations at the last instant."""
     q, v = states[:, :12], states[:, 12:]
-    theta = exact_angle(times)
+    theta = true_angle(times, *start)
     errors = np.abs(q[:, 2::3] - np.column_stack([theta, theta, theta, np.zeros(len(times))])).max(axis=1)
     energies = machine.energies(q, v)
     drifts = energies - energies[0]

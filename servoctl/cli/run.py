@@ -50,6 +50,8 @@ def run(
     else:
         _say_summary(trajectory.units, summary)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
+    if summary.get("error"):
+        note(f"{summary['status']}: {summary['error']}")
     raise typer.Exit(outcome_of_run(summary["status"]))
 
 

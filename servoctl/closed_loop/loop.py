@@ -96,6 +96,11 @@ class Loop(ABC):
         return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
 
     @property
+    def projects(self) -> bool:
+        """Whether runs are put back onto the plant's own constraints after each step."""
+        return self.system.passive.projection and bool(self.system.model.passive_rows)
+
+    @property
     def carried(self) -> int:
         """Numbers that a run carries after q, v and memory."""
         return 0 if self.system.realism is None else self.system.realism.carried

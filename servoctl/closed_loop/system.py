@@ -1,5 +1,6 @@
 """What a closed loop is made of, and the two stages that every executor runs: command, then motion."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,12 +26,18 @@ class PassiveStabilisation:
         stiffness: Per passive row [1/s^2], or [1/s] for nonholonomic rows.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         projection: Whether a simulated run is put back onto the passive constraints after each step.
+        allowed: Largest passive rank that the constraints' geometry allows; a run of which it rises above is wrong.
     """
 
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
     rank_tolerance: float
     projection: bool = False
+    allowed: int = sys.maxsize
+
+    def dependent(self, model: Model) -> bool:
+        """Whether rows depend on each other wherever the mechanism is, not in a singular pose alone."""
+        return self.allowed < len(model.passive_rows)
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and no higher gains of a passive row."""

@@ -211,10 +211,11 @@ class CompiledLoop(TracedLoop):
 
     def step(self, parts: int | None) -> Step:
         """What `stepper(parts)` is made of."""
+        closing = self.closing_kernel.function if self.projects else None
         if parts is None:
-            return Step(None, self.slopes_kernel.function, self.rates_kernel.function)
+            return Step(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, rates.function, logged.function, control.function, self.form)
+        return Step(parts, rates.function, logged.function, control.function, self.form, closing)
 
     @property
     def form(self) -> Between | None:
@@ -226,7 +227,10 @@ class CompiledLoop(TracedLoop):
 
     def _kernels(self, parts: int | None) -> list[Kernel]:
         """What a run calls from Python."""
-        return [self.rates_kernel, self.slopes_kernel] if parts is None else [self.control_kernel, self.motion_kernel]
+        kernels = [self.control_kernel, self.motion_kernel]
+        if parts is None:
+            kernels = [self.rates_kernel, self.slopes_kernel]
+        return [*kernels, self.closing_kernel] if self.projects else kernels
 
     def run_on(self, library: Library, parts: int | None) -> None:
         """Evaluates a run in C from now on; `library` is of `program(parts)`."""

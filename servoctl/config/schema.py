@@ -62,10 +62,11 @@ class Passive(Section):
     rank_tolerance: Fraction = Field(
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
-    projection: StrictBool = Field(
-        default=False,
-        description="whether each step of a simulation ends on the passive constraints; with rk4 only, and without a "
-        "correction unless one is given",
+    projection: StrictBool | Literal["auto"] = Field(
+        default="auto",
+        description="whether each step of a simulation ends on the passive constraints, without a correction unless "
+        "one is given; auto: where passive rows are dependent, in place of the correction; left out beside a "
+        "correction: false",
     )
     levels: dict[str, PassiveLevel] | None = Field(
         default=None,
@@ -76,9 +77,13 @@ class Passive(Section):
     @model_validator(mode="before")
     @classmethod
     def _projection_alone(cls, given: Any) -> Any:
-        """What is projected needs no correction, which only costs accuracy then."""
-        if isinstance(given, dict) and given.get("projection") is True and given.get("correction") is None:
+        """What is projected needs no correction, which only costs accuracy then; and who asks for one gets it."""
+        if not isinstance(given, dict):
+            return given
+        if given.get("projection") is True and given.get("correction") is None:
             return {**given, "correction": {"baumgarte": {"alpha": 0.0, "beta": 0.0}}}
+        if given.get("correction") is not None and "projection" not in given:
+            return {**given, "projection": False}
         return given
 
 

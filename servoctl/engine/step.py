@@ -47,6 +47,7 @@ class Step:
         logged: The same -> x', row; of a hold -> x', log.
         control: (t, x, p) -> command, the first part of the row; None: the law acts continuously.
         between: What stands between law and plant; None: nothing.
+        closing: (t, x, p) -> changes of q and of v that close the passive constraints; None: steps end where they end.
     """
 
     parts: int | None
@@ -54,11 +55,12 @@ class Step:
     logged: Any
     control: Any = None
     between: Between | None = None
+    closing: Any = None
 
     @property
     def functions(self) -> list[Any]:
         """Those that there are."""
-        return [self.rates, self.logged, *([] if self.control is None else [self.control])]
+        return [self.rates, self.logged, *(one for one in (self.control, self.closing) if one is not None)]
 
     @property
     def size(self) -> int:
@@ -90,7 +92,10 @@ class Step:
             "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",
             "REALISTIC": int(self.between is not None),
             "RANDOM": 0,
+            "PROJECTED": int(self.closing is not None),
         }
+        if self.closing is not None:
+            defined |= {"CLOSING": f"f_{self.closing.name()}", "POSE": int(self.closing.numel_out(0))}
         files, own = ["steps.h", "stretches.h"], self.between
         if own is not None:
             files.insert(1, "realism.h")

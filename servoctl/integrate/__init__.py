@@ -22,8 +22,6 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
     """Why a method does not serve a loop; None where it does."""
     if method not in METHODS:
         return f"expected one of {', '.join(METHODS)}, got {method!r}"
-    if loop.system.passive.projection and method != "rk4" and period is None:
-        return f"plant.passive.projection ends every step on the constraints, {method}'s steps are its own (use rk4)"
     if method != "cvodes":
         return None
     if period is not None:

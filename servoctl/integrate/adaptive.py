@@ -15,6 +15,7 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.walk import Walk
 from servoctl.errors import ServoctlError
+from servoctl.integrate.projected import Projection
 from servoctl.integrate.rows import (
     CHUNK_TIME,
     FIRST_STRETCH,
@@ -79,7 +80,11 @@ def adaptive(
     output = None if output_step is None else grid(start, end, output_step)[1:]
     position = 0
     rates = Watched(loop.derivative)
-    solver = solver_of(integrator, rates, start, x, end)
+
+    def restart(t: float, x: Array) -> Any:
+        return solver_of(integrator, rates, t, x, end)
+
+    solver, projection = restart(start, x), Projection(loop, restart)
     library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
     if isinstance(loop, CompiledLoop) and library is not None:
         yield collector.chunk()
@@ -89,7 +94,7 @@ def adaptive(
         yield from _walked(loop, walk)
         if walk.done:
             return
-        position, solver = walk.position, solver_of(integrator, rates, walk.t, walk.x, end)
+        position, solver = walk.position, restart(walk.t, walk.x)
     while solver.status == "running":
         t, rates.at = solver.t, None
         message = take_step(solver)
@@ -104,8 +109,10 @@ def adaptive(
             times = [float(s) for s in output[position : position + count]]
             position += count
         dense = solver.dense_output() if output is not None and times else None
+        t_end, y_end = solver.t, projection.project(solver.t, solver.y)
+        solver = projection.after_step(solver)
         for s in times:
-            y = solver.y if dense is None or s == solver.t else dense(s)
+            y = y_end if dense is None or s == t_end else projection.project(s, dense(s))
             stopped = collector.add(s, y, loop.rates(s, y)[1])
             if stopped is not None:
                 yield collector.chunk(stopped)
@@ -137,8 +144,9 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator:
     problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
     options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
     options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
-    for left in range(0, len(times) - 1, 100):
-        part = times[left : left + 101]
+    length = 1 if loop.projects else 100
+    for left in range(0, len(times) - 1, length):
+        part = times[left : left + length + 1]
         solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
         try:
             states = solver(x0=x, p=loop.parameters)["xf"].full().T
@@ -152,7 +160,7 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator:
             if stopped is not None:
                 yield collector.chunk(stopped)
                 return
-        x = states[-1]
+        x = loop.projected(float(part[-1]), states[-1]) if loop.projects else states[-1]
         if collector.due():
             yield collector.chunk()
     yield last_row(loop, collector, float(times[-1]), x)

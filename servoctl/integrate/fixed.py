@@ -97,12 +97,11 @@ def fixed(
         parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
     """
     wanted, done = Wanted(times, output_step), 0
-    project = loop.system.passive.projection and bool(loop.system.model.passive_rows)
-    library = None if project or not isinstance(loop, CompiledLoop) else loop.c_library(parts)
+    library = loop.c_library(parts) if isinstance(loop, CompiledLoop) else None
     if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
         ticks = advance.ticks if isinstance(advance, Period) else None
         done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts, ticks)
-    yield from _stepped(loop, collector, x, times, advance, wanted, parts, project, done)
+    yield from _stepped(loop, collector, x, times, advance, wanted, parts, done)
 
 
 def _stretches(
@@ -147,10 +146,9 @@ def _stepped(
     advance: Advance,
     wanted: "Wanted",
     parts: int | None,
-    project: bool,
     done: int,
 ) -> Iterator[Chunk]:
-    """Step by step from the step `done` on; `project` puts each end back onto the passive constraints."""
+    """Step by step from the step `done` on; a loop that projects puts each end back onto the passive constraints."""
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
@@ -175,7 +173,7 @@ def _stepped(
         if stopped is not None:
             yield collector.chunk(stopped)
             return
-        x = plant.projected(t + h, following) if project else following
+        x = plant.projected(t + h, following) if loop.projects else following
         if collector.due():
             yield collector.chunk()
     if isinstance(advance, Period):

@@ -43,8 +43,7 @@ def plan_of(
 
     That takes fixed steps, compiled throughout, without projection, and rows that stand at steps.
     """
-    projection = loop.system.passive.projection and bool(loop.system.model.passive_rows)
-    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or projection:
+    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects:
         return None
     times = grid(start, start + duration, period or integrator.step)
     wanted = Wanted(times, output_step if period is None else None)

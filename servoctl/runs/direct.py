@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,9 +39,9 @@ def simulate(
     atol: float = 1e-12,
     period: float | None = None,
     output_step: float | None = None,
-    passive_correction: Correction | None = PASSIVE_CORRECTION,
+    passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
-    projection: bool = False,
+    projection: bool | Literal["auto"] = "auto",
     project: bool = False,
     engine: str = "auto",
     out: Path | None = None,
@@ -64,9 +64,11 @@ def simulate(
         atol: Of the adaptive methods.
         period: Of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        passive_correction: Stabilises the plant's own constraints.
+        passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s where there is no
+            projection.
         passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether each step ends on the passive constraints; with rk4 only.
+        projection: Whether each step ends on the passive constraints; `auto`: where passive rows are dependent, unless
+            a `passive_correction` is given.
         project: Whether to start from the nearest state that satisfies all constraints.
         engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
         out: Run folder to write; None: in memory only.
@@ -81,6 +83,10 @@ def simulate(
     equations = given.equations(inputs, law)
     settings = given.settings(duration, method, step, rtol, atol, period, output_step)
     given.check()
+    if passive_correction != "auto":
+        projection = False if projection == "auto" else projection
+    else:
+        passive_correction = None if projection is True else PASSIVE_CORRECTION
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)

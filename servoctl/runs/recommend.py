@@ -18,7 +18,7 @@ import numpy as np
 
 from servoctl.laws.gain_limits import longest_spacing
 from servoctl.mechanics.model import Model, Row
-from servoctl.mechanics.terms import assemble
+from servoctl.runs import start as starts
 from servoctl.runs.gains import Spacing, passive_spacing, task_spacing
 from servoctl.runs.run import Run
 from servoctl.types import State
@@ -46,7 +46,7 @@ class Recommendation:
     Attributes:
         field: Where it goes in the config.
         value: What to write there.
-        alpha: The rate of decay behind it [1/s].
+        alpha: The rate of decay behind it [1/s]; 0: no correction is behind it.
         reasons: One sentence each.
     """
 
@@ -59,6 +59,8 @@ class Recommendation:
     def text(self) -> str:
         """To paste."""
         ((kind, gains),) = self.value.items()
+        if isinstance(gains, bool):
+            return f"{self.field}: {{{kind}: {str(gains).lower()}}}"
         shown = ", ".join(f"{name}: {x:g}" for name, x in gains.items()) if isinstance(gains, dict) else f"{gains:g}"
         inner = f"{{{shown}}}" if isinstance(gains, dict) else shown
         return f"{self.field}: {{{kind}: {inner}}}"
@@ -78,10 +80,11 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
     model, motion = run.system.model, fastest_motion(run)
     found = []
     if model.passive_rows and spacing is None and not run.system.passive.projection:
-        terms = assemble(run.start, model.matrices(run.start), run.system.passive.rank_tolerance)
-        dependent = terms.passive.rank < len(model.passive_rows)
-        alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2, dependent)
-        found.append(_as(alpha, reasons, "baumgarte", "plant.passive.correction"))
+        if run.system.passive.dependent(model):
+            found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (starts.UNPROJECTED,)))
+        else:
+            alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2, False)
+            found.append(_as(alpha, reasons, "baumgarte", "plant.passive.correction"))
     if run.system.law is None:
         return found
     raised = model.plain is not model

@@ -27,6 +27,11 @@ CLOSED = 1e-6
 INDEPENDENT = 1e-9
 """Rows can be met together along directions whose pivot exceeds this times their Frobenius norm."""
 
+UNPROJECTED = (
+    "passive rows are dependent, and a correction lets them drift until they look independent: only projection keeps "
+    "the motion from every start"
+)
+
 STATES = 6
 """States at which the reach of the actuators is looked at, the start among them."""
 
@@ -205,6 +210,8 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
     system = loop.system
     at = consistency(system.model, start)
     said = _small_passive(system.model, at)
+    if system.passive.dependent(system.model) and not system.passive.projection:
+        said.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
     law = system.law
     if not isinstance(law, BoundConstraintFollowing):
         return said

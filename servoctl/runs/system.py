@@ -1,6 +1,7 @@
 """Plant, task and law -> the system that a closed loop is made of."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from servoctl.closed_loop import PassiveStabilisation, System
 from servoctl.expression import Expression
@@ -8,15 +9,16 @@ from servoctl.laws.corrections import Baumgarte, Correction, for_passive, resolv
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.passive_rank import allowed_rank
 from servoctl.mechanics.plant import Plant
 from servoctl.types import State
 
 PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
 """Stabilises a plant's own constraints in simulation, unless something else is asked for.
 
-Slow enough for the accuracy of a fixed step (gains in proportion to 1/h cost Runge-Kutta two orders), fast enough where
-rows are dependent and the rank drops further: on the parallelogram through its flat pose 5 1/s loses the motion at any
-step, 10 1/s keeps the angle to 1e-7 over 20 s (`tests/reference/test_dependent_rows.py`).
+Slow enough for the accuracy of a fixed step: gains in proportion to 1/h cost Runge-Kutta two orders. Where rows are
+dependent no gains serve from every start, because drift makes them look independent: such plants are projected after
+each step instead (`tests/reference/test_dependent_rows.py`).
 """
 
 
@@ -28,7 +30,7 @@ def make_system(
     start: State,
     passive: Correction | None,
     passive_rank_tolerance: float,
-    projection: bool = False,
+    projection: bool | Literal["auto"] = False,
     like: System | None = None,
     same_ground: bool = False,
 ) -> System:
@@ -37,6 +39,7 @@ def make_system(
     Args:
         like: An earlier system, whose traced model serves again where only parameters differ; the rest as `simulate`.
         same_ground: Whether plant, task and start are those of `like`.
+        projection: `auto`: where passive rows are dependent, in place of `passive`.
 
     Raises:
         PlantError, TaskError, TraceError: They do not fit.
@@ -47,6 +50,10 @@ def make_system(
         model = (None if like is None else like.model.plain.retuned(plant, task, start)) or Model(plant, task, start)
     if law is not None and model.task_rows and model.m:
         model = law.prepare(model, start)
+    allowed = like.passive.allowed if like is not None and same_ground else allowed_rank(model, start)
+    if projection == "auto":
+        projection = allowed < len(model.passive_rows)  # rows depend on each other
+        passive = None if projection else passive
     damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
-    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection)
+    stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection, allowed)
     return System(model, None if law is None else law.bind(model), inputs, stabilisation)

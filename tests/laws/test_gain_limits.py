@@ -176,10 +176,15 @@ def test_the_recommendation_follows_the_fastest_motion_of_the_task() -> None:
     assert "object_y in time: 3 1/s" in reasons
 
 
-def test_dependent_rows_are_pulled_back_faster() -> None:
-    value, reasons = recommended("parallelogram_flat")["plant.passive.correction"]
-    assert value == {"baumgarte": {"alpha": 20.0, "beta": 20.0}}
-    assert "dependent" in reasons
+def test_dependent_rows_are_projected_and_check_and_run_say_so_where_a_correction_stands_instead() -> None:
+    corrected = "plant.passive.correction={baumgarte: {alpha: 20, beta: 20}}"
+    value, reasons = recommended("parallelogram_flat", corrected)["plant.passive"]
+    assert value == {"projection": True}
+    assert "passive rows are dependent" in reasons
+    said = sc.load("parallelogram_flat", [corrected], engine="vm").warnings
+    assert said == [f"{reasons} (set plant.passive.projection: true)"]
+    assert not recommended("parallelogram_flat")
+    assert sc.load("parallelogram_flat", engine="vm").warnings == []
 
 
 def test_a_coarse_step_bounds_the_recommendation() -> None:

@@ -59,6 +59,7 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
       RATES(&moment, y, p, k[s]);
     }
     combine(x, step, B, STAGES, k, after);
+    project(next, p, after);
     look(after, next, p, 0, k[STAGES], row);
     walk[1] += STAGES;
     double error = error_of(x, after, step, E5, E3, k, rtol, atol), growth = 0.9 * pow(error, -1.0 / 8.0);
@@ -84,8 +85,10 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
       for (int i = 0; i < SIZE; ++i) {
         double value = 0.0;
         for (int l = 6; l >= 0; --l) value = (value + F[l][i]) * (l % 2 ? 1.0 - z : z);
-        y[i] = taken_states[done * SIZE + i] = outputs[done] == next ? after[i] : x[i] + value;
+        y[i] = outputs[done] == next ? after[i] : x[i] + value;
       }
+      if (outputs[done] != next) { project(outputs[done], p, y); }
+      for (int i = 0; i < SIZE; ++i) taken_states[done * SIZE + i] = y[i];
       look(y, outputs[done], p, 0, rates, place);
       walk[1] += 1;
       for (long long i = 0; i < stop_count; ++i) if (place[status] == stops[i]) goto leave;

@@ -2,12 +2,28 @@
 
    STATE: what is integrated, SIZE: what a run carries, PARAMETERS, COMMAND and WIDTH of a row, RANDOM: random numbers of
    a step; REALISTIC: `step` and `look` are those of realism.h; PARTS: Runge-Kutta steps of a hold, 0: the law acts continuously;
+   PROJECTED: each step ends on the passive constraints, by CLOSING (t, x, p) -> changes of q and v, POSE each;
    RATES (t, x, p) -> x', LOGGED (t, x, p) -> x', row; or for a hold CONTROL (t, x, p) -> command,
    RATES (t, x, p, command) -> x', LOGGED (t, x, p, command) -> x', log. */
 #if PARTS
 #define HELD(command) , command
 #else
 #define HELD(command)
+#endif
+
+#if PROJECTED
+/* x put back onto the passive constraints: two Newton steps in q, then one in v; `Loop.projected` in C. */
+static void project(V t, const V* p, V* x) {
+  V dq[POSE], dv[POSE];
+  for (int round = 0; round < 2; ++round) {
+    CLOSING(&t, x, p, dq, dv);
+    for (int i = 0; i < POSE; ++i) x[i] += dq[i];
+  }
+  CLOSING(&t, x, p, dq, dv);
+  for (int i = 0; i < POSE; ++i) x[POSE + i] += dv[i];
+}
+#else
+#define project(t, p, x)
 #endif
 
 /* x after a step from t to t + h; k1 is x' at its start, and the commands are those at t + h/2 and t + h. */

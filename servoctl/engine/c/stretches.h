@@ -13,6 +13,11 @@ long long servoctl_steps(long long count, const double* times, const double* p, 
   for (long long k = 0; k < count; ++k) {
     double *x = states + k * SIZE, *next = x + SIZE, *row = rows + k * WIDTH;
     step(x, times[k], times[k + 1] - times[k], p, random + k * RANDOM, next, row);
+#if REALISTIC
+    project(times[k + 1], OF_PLANT, next);
+#else
+    project(times[k + 1], p, next);
+#endif
     for (long long i = 0; i < stop_count; ++i) if (row[status] == stops[i]) return k;
     for (long long i = 0; i < SIZE; ++i) if (!sound(next[i])) return k;
   }

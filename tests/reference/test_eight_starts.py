@@ -1,0 +1,71 @@
+"""The overconstrained parallelogram from eight starts: by default its angle is the reduced pendulum's, by fixed and by
+adaptive methods; with a correction in place of projection it is right, or the run says that it is not.
+"""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import servoctl as sc
+from servoctl.bench.parallelogram import EIGHT_STARTS, start_overrides
+
+FIXED = {"rk4 5 ms": "{method: rk4, step: 0.005}", "rk4 10 ms": "{method: rk4, step: 0.01}"}
+ADAPTIVE = {"dop853": "{method: dop853, rtol: 1e-9, atol: 1e-12}"}
+SLOW = {
+    "rk4 1 ms": "{method: rk4, step: 0.001}",
+    "lsoda": "{method: lsoda, rtol: 1e-9, atol: 1e-12}",
+    "cvodes": "{method: cvodes, rtol: 1e-9, atol: 1e-12}",
+}
+CORRECTED = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}, projection: false}"
+
+
+def error_of(run: sc.Trajectory, theta: float, rate: float) -> float:
+    """Largest error of the angle against the reduced pendulum [rad]."""
+    solution = solve_ivp(
+        lambda _, y: [y[1], -3.5 * 9.81 / 3.05 * np.cos(y[0])],
+        (0.0, run.t[-1]),
+        [theta, rate],
+        method="DOP853",
+        rtol=1e-13,
+        atol=1e-13,
+        t_eval=run.t,
+    )
+    return float(np.abs(run["q.link1_phi"] - solution.y[0]).max())
+
+
+def simulated(start: tuple[float, float], integrator: str, *more: str) -> sc.Trajectory:
+    overrides = [*start_overrides(*start), f"run.integrator={integrator}", "run.output_step=0.05", *more]
+    engine = "auto" if "cvodes" in integrator else "c"
+    return sc.load("parallelogram", overrides, engine=engine).simulate()
+
+
+@pytest.mark.parametrize("start", EIGHT_STARTS)
+@pytest.mark.parametrize("integrator", [*FIXED.values(), *ADAPTIVE.values()], ids=[*FIXED, *ADAPTIVE])
+def test_the_default_is_right_from_every_start(start: tuple[float, float], integrator: str) -> None:
+    run = simulated(start, integrator)
+    assert (run.metadata["status"], run.t[-1]) == ("done", 20.0)
+    assert error_of(run, *start) < 1e-3
+    assert set(run["passive_rank"]) <= {10, 11}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", EIGHT_STARTS)
+@pytest.mark.parametrize("integrator", SLOW.values(), ids=SLOW)
+def test_the_default_is_right_from_every_start_by_every_method(start: tuple[float, float], integrator: str) -> None:
+    run = simulated(start, integrator)
+    assert run.metadata["status"] == "done"
+    assert error_of(run, *start) < 1e-3
+
+
+@pytest.mark.parametrize("start", EIGHT_STARTS)
+@pytest.mark.parametrize("integrator", [FIXED["rk4 5 ms"], *ADAPTIVE.values()], ids=["rk4 5 ms", *ADAPTIVE])
+def test_a_corrected_run_is_right_or_says_that_it_is_not(start: tuple[float, float], integrator: str) -> None:
+    run = simulated(start, integrator, CORRECTED)
+    if run.metadata["status"] == "done":
+        assert error_of(run, *start) < 1e-3
+        return
+    error = run.metadata["error"]
+    assert error.startswith(f"t = {run.t[-1]:.6g} s: ")
+    assert "foot1.0, foot1.1, " in error
+    assert "rank" in error
+    assert "plant.passive.projection: true" in error
