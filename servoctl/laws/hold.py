@@ -201,7 +201,7 @@ def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
     for k, own in enumerate(line):
         A[own] = fed[late] if k == 0 else np.eye(size)[line[k - 1]]
     if line:
-        B[np.ix_(range(line[0].start, line[0].stop), late)] = np.eye(len(late))
+        B[line[0], late] = np.eye(len(late))
     if estimate is not None:
         A[ends:, :n], A[ends:, ends:] = estimate.G, estimate.F
     return Closed(A, B, fed, line, late)

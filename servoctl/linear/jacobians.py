@@ -46,6 +46,7 @@ class Local:
         errors: How many of them are errors.
         n: Number of coordinates of the plant.
         m: Number of actuators.
+        f: x' there, shape (2 n + memory,).
     """
 
     A: Array
@@ -57,6 +58,7 @@ class Local:
     errors: int
     n: int
     m: int
+    f: Array
 
 
 _TRACED: WeakKeyDictionary[Loop, CompiledLoop] = WeakKeyDictionary()
@@ -147,7 +149,7 @@ def local(
         A, B = both[:, : W.shape[1]], both[:, W.shape[1] :]
     else:
         A, B = W.T @ Fx @ W, W.T @ B
-    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m)
+    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m, f[:, 0])
 
 
 def _plant(loop: CompiledLoop) -> ca.Function:

@@ -2,10 +2,11 @@
 
     g_i = fed_i (z I - A)^-1 B_i                   of the closed loop, from what is added to a command to the command
     L_i = -g_i / (1 + g_i)                         the loop opened there
-    unstable from the factor k = 1 + 1/g_i on, where g_i is real;  |L_i| = 1 where Re g_i = -1/2;  1 + L_i = 1 / (1 + g_i)
+    unstable from the factor k = 1 + 1/g_i on, where g_i is real;  |L_i| = 1 where Re g_i = -1/2
+    1 + L_i = 1 / (1 + g_i)
 
-Design: one solve per frequency serves all actuators. A factor counts as a margin only if the eigenvalues of the loop
-with a larger one do grow, so a crossing that is none cannot be taken for the limit, nor can a regained stability hide it.
+Design: one solve per frequency serves all actuators. A factor counts as a margin only if the loop with a larger one
+does grow, by its eigenvalues: a crossing that is none is not taken for the limit, and regained stability hides none.
 
 Source: Astrom, Murray, Feedback Systems, 10.3; the forms in g follow from the matrix inversion lemma.
 """
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from servoctl.linear.jacobians import Local
 from servoctl.linear.sampled import Linear, grows
 from servoctl.types import Array
 
@@ -167,3 +169,35 @@ def _responder(linear: Linear) -> Respond:
         return np.asarray(np.einsum("mk,fkm->fm", left, x))
 
     return respond
+
+
+def at_once_delay(at: Local) -> float:
+    """The least delay of all commands at which a law that acts at once becomes unstable [s]; infinite where any may.
+
+    u = G(s) e^(-s T) u: a pole at j w where an eigenvalue of G(j w) has modulus 1, with T = its angle / w.
+    """
+    A = at.A + at.B[:, at.m :] @ at.K[at.m :]
+    B, K = at.B[:, : at.m], at.K[: at.m]
+    sizes = np.abs(np.concatenate([np.linalg.eigvals(A), np.linalg.eigvals(A + B @ K)]))
+    sizes = sizes[sizes > 1e-6]
+    if not len(sizes):
+        return math.inf
+
+    def loci(omega: Array) -> Array:
+        s = 1j * omega[:, None, None] * np.eye(len(A)) - A
+        return np.asarray(np.linalg.eigvals(K @ np.linalg.solve(s, np.broadcast_to(B, (len(omega), *B.shape)))))
+
+    omega = np.geomspace(sizes.min() / 100.0, sizes.max() * 100.0, POINTS)
+    above = (np.abs(loci(omega)) > 1.0).sum(axis=1)
+    left = np.flatnonzero(above[1:] != above[:-1])
+    low, high, side = omega[left], omega[left + 1], above[left]
+    for _ in range(HALVINGS if len(left) else 0):
+        middle = np.sqrt(low * high)
+        same = (np.abs(loci(middle)) > 1.0).sum(axis=1) == side
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    if not len(left):
+        return math.inf
+    found = loci(low)
+    at_one = np.argmin(np.abs(np.abs(found) - 1.0), axis=1)
+    angles = np.angle(found[np.arange(len(low)), at_one]) % (2.0 * math.pi)
+    return float((angles / low).min())

@@ -11,7 +11,7 @@ from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
-from servoctl.linear.margins import Margin, margins
+from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, Timing, timings
 from servoctl.runs import Run
 from servoctl.runs.gains import Spacing, drives_spacing, task_gains, task_spacing
@@ -35,9 +35,10 @@ class Margins:
         timing: How it acts.
         growth: Largest real part of a pole [1/s], or size of one from period to period.
         actuators: One for each; empty where the closed loop is unstable at this state, so that there is none.
-        delay_margin: Time that may be lost on top at all actuators together [s]; infinite where any may; None: unstable.
-        gain_factor: Factor on the gains, that is on the rates of decay that they stand for (alpha and beta), at which the
-            loop becomes unstable; infinite where there is none; None where the law has none, or it is unstable.
+        delay_margin: Time that may be lost on top at all actuators together [s]; infinite where any may; None where the
+            loop is unstable.
+        gain_factor: Factor on the gains, that is on the rates of decay that they stand for (alpha and beta), at which
+            the loop becomes unstable; infinite where there is none; None where it is unstable, or the law has no gains.
     """
 
     timing: Timing
@@ -153,7 +154,10 @@ def margins_at(
     if not exact:
         return Margins(timing, _growth(loop), tuple(found))
     sharp = tuple(_with_exact_delay(loop, i, one) for i, one in enumerate(found))
-    together = _delay(loop, min((one.delay for one in sharp), default=math.inf), None)
+    least = min((one.delay for one in sharp), default=math.inf)
+    together = at_once_delay(loop.at)
+    if timing.period is not None:
+        together = _delay(loop, min(least, together), None)
     return Margins(timing, _growth(loop), sharp, together, _gain_factor(run, state, memory, loop, real))
 
 

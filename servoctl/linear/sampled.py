@@ -177,7 +177,7 @@ class LocalLoop:
     def matrix(self) -> Array:
         """Its poles are those of the loop; without directions that the law can never use."""
         if self.timing.period is None:
-            return self.at.A + self.at.B @ self.at.K
+            return np.asarray(self.at.A + self.at.B @ self.at.K)
         return self.closed.without_idle_line(self.at.K)
 
     @property
