@@ -13,6 +13,7 @@ from servoctl.bench.margins import CASES, Case, growth, resting
 from servoctl.cli import main
 from servoctl.errors import TaskError
 from servoctl.integrate import sampled
+from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.jacobians import local
@@ -192,6 +193,22 @@ def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
         u = -kappa * rate
         columns.append([x + h * v + h * h / 2 * u, v + h * u, position, rate])
     assert np.abs(found - np.array(columns).T).max() < 1e-12
+
+
+@pytest.mark.parametrize("law", ["{p_feedback: {P: 0.05}}", "{baumgarte: {alpha: 4, beta: 4}}"])
+@pytest.mark.parametrize("velocity", ["drive", "filter"])
+def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str) -> None:
+    """The spring, which `check` leaves out of a hold, moves it by less than a percent."""
+    given = [f"law.correction={law}", f"hil.velocity={velocity}", "hil.period=0.005"]
+    found = loop_margins(sc.load("two_mass_spring_drive", given, engine="vm"), drives=True)
+    assert found.stable and found.gain_factor is not None
+    assert found.share * found.gain_factor == pytest.approx(1.0, rel=0.01)
+    assert ("velocities from positions" in found.timing) == (velocity == "filter")
+
+
+def test_a_filter_of_the_velocity_lowers_the_period_that_gains_bear() -> None:
+    measured, filtered = (longest_spacing(8.0, 16.0, True, True, velocity=tau) for tau in (0.0, 4.0))
+    assert filtered < 0.6 * measured
 
 
 def test_margins_of_what_is_not_there_are_refused() -> None:

@@ -121,8 +121,11 @@ def growth(run: Run, actuator: int, factor: float) -> float:
     if run.system.model.passive_rows:
         x = run.loop.projected(t, x)
     for k in range(PERIODS):
-        sizes.append(float(np.abs(run.loop.control(t, x[: run.loop.size])[: len(u)] - u).max()))
-        if k > WINDOW and not SMALLEST < sizes[-1] < LARGEST * max(1.0, sizes[0] / START):
+        size = float(np.abs(run.loop.control(t, x[: run.loop.size])[: len(u)] - u).max())
+        if not size < LARGEST * max(1.0, sizes[0] / START if sizes else 1.0):  # not a number, too
+            return math.log(LARGEST / START) / max(1, k)
+        sizes.append(size)
+        if k > WINDOW and size < SMALLEST:
             break
         x = advance(t, x, h)[0]  # t stays: nothing in this table depends on time
     return _rate(sizes)

@@ -16,7 +16,7 @@ import numpy as np
 from servoctl.laws.hold import Closed, Estimate, close, differences, hold
 from servoctl.linear.jacobians import Local
 from servoctl.runs import Run
-from servoctl.runs.gains import drives_spacing
+from servoctl.runs.gains import drives_spacing, velocity_filter
 from servoctl.types import Array
 
 ROUNDING = 1e-13
@@ -36,9 +36,6 @@ DEADBEAT = 1e-6
 
 REPEATED = 2
 """Multiplicity of poles that rounding may spread: of a critically damped row."""
-
-FILTERED = 2.0
-"""Periods: the time constant of the drives' velocity filter, unless it is given."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,7 @@ def drives_timing(run: Run) -> Timing | None:
     if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
         return None
     m, hil = run.system.model.m, run.loaded.config.hil
-    tau = (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
-    return Timing(spacing.h, (spacing.delay * spacing.h,) * m, (0.0,) * m, tau, True)
+    return Timing(spacing.h, (spacing.delay * spacing.h,) * m, (0.0,) * m, velocity_filter(hil), True)
 
 
 def timings(run: Run) -> list[Timing]:
