@@ -116,7 +116,8 @@ def growth(run: Run, actuator: int, factor: float) -> float:
     u = run.loop.control(t, rest[: run.loop.size])[: run.system.model.m]
     loop = cast(Loop, Factored(run.loop, actuator, factor, float(u[actuator])))
     advance = sampled(loop, run.settings.integrator, h, t, 0)
-    x, sizes = rest.copy(), []
+    x = rest.copy()
+    sizes: list[float] = []
     x[: run.loop.size] += START * np.random.default_rng(1).standard_normal(run.loop.size)
     if run.system.model.passive_rows:
         x = run.loop.projected(t, x)

@@ -109,10 +109,9 @@ def growth(
 
 def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float, velocity: float) -> float:
     if held:
-        found = np.linalg.eigvals(sampled(gains, h, delay, lag, velocity))
-        if velocity and len(gains) == 1:  # the position of a velocity is let be
-            found = np.delete(found, np.argmin(np.abs(found - 1.0)))
-        return float(np.max(np.abs(found)))
+        found = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
+        let_be = [int(np.argmin(np.abs(found - 1.0)))] if velocity and len(gains) == 1 else []  # a velocity's position
+        return float(np.max(np.abs(np.delete(found, let_be))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
