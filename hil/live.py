@@ -101,7 +101,7 @@ class LiveGains:
         hil, law = loaded.config.hil, build_law(loaded, model.plant, problems)
         problems.check()
         assert hil is not None
-        self._model, self._period = model, hil.period
+        self._model, self._period, self._spacing = model, hil.period, Spacing.on_drives(hil)
         self.ramp = max(1, round(hil.live_ramp / hil.period))
         self.gains: tuple[Gain, ...] = ()
         self.values: tuple[float, ...] = ()
@@ -150,8 +150,7 @@ class LiveGains:
             law = cast(BoundConstraintFollowing, self.law(values))
         except TaskError as error:
             return str(error).splitlines()
-        spacing = Spacing.on_drives(self._period)
-        found = [RowGains("task", row, *law.gains(i), spacing).problem for i, row in enumerate(law.rows)]
+        found = [RowGains("task", row, *law.gains(i), self._spacing).problem for i, row in enumerate(law.rows)]
         return [sentence for sentence in found if sentence is not None]
 
     def ask(self, index: int, value: float) -> str:
@@ -177,10 +176,10 @@ class LiveGains:
 
     def _growth(self, values: Sequence[float]) -> float:
         """Largest growth of a violation over a period, one cycle late."""
-        law, spacing = cast(BoundConstraintFollowing, self.law(values)), Spacing.on_drives(self._period)
+        law, by = cast(BoundConstraintFollowing, self.law(values)), self._spacing
         rows = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
         return max(
-            growth(damping, stiffness, has_rate, self._period, spacing.held, higher, spacing.delay)
+            growth(damping, stiffness, has_rate, self._period, by.held, higher, by.delay, velocity=by.velocity)
             if damping or stiffness
             else 0.0
             for damping, stiffness, higher, has_rate in rows

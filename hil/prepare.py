@@ -20,6 +20,7 @@ from hil.sensing import Holding, Prediction, Sensing, falls_without_torque, task
 from hil.settings import HilSettings, hil_settings, look_at_rig
 from servoctl.closed_loop import CompiledLoop, Loop, System
 from servoctl.config import load_config
+from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import Law
@@ -182,7 +183,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live = LiveGains(loaded, model, run.system.law)
-    notes = [*run.warnings, *_check_gains(loaded, run.system, values.period), *_take_engine(run.loop, engine)]
+    notes = [*run.warnings, *_check_gains(loaded, run.system, values), *_take_engine(run.loop, engine)]
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
@@ -220,13 +221,13 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
     return loaded.overridden(["realism="]) if "realism" in loaded.document.values else loaded
 
 
-def _check_gains(loaded: LoadedConfig, system: System, period: float) -> list[str]:
+def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]:
     """What the law's gains leave to be said at the loop's period.
 
     Raises:
         ConfigError: The violation of a row would grow.
     """
-    gains, where = list(task_gains(system, Spacing.on_drives(period))), loaded.where("hil", "period")
+    gains, where = list(task_gains(system, Spacing.on_drives(values))), loaded.where("hil", "period")
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
     if problems:
         raise ConfigError(problems)

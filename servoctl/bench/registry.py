@@ -6,6 +6,7 @@ from servoctl.bench.closed_loop import closed_loop_run
 from servoctl.bench.dynamics import dynamics
 from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
+from servoctl.bench.margins import margins
 from servoctl.bench.memory import memory
 from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.realism import realism
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "parallelogram": parallelogram,
     "sweep": sweep,
     "realism": realism,
+    "margins": margins,
     "scaling": scaling_study,
     "startup": startup,
     "memory": memory,

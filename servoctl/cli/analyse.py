@@ -1,5 +1,7 @@
 """`servoctl analyse`: how the closed loop behaves around a state."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,24 +56,50 @@ def _say(found: "Analysis") -> None:
             say(f"\n{title}")
             say_table(["of", "pole [1/s]", "frequency [rad/s]", "damping", "decay [s]"], rows, numbers=4)
     for margins in found.margins:
-        say(f"\nmargins at the plant's input, {margins.timing}")
-        say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
+        _say_margins(margins)
     if len(found.robustness) > 1:
+        own = _as_simulated(found.margins)
         say("\nwhere a parameter of the plant is not what the law takes it for")
-        if found.margins:
-            say(f"gain, phase, delay: the least margins of any input, {found.margins[0].timing}")
+        if own is not None:
+            say(f"gain, phase, delay: the least margins of any input, {found.margins[own].timing}")
         titles = ["parameter", "is", "slowest pole [1/s]", "decay [s]", "least damping"]
-        titles += ["gain", "phase [deg]", "delay [s]"] * bool(found.margins)
-        say_table(titles, [_shifted_row(one) for one in found.robustness], numbers=4)
+        titles += ["gain", "phase [deg]", "delay [s]"] * (own is not None)
+        say_table(titles, [_shifted_row(one, own) for one in found.robustness], numbers=4)
+    if found.notes:
+        say()
+    for sentence in found.notes:
+        say(sentence)
 
 
-def _shifted_row(one: "Shifted") -> list[str]:
+def _say_margins(margins: "Margins") -> None:
+    """The table of one timing, and the limits that concern all actuators at once."""
+    say(f"\nmargins at the plant's input, {margins.timing}")
+    if not margins.actuators:
+        say("none: the loop is unstable")
+        return
+    say_table(["opened at", "gain", "down to", "phase [deg]", "delay [s]", "|1 + L|"], _margin_rows(margins), 5)
+    if margins.delay_margin is not None:
+        say(f"more delay at all actuators at once: {_limit(margins.delay_margin, ' s')}")
+    if margins.gain_factor is not None:
+        say(f"factor on the law's gains (alpha, beta) in place of one torque: {_limit(margins.gain_factor)}")
+
+
+def _limit(value: float, unit: str = "") -> str:
+    return f"unstable from {value:.4g}{unit} on" if math.isfinite(value) else "no limit"
+
+
+def _as_simulated(margins: "Sequence[Margins]") -> int | None:
+    """Which margins are those of the run as it is simulated."""
+    return next((i for i, one in enumerate(margins) if not one.timing.drives), None)
+
+
+def _shifted_row(one: "Shifted", own: int | None) -> list[str]:
     """One line of the table of robustness."""
     slowest, least = one.slowest, one.least_damped
     pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
     damping = "-" if least is None else _row(least)[3]
     row = [one.parameter or "(none)", f"{100 * one.change:+.3g} %" if one.parameter else "", pole, decay, damping]
-    return row + (_least(one.margins[0]) if one.margins else [])
+    return row + ([] if own is None else _least(one.margins[own]))
 
 
 def _least(margins: "Margins") -> list[str]:
@@ -83,7 +111,7 @@ def _least(margins: "Margins") -> list[str]:
 
 def _row(mode: "Mode") -> list[str]:
     """One line of the table of modes."""
-    decay = "none" if mode.decay is None else f"{mode.decay:.4g}" if mode.decay > 0 else f"grows, {-mode.decay:.4g}"
+    decay = "neutral" if mode.decay is None else f"{mode.decay:.4g}" if mode.decay > 0 else f"grows, {-mode.decay:.4g}"
     damping = "-" if mode.damping is None else f"{mode.damping:.4g}"
     real, imag = (round(part, 9) + 0.0 for part in (mode.pole.real, mode.pole.imag))
     pole = f"{real:.6g}" + (f"{imag:+.6g}j" if imag else "")

@@ -2,6 +2,7 @@
 
     held for a period h, d cycles late   z+ = Ad z + Bd w(-d),  w = -K z,  z = (y, y', ..., y^(r-1)):  y^(r) is held
     d + f cycles late, 0 < f < 1         w(-d-1) stands for f h, then w(-d);  with a lag a' = (w - a) / T, y^(r) is a
+    velocities from positions            w = -K (y, what the filter makes of y),  as `laws.hold.differences`
     explicit Runge-Kutta step h          |R(s h)| < 1 at the poles s,  R(z) = 1 + sum over k of (b A^(k-1) 1) z^k
 
 Design: the limit is computed, not tabulated: the largest h at which the error still decays, from the eigenvalues of
@@ -16,8 +17,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 from scipy.integrate import DOP853
-from scipy.linalg import expm
 
+from servoctl.laws.hold import close, differences, hold
 from servoctl.types import Array
 
 KEPT = 1024
@@ -42,7 +43,7 @@ def _gains(damping: float, stiffness: float, has_rate: bool, higher: Sequence[fl
     return gains[1:] if has_rate and not stiffness and not higher else gains
 
 
-def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0) -> Array:
+def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0, velocity: float = 0.0) -> Array:
     """The map of (y, y', ..., y^(r-1), what lags, w(-1), w(-2), ...) over one period.
 
     Args:
@@ -50,37 +51,16 @@ def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0
         h: Period [s].
         delay: Cycles between a measurement and the command that answers it; any number >= 0.
         lag: Time constant of what then answers the command, in cycles; 0: none.
+        velocity: Time constant of the filter that makes velocities of positions, in cycles; 0: they are measured. A
+            chain of one is a velocity, and the map then has its position as well, at z = 1; longer ones than two
+            count as measured.
     """
-    r, whole = len(gains), math.floor(delay + 1e-9)
-    part = max(0.0, delay - whole) if delay - whole > 1e-9 else 0.0
-    kept = whole + (part > 0.0)
-    A_old, B_old = _hold(r, part * h, lag * h)
-    A_new, B_new = _hold(r, h - part * h, lag * h)
-    size = len(B_new)
-    following = np.zeros((size + kept, size + kept))
-    following[:size, :size] = A_new @ A_old
-    if part:
-        following[:size, -1] += A_new @ B_old
-    if whole:
-        following[:size, size + whole - 1] += B_new
-    else:
-        following[:size, :r] -= np.outer(B_new, gains)
-    if kept:
-        following[size, :r] = -np.array(gains)
-        following[size + 1 :, size:-1] = np.eye(kept - 1)
-    return following
-
-
-def _hold(r: int, s: float, lag: float) -> tuple[Array, Array]:
-    """(z, what lags) after s of a command w: A and B of A (z, a) + B w; all times in seconds."""
-    powers = [s**k / math.factorial(k) for k in range(r + 1)]
-    if not lag:
-        A = np.array([[powers[j - i] if j >= i else 0.0 for j in range(r)] for i in range(r)])
-        return A, np.array([powers[r - i] for i in range(r)])
-    rates = np.eye(r + 2, k=1)
-    rates[r, r:] = -1.0 / lag, 1.0 / lag
-    after = expm(s * rates)
-    return after[:-1, :-1], after[:-1, -1]
+    filtered = velocity > 0.0 and len(gains) <= 2
+    K = [0.0, *gains] if filtered and len(gains) == 1 else list(gains)
+    r = len(K)
+    chain = hold(np.eye(r, k=1), np.eye(r)[:, -1:], h, delay * h, lag * h)
+    estimate = differences(np.eye(r)[:1], np.eye(r)[:, 1:2], h, velocity * h) if filtered else None
+    return close(chain, -np.array([K]), estimate).A
 
 
 @cache
@@ -108,6 +88,7 @@ def growth(
     delay: float = 0,
     method: str = "rk4",
     lag: float = 0.0,
+    velocity: float = 0.0,
 ) -> float:
     """Spectral radius of the violation's map over h: below 1 it decays; 0 under an implicit method.
 
@@ -121,13 +102,16 @@ def growth(
         delay: Cycles of delay of a held command.
         method: Integrator of a command that acts continuously.
         lag: Of what answers a held command, in cycles.
+        velocity: Of the filter that makes velocities of positions for a held command, in cycles; 0: none.
     """
-    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag)
+    return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag, velocity)
 
 
-def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float) -> float:
+def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float, velocity: float) -> float:
     if held:
-        return float(np.max(np.abs(np.linalg.eigvals(sampled(gains, h, delay, lag)))))
+        found = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
+        let_be = [int(np.argmin(np.abs(found - 1.0)))] if velocity and len(gains) == 1 else []  # a velocity's position
+        return float(np.max(np.abs(np.delete(found, let_be))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
@@ -142,6 +126,7 @@ def longest_spacing(
     delay: float = 0,
     method: str = "rk4",
     lag: float = 0.0,
+    velocity: float = 0.0,
 ) -> float:
     """The smallest h [s] from which the violation no longer decays; infinite without feedback, or where none is.
 
@@ -157,6 +142,7 @@ def longest_spacing(
         delay: As for `growth`.
         method: As for `growth`.
         lag: As for `growth`.
+        velocity: As for `growth`.
     """
     gains = _gains(damping, stiffness, has_rate, higher)
     speed = float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
@@ -164,9 +150,9 @@ def longest_spacing(
         return math.inf
 
     def decays(h: float) -> bool:
-        return _radius(gains, h, held, delay, method, lag) < 1.0
+        return _radius(gains, h, held, delay, method, lag, velocity) < 1.0
 
-    stable = 1e-2 / (speed * (1 + delay + lag))
+    stable = 1e-2 / (speed * (1 + delay + lag + velocity))
     if not decays(stable):
         return 0.0
     unstable = stable

@@ -7,12 +7,21 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.linear.convert import state_at
-from servoctl.linear.margins_at import Margins, margins_at, timings
+from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.robustness import CHANGE, Shifted, robustness
+from servoctl.linear.sampled import timings
 from servoctl.runs import Run
 from servoctl.trajectory import plain
 from servoctl.types import State
+
+UNITS = {
+    "t": "s", "pole": "1/s", "poles": "1/s", "z": "1", "frequency": "rad/s", "damping": "1", "decay": "s",
+    "period": "s", "delay": "cycles", "delay_time": "s", "lag": "s", "velocity_filter": "s",
+    "growth": "1/s, or 1 from period to period", "gain_factor": "1", "delay_margin": "s", "change": "1",
+    "actuators": {"gain": "1", "gain_down": "1", "phase": "deg", "delay": "s", "modulus": "1", "crossover": "rad/s"},
+}  # fmt: skip
+"""Field of the JSON -> unit; what is infinite is null."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Analysis:
             instant.
         warnings: What a person should know.
         robustness: The poles as they are, then with each parameter of the plant off.
+        notes: What the linearisation leaves out, and what its figures mean here.
     """
 
     state: State
@@ -35,6 +45,7 @@ class Analysis:
     moving: bool
     warnings: tuple[str, ...]
     robustness: tuple[Shifted, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -45,6 +56,7 @@ class Analysis:
                     "modes": [mode.to_dict() for mode in self.modes],
                     "margins": [one.to_dict() for one in self.margins], "warnings": list(self.warnings),
                     "robustness": [one.to_dict() for one in self.robustness],
+                    "notes": list(self.notes), "units": UNITS,
                 }
             )
         )  # fmt: skip
@@ -67,14 +79,31 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     rates = run.loop.rates(state.t, x)[0]
     if not np.isfinite(rates).all():
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
-    margins = [margins_at(run, state, memory, *timing) for timing in timings(run)]
+    margins = [margins_at(run, state, memory, timing) for timing in timings(run)]
     said = [_grows(mode) for mode in found if mode.stable is False]
     said += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
              if not one.actuators]  # fmt: skip
     shifted = robustness(run, state, memory, change) if change else []
     said += [_loses(one) for one in shifted[1:] if shifted[0].stable and not one.stable]
     moving = bool(np.abs(rates).max(initial=0.0) > 1e-9)
-    return Analysis(state, tuple(found), tuple(margins), moving, tuple(said), tuple(shifted))
+    return Analysis(state, tuple(found), tuple(margins), moving, tuple(said), tuple(shifted), tuple(_notes(run, found)))
+
+
+def _notes(run: Run, found: list[Mode]) -> list[str]:
+    """What the linearisation leaves out, and what its figures mean here."""
+    friction, realism = run.system.friction, run.system.realism
+    notes = []
+    if friction is not None and any(friction.coulomb):
+        notes.append("dry (Coulomb) friction is left out of the linearisation; viscous friction is in it")
+    if realism is not None and realism.jitter:
+        notes.append(f"a jitter of up to {realism.jitter:g} s counts by its mean")
+    if any(mode.stable is None for mode in found):
+        notes.append("neutral: a pole within rounding of the limit (s = 0, |z| = 1) neither grows nor decays")
+    if any(mode.z is not None for mode in found):
+        notes.append(
+            "poles of the sampled loop are s = ln z / period, with hold, delay and lag; those at z = 0 are left out"
+        )
+    return notes
 
 
 def _grows(mode: Mode) -> str:

@@ -2,28 +2,42 @@
 
     e' along the motion:  d(e')/dx = E J + H = L E     L: how the errors move, on the directions that the others allow
     eta' = N' J N eta,  N a basis of the null space of E
+    sampled: s = ln z / period,  z of the loop from sample to sample; shares: sum over a cluster of right_i left_i
 
 Design: the errors' modes follow from the derivative of e' along the motion, not from the eigenvalues of J, which on a
 motion that is not at rest are those of a frame that turns. So they come out exactly at any state. A cluster of nearly
 equal eigenvalues stands for a multiple one, whose mean is well conditioned where its members are not (m of them spread
-by the m-th root of the rounding error).
+by the m-th root of the rounding error). From sample to sample a hold couples what is apart in continuous time; a mode
+counts as internal by its participation factors, and the commands on their way have poles of their own with the task.
 
-Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); the frame is our own account.
+Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); Perez-Arriaga, Verghese, Schweppe 1982
+(participation factors); the frame is our own account.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from servoctl.analysis import MARGINAL, Chain, chains, error_kernel, slope_kernel
-from servoctl.linear.jacobians import RANK, compiled, null_space
+from servoctl.analysis import MARGINAL, Chain, chains, error_kernel
+from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
+from servoctl.linear.sampled import (
+    CIRCLE,
+    DEADBEAT,
+    ROUNDING,
+    LocalLoop,
+    continuous_pole,
+    means_of_clusters,
+    run_timing,
+)
 from servoctl.runs import Run
 from servoctl.types import Array, State
 
-ROUNDING = 1e-13
-"""Relative error of what derivatives give, before it is divided by small singular values."""
+SHARED = 0.2
+"""Share of the largest participation from which a row is named."""
+
+NOTHING = 1e-6
+"""Participation below which no error takes part in a mode."""
 
 COUPLED = 1e-8
 """Rows whose errors act on each other by more, relative to the largest entry, are looked at together."""
@@ -38,12 +52,14 @@ class Mode:
         of: Rows whose error it is, or `internal`.
         group: `task`, `passive` or `internal`.
         mostly: Of an internal mode: the coordinates that move most in it.
+        z: Of a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period.
     """
 
     pole: complex
     of: str
     group: str
     mostly: str = ""
+    z: complex | None = None
 
     @property
     def frequency(self) -> float:
@@ -64,6 +80,7 @@ class Mode:
     def stable(self) -> bool | None:
         """True, False, or None where it neither grows nor decays."""
         small = abs(self.pole.real) <= MARGINAL * (1.0 + abs(self.pole))
+        small = small or (self.z is not None and abs(abs(self.z) - 1.0) <= CIRCLE)
         return None if small else self.pole.real < 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,26 +88,32 @@ class Mode:
         return {
             "of": self.of, "group": self.group, "pole": [self.pole.real, self.pole.imag],
             "frequency": self.frequency, "damping": self.damping, "decay": self.decay, "stable": self.stable,
-            "mostly": self.mostly,
+            "mostly": self.mostly, "z": None if self.z is None else [self.z.real, self.z.imag],
         }  # fmt: skip
 
 
 def modes(run: Run, at: State, memory: Array) -> list[Mode]:
-    """All modes at the nearest state on the passive constraints.
+    """All modes at the nearest state on the passive constraints, as the run acts.
 
-    Those of the passive constraints' errors, of the task's, and of the internal dynamics, the least stable first.
+    Those of the passive constraints' errors, of the task's, and of the internal dynamics, the least stable first. Of a
+    sampled run, task and internal modes are those of the loop from sample to sample, with hold, delay and lag.
     """
     loop = compiled(run)
-    x, p = np.concatenate([at.q, at.v, memory]), loop.parameters
+    x, p = np.concatenate([at.q, at.v, memory]), plant_parameters(run)
     if run.system.model.passive_rows:  # off them, by what a step leaves, what stabilises them acts on the task as well
-        x = loop.projected(at.t, x)
-    f, J, _ = slope_kernel(loop)(at.t, x, p)
-    _, E, H = error_kernel(loop)(at.t, x, p, f)
+        x = loop.simulated().projected(at.t, x)
+    n = run.system.model.n
+    at, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    full = local(run, at, memory, "full")
+    J = full.A + full.B @ full.K
+    _, E, H = error_kernel(loop)(at.t, x, p, full.f)
     rate, rows = E @ J + H, chains(run.system.model)
     passive = [chain for chain in rows if chain.group == "passive"]
     task = [chain for chain in rows if chain.group == "task"]
     own, ours = _entries(passive), _entries(task)
     found = _errors(E[own], rate[own], np.eye(len(x)), passive)
+    if run.settings.period is not None and run.system.law is not None and run.system.model.m:
+        return found + _sampled(run, at, memory, task)
     found += _errors(E[ours], rate[ours], null_space(E[own]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
@@ -100,6 +123,49 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
         for pole, shape in zip(free, shapes.T, strict=True)
     ]
     return found + sorted(internal, key=lambda mode: (-mode.pole.real, mode.pole.imag))
+
+
+def _sampled(run: Run, at: State, memory: Array, task: list[Chain]) -> list[Mode]:
+    """Task and internal modes of a sampled loop; those at z = 0, gone after a sample, are left out."""
+    around = local(run, at, memory)
+    timing = run_timing(run)
+    assert timing.period is not None
+    z, right = np.linalg.eig(LocalLoop(around, timing).matrix)
+    size, names = len(around.A), list(run.system.model.plant.coordinates)
+    shares = np.real((around.S @ right[:size]) * (np.linalg.pinv(right)[:, :size] @ np.linalg.pinv(around.S)).T)
+    clusters = _clusters(z)
+    offset = task[0].place.start if task else 0
+    free = {i: rank - k for one in clusters for rank in [float(shares[around.errors :, one].sum())]
+            for k, i in enumerate(one)}  # fmt: skip
+    internal = set(sorted(free, key=lambda i: -min(free[i], 1.0))[: len(around.S) - around.errors])
+    found = []
+    for one in clusters:
+        mean = complex(z[one].mean())
+        mean = complex(mean.real, 0.0) if abs(mean.imag) <= 1e-12 else mean
+        if abs(mean) <= DEADBEAT:
+            continue
+        pole, moved = continuous_pole(mean, timing.period), np.abs(around.W @ right[:size, one]).sum(axis=1)
+        rows = {c.row.name: float(shares[c.place.start - offset : c.place.stop - offset, one].sum()) for c in task}
+        largest = max((abs(share) for share in rows.values()), default=0.0)
+        name = ", ".join(row for row, share in rows.items() if abs(share) > SHARED * largest) or "actuators"
+        for i in one:
+            if i in internal:
+                mostly = _mostly(moved[: 2 * len(names)], names)
+                found.append(Mode(pole, "internal", "internal", mostly, mean))
+            else:
+                found.append(Mode(pole, name if largest > NOTHING else "actuators", "task", "", mean))
+    return sorted(found, key=lambda mode: (mode.group != "task", -mode.pole.real, mode.pole.imag))
+
+
+def _clusters(z: Array) -> list[list[int]]:
+    """Indices of eigenvalues that are equal but for rounding."""
+    left, found = list(np.argsort(-np.abs(z), kind="stable")), []
+    while left:
+        reach = 4.0 * np.sqrt(ROUNDING)
+        near = [int(i) for i in left if abs(z[i] - z[left[0]]) <= reach]
+        found.append(near)
+        left = [i for i in left if int(i) not in near]
+    return found
 
 
 def _mostly(sizes: Array, names: list[str]) -> str:
@@ -153,23 +219,3 @@ def _acts(L: Array, one: Chain, other: Chain, offset: int) -> bool:
 def _of(L: Array, name: str, group: str, degree: int, rounding: float) -> list[Mode]:
     poles = means_of_clusters(np.linalg.eigvals(L), degree, rounding)
     return [Mode(pole, name, group) for pole in poles]
-
-
-def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
-    """The eigenvalues, with those that rounding may have spread replaced by their mean.
-
-    Args:
-        poles: Eigenvalues of a real matrix.
-        multiplicity: The highest that is to be expected.
-        rounding: Relative error of the matrix.
-    """
-    left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []
-    while left:
-        first = left[0]
-        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
-        near = [pole for pole in left if abs(pole - first) <= reach]
-        mean = sum(near) / len(near)
-        real = abs(mean.imag) <= 10 * rounding * (1.0 + abs(mean))
-        found += [complex(mean.real, 0.0) if real else mean] * len(near)
-        left = [pole for pole in left if pole not in near]
-    return sorted(found, key=lambda pole: (-pole.real, pole.imag))

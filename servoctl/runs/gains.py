@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.closed_loop import System
+from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.integrate import held_steps
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, poles
 from servoctl.mechanics.model import Row
 from servoctl.simulation import Settings
+
+FILTERED = 2.0
+"""Periods: the time constant of the drives' velocity filter, unless it is given."""
 
 DRIVES_DELAY = 1
 """Cycles between a measurement on drives and the torque that answers it."""
@@ -32,6 +36,7 @@ class Spacing:
         delay: Cycles between a measurement and the command that answers it.
         method: Integrator where the command is not held.
         lag: Time constant of the actuators, in cycles.
+        velocity: Time constant of the filter that makes velocities of positions, in cycles; 0: they are measured.
     """
 
     field: str
@@ -40,15 +45,18 @@ class Spacing:
     delay: float = 0
     method: str = "rk4"
     lag: float = 0.0
+    velocity: float = 0.0
 
     @classmethod
-    def on_drives(cls, period: float) -> "Spacing":
+    def on_drives(cls, hil: Hil) -> "Spacing":
         """Of a loop on drives; a cycle late under `hil.prediction` too, which is as good as the model only."""
-        return cls("hil.period", period, held=True, delay=DRIVES_DELAY)
+        tau = velocity_filter(hil) or 0.0
+        return cls("hil.period", hil.period, held=True, delay=DRIVES_DELAY, velocity=tau / hil.period)
 
     def __str__(self) -> str:
         late = f", {self.delay:.3g} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
         late += f", a lag of {self.lag:.3g}" if self.lag else ""
+        late += f", velocities filtered by {self.velocity:.3g}" if self.velocity else ""
         return f"{self.word} of {self.h:g} s{late}" if self.h is not None else f"{self.method}, at its own steps"
 
     @property
@@ -82,7 +90,15 @@ class RowGains:
         """The h from which the violation no longer decays [s]."""
         by = self.spacing
         return longest_spacing(
-            self.damping, self.stiffness, self.row.has_rate, by.held, self.higher, by.delay, by.method, by.lag
+            self.damping,
+            self.stiffness,
+            self.row.has_rate,
+            by.held,
+            self.higher,
+            by.delay,
+            by.method,
+            by.lag,
+            by.velocity,
         )
 
     @property
@@ -95,7 +111,7 @@ class RowGains:
         if not (self.damping or self.stiffness):
             return False
         by = self.spacing
-        how = by.held, self.higher, by.delay, by.method, by.lag
+        how = by.held, self.higher, by.delay, by.method, by.lag, by.velocity
         at = growth(self.damping, self.stiffness, self.row.has_rate, h, *how)
         return at >= 1.0 and h >= self.longest
 
@@ -105,7 +121,7 @@ class RowGains:
         by = self.spacing
         if by.h is None or not (self.damping or self.stiffness):
             return None
-        how = by.held, self.higher, by.delay, by.method, by.lag
+        how = by.held, self.higher, by.delay, by.method, by.lag, by.velocity
         return growth(self.damping, self.stiffness, self.row.has_rate, by.h, *how)
 
     @property
@@ -145,6 +161,7 @@ class RowGains:
         return {
             "damping": self.damping, "stiffness": self.stiffness, "higher": list(self.higher),
             "h": self.spacing.h, "delay": self.spacing.delay, "lag": self.spacing.lag,
+            "velocity_filter": self.spacing.velocity,
             "longest": self.longest, "margin": self.margin,
         }  # fmt: skip
 
@@ -165,10 +182,15 @@ def passive_spacing(settings: Settings) -> Spacing:
     return _step(settings)
 
 
+def velocity_filter(hil: Hil) -> float | None:
+    """Time constant of the filter that makes velocities of positions [s]; None where the drives tell them."""
+    return (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
+
+
 def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
     """How finely the law acts on drives; None where the config has none."""
     hil = loaded.config.hil
-    return None if hil is None else Spacing.on_drives(hil.period)
+    return None if hil is None else Spacing.on_drives(hil)
 
 
 def _step(settings: Settings) -> Spacing:

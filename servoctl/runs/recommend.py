@@ -157,7 +157,15 @@ def _longest(degree: int, spacing: Spacing) -> float:
     stiffness, *rest = [float(math.comb(degree, k)) for k in range(degree)]
     damping, higher = (rest[0], tuple(rest[1:])) if rest else (0.0, ())
     return longest_spacing(
-        damping, stiffness, degree > 1, spacing.held, higher, spacing.delay, spacing.method, spacing.lag
+        damping,
+        stiffness,
+        degree > 1,
+        spacing.held,
+        higher,
+        spacing.delay,
+        spacing.method,
+        spacing.lag,
+        spacing.velocity,
     )
 
 

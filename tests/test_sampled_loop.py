@@ -1,0 +1,216 @@
+"""The one discrete loop: against maps that are differentiated by simulation, closed forms, and simulated growth."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import servoctl as sc
+from servoctl.bench.margins import CASES, Case, growth, resting
+from servoctl.cli import main
+from servoctl.errors import TaskError
+from servoctl.integrate import sampled
+from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.hold import close, differences, hold
+from servoctl.linear import analyse, loop_margins
+from servoctl.linear.jacobians import local
+from servoctl.linear.modes import modes
+from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters, run_timing
+from servoctl.types import Array
+
+LATE = "realism={delay: 15*ms, lag: 20*ms}"
+REST = ["initial.v=0", "initial.q={x1: 0, x2: 0.5}", "task.distance.holonomic=x2 - x1 - l", "run.period=0.01"]
+
+
+def loop_at_start(run: sc.Run) -> LocalLoop:
+    return LocalLoop(local(run, run.start, run.loop.memory_start), run_timing(run))
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.config)
+def test_the_poles_are_those_of_a_period_that_is_simulated(case: Case, late: bool) -> None:
+    """Differences of the run's own period at fine steps, each command's delay apart, on the passive constraints."""
+    run = dataclasses.replace(case, overrides=(*case.overrides, "run.integrator.step=0.001")).run(late)
+    loop, h, realism = run.loop, run.settings.period, run.system.realism
+    m, rest, step = run.system.model.m, resting(run), 1e-3
+    first = loop.size + m * (realism is not None and realism.lagged)
+    commands = [i for i in range(loop.size, len(rest)) if i < first or (i - first) % (m + 1) != m]
+    W = local(run, run.start, run.loop.memory_start).W
+    body = np.vstack([W, np.zeros((len(rest) - len(W), W.shape[1]))])
+    basis = np.hstack([body, np.eye(len(rest))[:, commands]])
+    advance = sampled(loop, run.settings.integrator, h, 0.0, 0)
+
+    def slope(e: Array) -> Array:
+        after = [advance(0.0, rest + k * step * e, h)[0] for k in (-2, -1, 1, 2)]
+        return (after[0] - 8.0 * after[1] + 8.0 * after[2] - after[3]) / (12.0 * step)
+
+    found = np.linalg.eigvals(basis.T @ np.array([slope(e) for e in basis.T]).T)
+    expected = means_of_clusters(np.linalg.eigvals(loop_at_start(run).matrix), 2)
+    found = found[np.argsort(-np.abs(found))][: len(expected)]  # the rest: commands that the law cannot give, at 0
+    pairs = zip(np.sort_complex(means_of_clusters(found, 2, 1e-10)), np.sort_complex(expected), strict=True)
+    assert max(abs(one - other) for one, other in pairs) < 1e-6
+
+
+@pytest.mark.parametrize(("delay", "lag"), [(0.0, 0.0), (0.015, 0.0), (0.0, 0.02), (0.015, 0.02), (0.03, 0.007)])
+def test_the_poles_of_a_linear_plant_are_those_of_its_matrix_exponential(delay: float, lag: float) -> None:
+    """The two masses written down by hand, with a torque state, through every stretch of the period."""
+    h, alpha, (m1, m2, k) = 0.01, 4.0, (1.0, 2.0, 10.0)
+    run = sc.load("two_mass_spring", [*REST, f"realism={{delay: {delay}, lag: {lag}}}"], engine="vm")
+    stretch = np.array([-1.0, 1.0, 0.0, 0.0])
+    spring = k * (1.0 / m1 + 1.0 / m2)
+    # phi'' = -spring phi - F / m1 = -2 alpha phi' - alpha^2 phi
+    K = m1 * np.concatenate([(alpha**2 - spring) * stretch[:2], 2.0 * alpha * stretch[:2]])
+    rates = np.zeros((6, 6))  # x1, x2, v1, v2, torque, command
+    rates[0, 2] = rates[1, 3] = 1.0
+    rates[2, :2], rates[3, :2] = k / m1 * stretch[:2], -k / m2 * stretch[:2]
+    rates[2, 4 if lag else 5] = 1.0 / m1
+    if lag:
+        rates[4, 4:] = -1.0 / lag, 1.0 / lag
+    waiting = math.ceil(delay / h - 1e-9)
+    part = delay - math.floor(delay / h + 1e-9) * h
+    size = 5 + waiting
+    A = np.zeros((size, size))
+    for column in range(size):
+        state = np.eye(size)[column]
+        commands = [K @ state[:4], *state[5:]]  # the newest first
+        body = state[:5]
+        for time, command in ((part, commands[-1]), (h - part, commands[math.floor(delay / h + 1e-9)])):
+            body = (expm(rates * time) @ np.append(body, command))[:5]
+        A[:, column] = np.concatenate([body, commands[:waiting]])
+    if not lag:
+        A = np.delete(np.delete(A, 4, 0), 4, 1)
+    found, expected = (
+        np.sort_complex(means_of_clusters(np.linalg.eigvals(x), 2)) for x in (loop_at_start(run).matrix, A)
+    )
+    assert np.abs(found - expected).max() < 1e-6
+
+
+def test_analyse_counts_lag_and_delay_in_margins_and_in_the_poles_of_the_error() -> None:
+    plain, lagged = (analyse(sc.load("two_mass_spring", [*REST, *more], engine="vm"), change=0.0)
+                     for more in ([], [LATE]))  # fmt: skip
+    assert plain.margins[-1].actuators[0].gain == pytest.approx(25.0, rel=1e-3)
+    assert lagged.margins[-1].actuators[0].gain == pytest.approx(7.07, rel=1e-2)
+    task = [[mode for mode in found.modes if mode.group == "task"] for found in (plain, lagged)]
+    assert [len(found) for found in task] == [2, 5]  # one lagging torque, two commands on their way
+    for mode in task[1]:
+        assert np.exp(mode.pole * 0.01) == pytest.approx(mode.z, abs=1e-12)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=lambda case: case.config)
+def test_two_percent_beside_the_gain_margin_a_simulated_loop_decays_and_grows(case: Case, late: bool) -> None:
+    run = case.run(late)
+    reported = {one.actuator: one.gain for one in analyse(run, change=0.0).margins[-1].actuators}[case.actuator]
+    actuator = list(run.system.model.plant.actuators).index(case.actuator)
+    assert growth(run, actuator, 0.98 * reported) < 0.0 < growth(run, actuator, 1.02 * reported)
+
+
+def test_the_delay_margin_is_the_delay_at_which_the_loop_is_unstable() -> None:
+    margin = loop_margins(sc.load("two_mass_spring", [*REST, LATE], engine="vm"))
+    for factor, stable in ((0.99, True), (1.01, False)):
+        late = f"realism={{delay: {0.015 + factor * margin.delay}, lag: 20*ms}}"
+        assert loop_margins(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).stable == stable
+
+
+def test_the_factor_on_the_gains_is_another_than_that_on_a_torque() -> None:
+    run = sc.load("two_mass_spring", [*REST, LATE], engine="vm")
+    found = loop_margins(run)
+    assert found.gain_factor is not None and abs(found.gain_factor / found.gain - 1.0) > 0.2
+    for factor, stable in ((0.99, True), (1.01, False)):
+        alpha = 4.0 * factor * found.gain_factor
+        gains = f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}"
+        other = sc.load("two_mass_spring", [*REST, LATE, gains], engine="vm", strict=False)
+        assert loop_margins(other).stable == stable
+    assert found.share == pytest.approx(1.0 / found.gain_factor, rel=0.01)  # `check` leaves the spring out of a hold
+
+
+@pytest.mark.parametrize("more", [[], ["run.period=0.001"], ["run.period=0.02", "realism={delay: 10*ms}"]])
+def test_a_free_drift_is_neutral_and_not_unstable(more: list[str]) -> None:
+    run = sc.load("two_mass_spring", [*REST[:3], *more], engine="vm")
+    internal = [mode for mode in modes(run, run.start, np.zeros(0)) if mode.group == "internal"]
+    assert [mode.stable for mode in internal] == [None, None]
+    assert all(abs(mode.pole) < 1e-4 for mode in internal)
+    found = analyse(run, change=0.0)
+    assert found.warnings == () and found.margins[-1].actuators
+    assert any("neutral" in note for note in found.notes)
+
+
+def test_a_pole_that_does_grow_is_not_taken_for_a_neutral_one() -> None:
+    assert not grows(np.array([1.0 + 1e-7j, 1.0 - 1e-7j, 0.5]), 0.001)
+    assert grows(np.array([1.0 + 1e-6, 0.5]), 0.001)
+    assert not grows(np.array([1e-9, -1.0]), None)
+    assert grows(np.array([1e-3, -1.0]), None)
+
+
+def test_dry_friction_is_left_out_and_said() -> None:
+    friction = "realism={friction: {coulomb: 0.5, viscous: 0.1}}"
+    viscous = "realism={friction: {viscous: 0.1}}"
+    runs = (sc.load("two_mass_spring", [*REST, text], engine="vm") for text in (friction, viscous))
+    both, one = (analyse(run, change=0.0) for run in runs)
+    assert both.margins[-1].actuators == one.margins[-1].actuators
+    assert any("dry (Coulomb) friction is left out" in note for note in both.notes)
+    assert not any("friction" in note for note in one.notes)
+
+
+def test_the_lag_of_each_actuator_is_its_own() -> None:
+    case = CASES[3]
+    slow = [loop_margins(case.run(False)).gain]
+    for lag in ("{tau1: 20*ms}", "20*ms"):
+        run = sc.load(case.config, [*case.overrides, f"realism={{lag: {lag}}}"], engine="vm")
+        gains = {one.actuator: one.gain for one in analyse(run, change=0.0).margins[-1].actuators}
+        slow.append(gains["F4"])
+    assert slow[0] == pytest.approx(slow[1], rel=1e-6) and abs(slow[2] / slow[1] - 1.0) > 0.05
+
+
+def test_with_a_period_the_last_margins_hold_what_the_run_states_and_units_are_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["analyse", "two_mass_spring_drive", "--change", "0", "--set", "run.period=0.01", "--set", LATE, "--json"]
+    with pytest.raises(SystemExit, match="0"):
+        main(given)
+    said = json.loads(capsys.readouterr().out)
+    assert [one["drives"] for one in said["margins"]] == [True, False]
+    last = said["margins"][-1]
+    assert (last["period"], last["delay"], last["lag"]) == (0.01, 1.5, [0.02])
+    assert said["units"]["actuators"]["phase"] == "deg" and said["units"]["pole"] == "1/s"
+
+
+def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
+    """kappa h of first-order feedback of a differenced position, against the observer stepped by hand."""
+    h, tau, kappa = 0.01, 0.03, 20.0
+    p = math.exp(-2.0 * h / tau)
+    a, b = 1.0 - p * p, (1.0 - p) ** 2
+    chain = hold(np.eye(2, k=1), np.array([[0.0], [1.0]]), h)
+    estimate = differences(np.array([[1.0, 0.0]]), np.array([[0.0], [1.0]]), h, tau)
+    found = close(chain, np.array([[0.0, -kappa]]), estimate).A
+    columns = []
+    for x, v, position, rate in np.eye(4):
+        surprise = x - (position + h * rate)
+        position, rate = position + h * rate + a * surprise, rate + b / h * surprise
+        u = -kappa * rate
+        columns.append([x + h * v + h * h / 2 * u, v + h * u, position, rate])
+    assert np.abs(found - np.array(columns).T).max() < 1e-12
+
+
+@pytest.mark.parametrize("law", ["{p_feedback: {P: 0.05}}", "{baumgarte: {alpha: 4, beta: 4}}"])
+@pytest.mark.parametrize("velocity", ["drive", "filter"])
+def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str) -> None:
+    """The spring, which `check` leaves out of a hold, moves it by less than a percent."""
+    given = [f"law.correction={law}", f"hil.velocity={velocity}", "hil.period=0.005"]
+    found = loop_margins(sc.load("two_mass_spring_drive", given, engine="vm"), drives=True)
+    assert found.stable and found.gain_factor is not None
+    assert found.share * found.gain_factor == pytest.approx(1.0, rel=0.01)
+    assert ("velocities from positions" in found.timing) == (velocity == "filter")
+
+
+def test_a_filter_of_the_velocity_lowers_the_period_that_gains_bear() -> None:
+    measured, filtered = (longest_spacing(8.0, 16.0, True, True, velocity=tau) for tau in (0.0, 4.0))
+    assert filtered < 0.6 * measured
+
+
+def test_margins_of_what_is_not_there_are_refused() -> None:
+    with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
+        loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)
