@@ -60,6 +60,8 @@ class Columns:
         model = loop.system.model
         self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
         self._has_law = loop.system.law is not None
+        wishes = () if loop.system.law is None else loop.system.law.wishes
+        self._wishes = [model.task_rows[i].name for i in wishes]
 
     def units(self) -> dict[str, str]:
         """Column -> unit, where the plant says."""
@@ -76,6 +78,7 @@ class Columns:
         n, x = model.n, chunk.x
         names = {
             "u": list(self._actuators),
+            "given_up": self._wishes,
             "violation": [row.name for row in model.task_rows],
             "violation_rate": [row.name for row in model.task_rows],
             "passive": [row.name for row in model.passive_rows],

@@ -48,7 +48,8 @@ class Trajectory:
         columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
-            `pivot_min`, `status` (`Status.code`). What a run has not, is left out.
+            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
+            that the row wanted and did not get [unit of the row / s^2]. What a run has not, is left out.
         units: Column -> unit, such as `rad/s`.
         metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
             list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
@@ -194,6 +195,13 @@ class Trajectory:
             ("pivot_min", "pivot_min", _least),
         )
         out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+        wishes = self.group("given_up")
+        given_up = {task: [row for row in rows if row in wishes] for task, rows in self.tasks.items()}
+        if wishes:
+            out["given_up"] = {
+                task: _greatest(np.concatenate([wishes[row][self._during(task)] for row in rows]))
+                for task, rows in given_up.items() if rows
+            }  # fmt: skip
         out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}

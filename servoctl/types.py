@@ -64,7 +64,8 @@ class Command:
     Attributes:
         u: Control inputs, shape (m,), in actuator units; NaN where there is no command.
         rank: Number of independent directions of `A Phi B` that were used.
-        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach.
+        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach; of a row of
+            priority 2 or below also what higher rows take from it.
         pivot_min: Smallest pivot counted into the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
         status: `Status.code` of the outcome.
     """
