@@ -199,7 +199,7 @@ class Trajectory:
         given_up = {task: [row for row in rows if row in wishes] for task, rows in self.tasks.items()}
         if wishes:
             out["given_up"] = {
-                task: _greatest(np.concatenate([wishes[row][self._during(task)] for row in rows]))
+                task: _greatest(np.concatenate([wishes[row][self.during(task)] for row in rows]))
                 for task, rows in given_up.items() if rows
             }  # fmt: skip
         out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
@@ -213,7 +213,7 @@ class Trajectory:
         return dict(plain(out))
 
     def _violation_metrics(self, name: str) -> dict[str, Any]:
-        during = self._during(name)
+        during = self.during(name)
         size = self.violation(name)[during]
         return {
             "max_violation": _greatest(size),
@@ -230,7 +230,7 @@ class Trajectory:
             return None
         return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
 
-    def _during(self, name: str) -> slice:
+    def during(self, name: str) -> slice:
         """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""
         span = self.metadata.get("task_span")
         if span is None or name in self.passive_rows:

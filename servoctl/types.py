@@ -25,9 +25,9 @@ class State(NamedTuple):
 
 
 class Status(Enum):
-    """What became of a command; the value is the sentence that a person reads.
+    """What became of a command, or of a whole run; the value is the sentence that a person reads.
 
-    Members stand in order of severity.
+    Those of a command stand in order of severity; what follows `NON_FINITE` is of a run alone.
 
     Attributes:
         code: Place of the member in that order, from 0: the number stored in a trajectory.
@@ -43,6 +43,7 @@ class Status(Enum):
     DAMPED = "the actuators cannot meet the task: the command damps the motion instead"
     NOT_POSITIVE = "the mass matrix is not positive definite: there is no command"
     NON_FINITE = "a term of the equations of motion is not finite: there is no command"
+    MISSED = "a required task was out of reach over most of the run"
 
     def __init__(self, sentence: str) -> None:
         self.code = len(type(self).__members__)

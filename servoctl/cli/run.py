@@ -49,7 +49,10 @@ def run(
     else:
         _say_summary(trajectory.units, summary)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
-    raise typer.Exit(outcome_of_run(summary["status"]))
+    outcome = outcome_of_run(summary["status"])
+    if outcome is Outcome.BAD_STATUS:
+        note(f"error: {summary['config']}: {summary['status']}: {summary.get('error') or 'no reason is known'}")
+    raise typer.Exit(outcome)
 
 
 def fresh_folder(name: str) -> Path:

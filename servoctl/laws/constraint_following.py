@@ -89,6 +89,7 @@ class ConstraintFollowing(Law):
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
             wished=tuple(i for i, wish in enumerate(wishes) if wish),
+            optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
             levels=_levels(model.task_rows, self.priorities or {}),
             **gains,
             allocation=self.allocation,
@@ -170,6 +171,11 @@ def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
     return priorities.get(row.group, priorities.get(row.name.split(".")[0], 1))
 
 
+def _is_of(row: Row, tasks: Sequence[str]) -> bool:
+    """Whether a row is of one of these tasks; a raised row is a group of its own."""
+    return row.group in tasks or row.name.split(".")[0] in tasks
+
+
 def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
     """Indices of the rows of each priority, the highest first."""
     own = [priority_of(row, priorities) for row in rows]
@@ -182,11 +188,13 @@ class BoundConstraintFollowing(BoundLaw):
 
     Attributes:
         wished: Indices of the rows of priority 2 and below.
+        optional: Indices of the rows that a run may miss and still be done.
     """
 
     rows: tuple[Row, ...]
     levels: tuple[tuple[int, ...], ...]
     wished: tuple[int, ...]
+    optional: tuple[int, ...]
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
     higher: tuple[float, ...]
@@ -221,6 +229,10 @@ class BoundConstraintFollowing(BoundLaw):
         return self.wished
 
     @property
+    def excused(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.wished, *self.optional}))
+
+    @property
     def required(self) -> list[int]:
         """Indices of the rows of priority 1, which the status judges."""
         return [i for i in range(len(self.rows)) if i not in self.wished]
@@ -236,8 +248,8 @@ class BoundConstraintFollowing(BoundLaw):
     def command(self, terms: Terms, memory: Array) -> Command:
         m, r = terms.inputs.shape[1], len(self.rows)
         if terms.finite is False or terms.positive is False:
-            status = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
-            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, status.code)
+            none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
+            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
         allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
         demand = terms.demand + feedback
@@ -254,13 +266,11 @@ class BoundConstraintFollowing(BoundLaw):
         status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
         status = where(terms.finite, status, Status.NON_FINITE.code)
-        none = status >= Status.NOT_POSITIVE.code
-        u, missed = where(none, np.nan, u), where(none, np.nan, missed)
-        return Command(u, where(none, 0, allocator.rank), missed, where(none, 0.0, allocator.pivot_min), status)
+        nothing = status >= Status.NOT_POSITIVE.code
+        u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
+        return Command(u, where(nothing, 0, allocator.rank), missed, where(nothing, 0.0, allocator.pivot_min), status)
 
-    def _judge(
-        self, terms: Terms, allocator: Allocator, demand: Array, missed: Array, u: Array
-    ) -> tuple[Array, Any]:
+    def _judge(self, terms: Terms, allocator: Allocator, demand: Array, missed: Array, u: Array) -> tuple[Array, Any]:
         """The inputs, damped where the rows of priority 1 cannot be met and that is asked for, and the status."""
         required, rank = self.required, allocator.ranks[0]
         infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))

@@ -62,7 +62,9 @@ class Shared:
         return text
 
 
-def shared_inputs(model: Model, states: Sequence[State], rows: Sequence[int], passive_tolerance: float) -> Shared | None:
+def shared_inputs(
+    model: Model, states: Sequence[State], rows: Sequence[int], passive_tolerance: float
+) -> Shared | None:
     """Rows that share inputs at every state.
 
     Args:
@@ -88,11 +90,10 @@ def shared_inputs(model: Model, states: Sequence[State], rows: Sequence[int], pa
     if not members:
         return None
     parts = [at.reach[members] for at in generic]
-    found_integrators = [_integrators(model, at, own, passive_tolerance) for at in generic]
-    known = [count for count in found_integrators if count is not None]
-    return Shared(
-        tuple(members), max(_rank(T) for T in parts), _named(parts, list(model.plant.actuators)), min(known, default=None)
-    )
+    counts = [_integrators(model, at, own, passive_tolerance) for at in generic]
+    fewest = min([count for count in counts if count is not None], default=None)
+    inputs = _named(parts, list(model.plant.actuators))
+    return Shared(tuple(members), max(_rank(T) for T in parts), inputs, fewest)
 
 
 def _rank(T: Array) -> int:
@@ -116,7 +117,7 @@ def _named(matrices: Sequence[Array], actuators: list[str]) -> dict[str, float]:
     """The combination of inputs that all rows share, or the inputs that act on them."""
     directions = []
     for T in matrices:
-        U, values, Vt = np.linalg.svd(T)
+        _, values, Vt = np.linalg.svd(T)
         main = Vt[0] / Vt[0][np.argmax(np.abs(Vt[0]) > (1 - SAME) * np.abs(Vt[0]).max())]
         directions.append(main if values[1:].max(initial=0.0) <= COUNTS * values[0] else np.full(len(main), np.nan))
     acting = np.max([np.abs(T).max(axis=0) for T in matrices], axis=0)

@@ -7,14 +7,12 @@ internal dynamics by `check`, and by a run that ran away.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from servoctl.analysis import InternalDynamics, internal_dynamics
 from servoctl.closed_loop import CompiledLoop, Loop, System, make_loop
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.extension import Shared, shared_inputs
 from servoctl.mechanics.model import Row
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.reach import VANISHES, Reach
 from servoctl.types import State
 
 NEAR = 0.01
@@ -26,7 +24,7 @@ SMALLER = 0.1
 STATES = 6
 """States at which dependent rows are looked at."""
 
-REMEDY = "take another output, add an actuator, or feed the internal state back; gains of the task do not reach it"
+REMEDY = "take another output, add an actuator, or feed the internal state back"
 """For unstable internal dynamics."""
 
 
@@ -92,7 +90,7 @@ def _singular(reach: Reach, rows: Sequence[int], independent: bool) -> list[Find
     found = []
     for i in rows:
         name, gain, nearby = reach.rows[i].name, float(reach.gain[i]), float(reach.largest_gain[i])
-        if gain > 0.0 and (gain < NEAR or gain < SMALLER * nearby):
+        if gain > VANISHES and (gain < NEAR or gain < SMALLER * nearby):
             found.append(
                 Finding(
                     "singular_start",
@@ -128,31 +126,30 @@ def of_internal(found: InternalDynamics | None, place: str = "at the start") -> 
     return [Finding("internal_dynamics", (), text)]
 
 
-def fastest_growth(loop: Loop, states: Sequence[State]) -> list[Finding]:
-    """Unstable internal dynamics at the state at which they grow fastest; nothing where they grow at none."""
+def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding]:
+    """Unstable internal dynamics at the first state from which they can have run away; nothing where there is none.
+
+    Args:
+        loop: The closed loop.
+        states: In their order in time, the start first.
+        until: Time at which the run had run away [s]: a pole that had not even one time constant is not its cause.
+    """
     traced = _traced(loop)
-    if traced is None:
-        return []
-    worst: tuple[float, InternalDynamics, State] | None = None
-    for state in states:
+    for i, state in enumerate(states if traced is not None else ()):
         found = internal_dynamics(traced, state)
-        if found is not None and found.stable is False and (worst is None or found.modes[0].real > worst[0]):
-            worst = found.modes[0].real, found, state
-    return [] if worst is None else of_internal(worst[1], f"at t = {worst[2].t:.4g} s")
+        if found is not None and found.stable is False and found.modes[0].real * (until - state.t) > 1.0:
+            return of_internal(found, f"at t = {state.t:.4g} s" if i else "at the start")
+    return []
 
 
-def _traced(loop: Loop) -> Loop | None:
+def _traced(loop: Loop) -> CompiledLoop | None:
     """A loop with symbols for derivatives; None where the plant has none."""
     if isinstance(loop, CompiledLoop):
         return loop
     if loop.system.model.opaque is not None:
         return None
     try:
-        return make_loop(loop.system, "vm")
+        found = make_loop(loop.system, "vm")
     except ServoctlError:
         return None
-
-
-def finite(state: State) -> bool:
-    """Whether a state is a finite number in every entry."""
-    return bool(np.isfinite(state.q).all() and np.isfinite(state.v).all())
+    return found if isinstance(found, CompiledLoop) else None

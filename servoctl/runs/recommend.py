@@ -90,6 +90,8 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
         rows = [row for row in model.task_rows if row.has_violation and _kind(row, raised) == kind]
         degree = max(row.degree for row in rows)
         alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree, dependent=False)
+        if run.internal is not None and run.internal.stable is False:
+            reasons = (*reasons, "unstable internal dynamics do not count: no gain of the task reaches them")
         places = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
         found += [_as(alpha, reasons, kind, place) for place in places]
     return found
