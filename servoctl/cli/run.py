@@ -50,8 +50,8 @@ def run(
         _say_summary(trajectory.units, summary)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
-    if outcome is Outcome.BAD_STATUS:
-        note(f"error: {summary['config']}: {summary['status']}: {summary.get('error') or 'no reason is known'}")
+    if outcome is Outcome.BAD_STATUS and summary.get("diagnosis"):
+        note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
     raise typer.Exit(outcome)
 
 

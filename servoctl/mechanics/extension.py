@@ -37,6 +37,7 @@ class Shared:
     """Task rows that too few combinations of the inputs reach.
 
     Attributes:
+        rank: Independent rows among all that were looked at.
         rows: Indices of the rows that share inputs.
         combinations: How many combinations of the inputs reach them.
         inputs: Actuator -> its share in the combination, the largest 1, where there is one and it is the same
@@ -44,6 +45,7 @@ class Shared:
         integrators: How many before those inputs make the rows independent, 1 or 2; None: neither does.
     """
 
+    rank: int
     rows: tuple[int, ...]
     combinations: int
     inputs: dict[str, float]
@@ -93,7 +95,7 @@ def shared_inputs(
     counts = [_integrators(model, at, own, passive_tolerance) for at in generic]
     fewest = min([count for count in counts if count is not None], default=None)
     inputs = _named(parts, list(model.plant.actuators))
-    return Shared(tuple(members), max(_rank(T) for T in parts), inputs, fewest)
+    return Shared(max(ranks), tuple(members), max(_rank(T) for T in parts), inputs, fewest)
 
 
 def _rank(T: Array) -> int:

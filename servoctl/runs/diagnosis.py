@@ -13,6 +13,7 @@ from servoctl.errors import ServoctlError
 from servoctl.mechanics.extension import Shared, shared_inputs
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.reach import VANISHES, Reach
+from servoctl.mechanics.terms import assemble
 from servoctl.types import State
 
 NEAR = 0.01
@@ -52,6 +53,9 @@ def of_task(system: System, start: State, reach: Reach | None) -> list[Finding]:
     law = system.law
     if law is None or reach is None:
         return []
+    at = assemble(start, system.model.matrices(start), system.passive.rank_tolerance)
+    if not (at.finite and at.positive):
+        return []
     rows = [i for i in range(len(reach.rows)) if i not in law.wishes and reach.rows[i] not in reach.unreachable]
     shared = None
     if reach.generic_rank < len(reach.rows):
@@ -65,20 +69,20 @@ def of_task(system: System, start: State, reach: Reach | None) -> list[Finding]:
 def _dependent(shared: Shared, required: Sequence[Row], reach: Reach, system: System) -> Finding:
     """Rows that share inputs, and why."""
     names, m = tuple(reach.rows[i].name for i in shared.rows), system.model.m
-    listed = ", ".join(names)
+    listed, rank = ", ".join(names), f"task: rank {shared.rank} of {len(required)} rows"
     fewer = f"keep at most {shared.combinations} of {listed}, or give the others priority: 2"
     if len(required) > m:
-        what = f"{len(required)} rows of priority 1 and {m} {'input' if m == 1 else 'inputs'}"
-        text = f"task: {what}: no law follows all of {listed} (add an actuator; or {fewer})"
+        inputs = "one input follows" if m == 1 else f"{m} inputs follow"
+        text = f"{rank}: {inputs} at most {m} of them; {listed} share what there is (add an actuator; or {fewer})"
         return Finding("too_few_inputs", names, text)
     many = "one combination" if shared.combinations == 1 else f"{shared.combinations} combinations"
     what = f"{listed} are reached through {many} of the inputs alone, {shared.combination}"
     if shared.integrators is None:
-        return Finding("dependent_rows", names, f"task: {what}: they are met only where they agree ({fewer})")
+        return Finding("dependent_rows", names, f"{rank}: {what}: they are met only where they agree ({fewer})")
     count = "an integrator" if shared.integrators == 1 else f"{shared.integrators} integrators"
     inputs = shared.combination if shared.combinations == 1 else f"each of {shared.combination}"
     text = (
-        f"task: {what}: the rows have no vector relative degree, and need a dynamic extension (put {count} before "
+        f"{rank}: {what}: they have no vector relative degree, and need a dynamic extension (put {count} before "
         f"{inputs} in the plant and take what enters there as the input: then the other inputs tell the rows apart; "
         f"or {fewer})"
     )
@@ -135,7 +139,9 @@ def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding
         until: Time at which the run had run away [s]: a pole that had not even one time constant is not its cause.
     """
     traced = _traced(loop)
-    for i, state in enumerate(states if traced is not None else ()):
+    if traced is None:
+        return []
+    for i, state in enumerate(states):
         found = internal_dynamics(traced, state)
         if found is not None and found.stable is False and found.modes[0].real * (until - state.t) > 1.0:
             return of_internal(found, f"at t = {state.t:.4g} s" if i else "at the start")

@@ -21,6 +21,9 @@ MODERATE = 1e3
 MISSED = Status.MISSED.name.lower()
 """Status of a run that missed a required task."""
 
+UNKNOWN = "reduce the step, the period or the gains"
+"""What to try where nothing is known."""
+
 RAN_AWAY = "ran_away"
 """Status of a run whose unstable internal dynamics ran away within finite numbers."""
 
@@ -36,29 +39,46 @@ def ending(run: Run, trajectory: Trajectory, facts: dict[str, Any], last: State 
         last: Where it stopped; None: it did not, or not for a number.
 
     Returns:
-        `status` and `error`, where they change.
+        `status` and `error`, where they change, and `diagnosis`: the cause, where it is known.
     """
-    if run.system.law is None or facts["status"] not in ("done", "stopped"):
-        return {}
+    law = run.system.law
     if facts["status"] == "stopped":
-        away = last is not None and _size(last) > RUNAWAY
-        return {"error": f"{facts['error']} (it ran away: {reason(run, trajectory)})"} if away else {}
+        cause = _cause(run, trajectory, last)
+        if not cause:
+            return {}
+        known = {} if cause.endswith(UNKNOWN) else {"diagnosis": cause}
+        return {"error": f"{facts['error']} ({cause})"} | known
+    if facts["status"] != "done" or law is None:
+        return {}
     if len(trajectory) and _size(State(0.0, trajectory.q[-1], trajectory.v[-1])) > RUNAWAY * (1 + _size(run.start)):
         growth = growth_of(run.loop, _looks(run, trajectory), float(trajectory.t[-1]))
         if growth:
-            return {"status": RAN_AWAY, "error": growth[0].text}
-    law = run.system.law
+            return {"status": RAN_AWAY, "error": growth[0].text, "diagnosis": growth[0].text}
     excused = [run.system.model.task_rows[i].name for i in law.excused]
     missed = missed_tasks(trajectory, excused)
     if not missed:
         return {}
     causes = [finding.text for finding in of_task(run.system, run.start, run.reach) if _is_of(finding, run, missed)]
     why = "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
-    return {"status": MISSED, "error": f"{sentence(missed)} ({why})"}
+    return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
 
-def reason(run: Run, trajectory: Trajectory) -> str:
+def _cause(run: Run, trajectory: Trajectory, last: State | None) -> str:
+    """Why a run stopped that ran away, or could not be integrated on; empty where its error says all."""
+    law = run.system.law
+    if last is not None:
+        return f"it ran away: {_reason(run, trajectory)}" if _size(last) > RUNAWAY else ""
+    asked = law is not None and len(trajectory) > 0 and int(trajectory["status"][-1]) in law.stops_on
+    if law is None or asked or not len(trajectory):
+        return ""
+    growth = growth_of(run.loop, _looks(run, trajectory), float(trajectory.t[-1]))
+    return growth[0].text if growth else ""
+
+
+def _reason(run: Run, trajectory: Trajectory) -> str:
     """Why a run ran away, as far as it is known, and what to do."""
+    if run.system.law is None:
+        return UNKNOWN
     beyond = [gain.problem for gain in all_gains(run.system, run.settings) if gain.problem is not None]
     if beyond:
         return "; ".join(beyond)
@@ -66,7 +86,7 @@ def reason(run: Run, trajectory: Trajectory) -> str:
     causes = growth_of(run.loop, _looks(run, trajectory), until)
     if not causes:
         causes = [f for f in of_task(run.system, run.start, run.reach) if f.kind == "singular_start"]
-    return "; ".join(finding.text for finding in causes) or "reduce the step, the period or the gains"
+    return "; ".join(finding.text for finding in causes) or UNKNOWN
 
 
 def _looks(run: Run, trajectory: Trajectory) -> list[State]:

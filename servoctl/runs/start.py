@@ -274,9 +274,10 @@ def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[st
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
     """A start from which nothing ever moves, though the task is not met."""
-    x = np.concatenate([start.q, start.v, loop.memory_start])
+    x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
     rates, row = loop.rates(start.t, x)
-    violated = np.nanmax(np.abs(at.violation), initial=0.0) > CLOSED
+    counted = [*system.model.plain.passive_rows, *_required(system.model, system.law)]
+    violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
     ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
     if violated and ok and not np.abs(rates).max() > 1e-12:
         return ["nothing moves from this start: velocities and accelerations are zero, though the task is not met"]

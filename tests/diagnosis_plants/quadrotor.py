@@ -1,6 +1,7 @@
 """A quadrotor with four thrusts, whose place and yaw are prescribed: four rows, of rank 2."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,13 +13,13 @@ class Quadrotor(sc.LagrangianPlant):
     """A rigid body with four rotors; attitude by yaw, pitch, roll."""
 
     m: float = 1.2  # [kg]
-    I: float = 0.015  # [kg m^2] about the arms
+    Ix: float = 0.015  # [kg m^2] about the arms
     Iz: float = 0.026  # [kg m^2] about the vertical axis
     arm: float = 0.2  # [m]
     c: float = 0.02  # [m] drag torque per thrust
     g: float = 9.81  # [m/s^2]
-    coordinates = {"x": "m", "y": "m", "z": "m", "yaw": "rad", "pitch": "rad", "roll": "rad"}
-    actuators = {"F1": "N", "F2": "N", "F3": "N", "F4": "N"}
+    coordinates: ClassVar = {"x": "m", "y": "m", "z": "m", "yaw": "rad", "pitch": "rad", "roll": "rad"}
+    actuators: ClassVar = {"F1": "N", "F2": "N", "F3": "N", "F4": "N"}
 
     def _rates(self, q, v):
         """Angular velocity in the body's axes."""
@@ -31,9 +32,10 @@ class Quadrotor(sc.LagrangianPlant):
 
     def kinetic_energy(self, q, v, t):
         w = self._rates(q, v)
-        return self.m * (v[0] ** 2 + v[1] ** 2 + v[2] ** 2) / 2 + (
-            self.I * (w[0] ** 2 + w[1] ** 2) + self.Iz * w[2] ** 2
-        ) / 2
+        return (
+            self.m * (v[0] ** 2 + v[1] ** 2 + v[2] ** 2) / 2
+            + (self.Ix * (w[0] ** 2 + w[1] ** 2) + self.Iz * w[2] ** 2) / 2
+        )
 
     def potential_energy(self, q, t):
         return self.m * self.g * q[2]

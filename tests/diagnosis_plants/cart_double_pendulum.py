@@ -1,6 +1,7 @@
 """A driven cart that carries a double pendulum; only the cart is driven."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +14,12 @@ class CartDoublePendulum(sc.LagrangianPlant):
 
     m: float = 1.0  # [kg] cart
     m1: float = 0.3  # [kg]
-    m2: float = 0.2  # [kg]
-    l1: float = 0.3  # [m]
-    l2: float = 0.05  # [m]
+    m2: float = 0.3  # [kg]
+    l1: float = 0.5  # [m]
+    l2: float = 0.5  # [m]
     g: float = 9.81  # [m/s^2]
-    coordinates = {"x": "m", "theta1": "rad", "theta2": "rad"}
-    actuators = {"F": "N"}
+    coordinates: ClassVar = {"x": "m", "theta1": "rad", "theta2": "rad"}
+    actuators: ClassVar = {"F": "N"}
 
     def kinetic_energy(self, q, v, t):
         vx1, vy1 = v[0] + self.l1 * np.cos(q[1]) * v[1], -self.l1 * np.sin(q[1]) * v[1]
