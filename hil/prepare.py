@@ -137,7 +137,7 @@ class Prepared:
             return self.holding(0.0, q).u if self.falls else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(max(t, BEGINNING), q, v))
+            return task_errors(model, State(max(t, BEGINNING), q, v), () if law is None else law.wishes)
 
         return Plan(
             stage,

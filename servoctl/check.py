@@ -14,6 +14,7 @@ from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.runs import Run
+from servoctl.runs.diagnosis import of_internal, of_task
 from servoctl.runs.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.runs.realism import facts, in_words
 from servoctl.runs.recommend import Recommendation, recommend
@@ -52,7 +53,7 @@ def check(run: Run) -> CheckReport:
         run: As `load(config, strict=False)` gives it.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _start, _engine):
+    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
         part(run, report)
     return report
 
@@ -255,8 +256,16 @@ def _internal(run: Run, report: CheckReport) -> None:
         "dimension": found.dimension, "stable": found.stable,
         "modes": [[mode.real, mode.imag] for mode in found.modes],
     }  # fmt: skip
-    if found.stable is False:
-        report.warnings.append(f"internal dynamics: {found.verdict}")
+    report.warnings += [finding.text for finding in of_internal(found)]
+
+
+def _diagnosis(run: Run, report: CheckReport) -> None:
+    """What no gain, step or period mends."""
+    if run.system.law is None:
+        return
+    found = of_task(run.system, run.start, run.reach)
+    found += of_internal(run.internal) if not run.problems else []
+    report.values["diagnosis"] = [finding.to_dict() for finding in found]
 
 
 def _start(run: Run, report: CheckReport) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class Settings:
     settling_band: float = SETTLING_BAND
 
 
+Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
+"""(trajectory, facts, where a number stopped it) -> `status` and `error` where they change."""
+
+
 class Columns:
     """Names and units of what a run writes, and the columns of a chunk."""
 
@@ -61,6 +65,8 @@ class Columns:
         model = loop.system.model
         self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
         self._has_law = loop.system.law is not None
+        wishes = () if loop.system.law is None else loop.system.law.wishes
+        self._wishes = [model.task_rows[i].name for i in wishes]
 
     def units(self) -> dict[str, str]:
         """Column -> unit, where the plant says."""
@@ -77,6 +83,7 @@ class Columns:
         n, x = model.n, chunk.x
         names = {
             "u": list(self._actuators),
+            "given_up": self._wishes,
             "violation": [row.name for row in model.task_rows],
             "violation_rate": [row.name for row in model.task_rows],
             "passive": [row.name for row in model.passive_rows],
@@ -109,6 +116,7 @@ def simulate_loop(
     config_text: str = "",
     progress: Callable[[float], None] | None = None,
     drawing: bool = True,
+    ending: Ending | None = None,
 ) -> Trajectory:
     """Runs a closed loop and records it.
 
@@ -121,9 +129,11 @@ def simulate_loop(
         config_text: For `config.yaml` in the run folder.
         progress: Called now and then with the fraction that is done, 0 to 1.
         drawing: Whether the trajectory carries the plant's polylines.
+        ending: Judges the run once it is over; None: nothing does.
 
     Returns:
-        The trajectory, with `metadata["status"]`: `done`, or `stopped` with the reason in `metadata["error"]`.
+        The trajectory, with `metadata["status"]`: `done`, `stopped`, or what `ending` says, the reason in
+        `metadata["error"]`.
 
     Raises:
         KeyboardInterrupt: After the files are written.
@@ -136,15 +146,17 @@ def simulate_loop(
         tasks.setdefault(row.group, []).append(row.name)
     said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
     if out is None:
-        recorded, facts = _run(loop, start, settings, columns, progress, lambda _: None)
+        recorded, facts, last = _run(loop, start, settings, columns, progress, lambda _: None)
         if facts["status"] == "interrupted":
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
+        facts |= {} if ending is None else ending(trajectory, facts, last)
         metadata = said | {"events": _events(loop, trajectory)} | facts
         return Trajectory(recorded, columns.units(), metadata, _drawn(model, trajectory) if drawing else {})
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
-        recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
+        recorded, facts, last = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
+        facts |= {} if ending is None else ending(trajectory, facts, last)
         closed = folder.close(said | {"events": _events(loop, trajectory)} | facts, _drawn(model, trajectory))
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
@@ -158,8 +170,8 @@ def _run(
     columns: Columns,
     progress: Callable[[float], None] | None,
     record: Callable[[dict[str, Array]], None],
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The columns of the whole run, and what became of it."""
+) -> tuple[dict[str, Array], dict[str, Any], State | None]:
+    """The columns of the whole run, what became of it, and where a number stopped it."""
     chunks: list[dict[str, Array]] = []
     interrupted = False
     at: tuple[float, Array] | None = None
@@ -197,29 +209,32 @@ def _run(
     }
     if monitor.energies:
         facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
+    last = None if stopped is None else _bad_state(loop, joined, at)
     if wrong is not None:
         facts["error"] = wrong[1]
     elif stopped is not None:
-        facts["error"] = f"{stopped}{_blame(loop, joined, at)}"
-    return joined, facts
+        facts["error"] = stopped if last is None else f"{stopped}{_blame(loop, last)}"
+    return joined, facts, last
 
 
-def _blame(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None) -> str:
-    """Which term is not finite, and where the plant was; nothing where the run stopped for another reason."""
+def _bad_state(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None) -> State | None:
+    """Where a term was not finite; None where the run stopped for another reason."""
     if at is not None:
-        state = loop.split(*at)[0]
-    elif columns and int(columns["status"][-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
+        return loop.split(*at)[0]
+    if columns and int(columns["status"][-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
         last = Trajectory(columns)
-        state = State(float(last.t[-1]), last.q[-1], last.v[-1])
-    else:
-        return ""
-    plant, size = loop.system.model.plant, float(np.abs(np.concatenate([state.q, state.v])).max(initial=0.0))
+        return State(float(last.t[-1]), last.q[-1], last.v[-1])
+    return None
+
+
+def _blame(loop: Loop, state: State) -> str:
+    """Which term is not finite, and where the plant was."""
+    plant = loop.system.model.plant
     values = {**dict(zip(plant.coordinates, state.q, strict=True))}
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, state.v, strict=True)}
     place = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:PLACE])
     more = f" and {len(values) - PLACE} more" if len(values) > PLACE else ""
-    hint = " (it ran away: reduce the step, the period or the gains)" if size > RUNAWAY else ""
-    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {place}{more}{hint}"
+    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {place}{more}"
 
 
 def _bad_terms(loop: Loop, state: State) -> str:

@@ -34,8 +34,8 @@ SETTLING_BAND = 1e-3
 """A violation has settled once it stays within this [units of the row], where nothing else is said."""
 
 SAID_SOMETIMES = (
-    "settling_band", "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives",
-    "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
+    "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage", "task_span", "timing",
+    "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 
@@ -48,7 +48,8 @@ class Trajectory:
         columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
-            `pivot_min`, `status` (`Status.code`). What a run has not, is left out.
+            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
+            that the row wanted and did not get [unit of the row / s^2]. What a run has not, is left out.
         units: Column -> unit, such as `rad/s`.
         metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
             list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
@@ -194,6 +195,13 @@ class Trajectory:
             ("pivot_min", "pivot_min", _least),
         )
         out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+        wishes = self.group("given_up")
+        given_up = {task: [row for row in rows if row in wishes] for task, rows in self.tasks.items()}
+        if wishes:
+            out["given_up"] = {
+                task: _greatest(np.concatenate([wishes[row][self.during(task)] for row in rows]))
+                for task, rows in given_up.items() if rows
+            }  # fmt: skip
         out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
@@ -205,7 +213,7 @@ class Trajectory:
         return dict(plain(out))
 
     def _violation_metrics(self, name: str) -> dict[str, Any]:
-        during = self._during(name)
+        during = self.during(name)
         size = self.violation(name)[during]
         return {
             "max_violation": _greatest(size),
@@ -222,7 +230,7 @@ class Trajectory:
             return None
         return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
 
-    def _during(self, name: str) -> slice:
+    def during(self, name: str) -> slice:
         """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""
         span = self.metadata.get("task_span")
         if span is None or name in self.passive_rows:

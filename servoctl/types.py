@@ -25,9 +25,9 @@ class State(NamedTuple):
 
 
 class Status(Enum):
-    """What became of a command; the value is the sentence that a person reads.
+    """What became of a command, or of a whole run; the value is the sentence that a person reads.
 
-    Members stand in order of severity.
+    Those of a command stand in order of severity; what follows `NON_FINITE` is of a run alone.
 
     Attributes:
         code: Place of the member in that order, from 0: the number stored in a trajectory.
@@ -43,6 +43,7 @@ class Status(Enum):
     DAMPED = "the actuators cannot meet the task: the command damps the motion instead"
     NOT_POSITIVE = "the mass matrix is not positive definite: there is no command"
     NON_FINITE = "a term of the equations of motion is not finite: there is no command"
+    MISSED = "a required task was out of reach over most of the run"
 
     def __init__(self, sentence: str) -> None:
         self.code = len(type(self).__members__)
@@ -64,7 +65,8 @@ class Command:
     Attributes:
         u: Control inputs, shape (m,), in actuator units; NaN where there is no command.
         rank: Number of independent directions of `A Phi B` that were used.
-        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach.
+        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach; of a row of
+            priority 2 or below also what higher rows take from it.
         pivot_min: Smallest pivot counted into the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
         status: `Status.code` of the outcome.
     """

@@ -135,10 +135,16 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
     return np.abs(matrices.B.T @ reached) @ torques, np.abs(reached) @ torques
 
 
-def task_errors(model: Model, state: State) -> dict[str, tuple[float, float]]:
-    """Task row -> violation and its rate; NaN where a row has none. What they are small of is the law's to say."""
+def task_errors(model: Model, state: State, wishes: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
+    """Task row -> violation and its rate; NaN where a row has none. What they are small of is the law's to say.
+
+    Args:
+        model: Whose rows they are.
+        state: Where.
+        wishes: Indices of the rows of priority 2 and below, which are left out: nothing waits for them.
+    """
     found = consistency(model, state)
-    task = model.plain.task_rows
+    task = [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
     return {
         row.name: (float(violation), float(rate))
         for row, violation, rate in zip(found.rows, found.violation, found.violation_rate, strict=True)

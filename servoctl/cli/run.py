@@ -50,9 +50,10 @@ def run(
     else:
         _say_summary(trajectory.units, summary)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
-    if summary.get("error"):
-        note(f"{summary['status']}: {summary['error']}")
-    raise typer.Exit(outcome_of_run(summary["status"]))
+    outcome = outcome_of_run(summary["status"])
+    if outcome is Outcome.BAD_STATUS and summary.get("error"):
+        note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
+    raise typer.Exit(outcome)
 
 
 def fresh_folder(name: str) -> Path:

@@ -19,9 +19,10 @@ from servoctl.types import Array, State, Status
 class Layout:
     """Where what stands in a row: name -> slice. The command part comes first."""
 
-    def __init__(self, model: Model, memory: int) -> None:
+    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
-        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1, "memory_rate": memory}
+        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
+        command |= {"given_up": wishes, "memory_rate": memory}
         log = {
             "violation": r,
             "violation_rate": r,
@@ -61,7 +62,7 @@ class Loop(ABC):
         self.system = system
         memory = {} if system.law is None else system.law.memory
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, len(memory))
+        self.layout = Layout(system.model, len(memory), 0 if system.law is None else len(system.law.wishes))
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None
         self.evaluations = 0
@@ -151,8 +152,11 @@ class Loop(ABC):
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:
         command = system.command(terms, memory)
         rate = np.zeros(0) if system.law is None else system.law.memory_rate(terms, memory)
-        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(command.residual))]
-        parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], rate]
+        wishes = () if system.law is None else system.law.wishes
+        required = [x for i, x in enumerate(command.residual) if i not in wishes]
+        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
+        given_up = [abs(command.residual[i]) for i in wishes]
+        parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], given_up, rate]
         return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
 
     def _closing(self, terms: Terms, system: System) -> tuple[Array, Array]:

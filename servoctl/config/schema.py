@@ -141,7 +141,14 @@ class Task(Section):
         default=None, description="correction of this entry instead of the law's; a list has one value per row"
     )
     priority: Annotated[int, Number("an integer >= 1", least=1, whole=True)] = Field(
-        default=1, description="level [-], 1 the highest: a task costs those of higher levels nothing"
+        default=1,
+        description="level [-], 1 the highest: a task costs those of higher levels nothing; from 2 on it is a wish: "
+        "what it misses is given_up.<task> of the summary, never a failure",
+    )
+    required: StrictBool | None = Field(
+        default=None,
+        description="whether a run that misses this task over most of its time has failed; left out: true for "
+        "priority 1, false below",
     )
 
     @model_validator(mode="before")
@@ -150,6 +157,15 @@ class Task(Section):
         if isinstance(given, dict) and given.get("class") is not None and given.get("parameters") is None:
             return {**given, "parameters": {}}
         return given
+
+    @model_validator(mode="after")
+    def _wishes_are_not_required(self) -> Self:
+        if self.required and self.priority > 1:
+            raise fault(
+                f"true, but priority {self.priority} makes it a wish (leave required out, or take priority 1)",
+                "required",
+            )
+        return self
 
 
 class Weighted(Section):

@@ -125,9 +125,10 @@ def _memory(facts: Facts) -> tuple[str, str]:
 
 def _statuses(name: str) -> str:
     return "\n".join(
-        f"  {name.upper()}_{status.name} = {status.code}{',' if status.code < len(Status) - 1 else ''}"
+        f"  {name.upper()}_{status.name} = {status.code}{',' if status is not Status.NON_FINITE else ''}"
         f" /* {comment(status.value)} */"
         for status in Status
+        if status.code <= Status.NON_FINITE.code
     )
 
 

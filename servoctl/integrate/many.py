@@ -10,6 +10,7 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
 from servoctl.integrate.fixed import Wanted
 from servoctl.integrate.rows import Integrator, grid, stops_of
+from servoctl.missed import OUT_OF_REACH
 from servoctl.trajectory import SETTLING_BAND, plain
 from servoctl.types import Array, Status
 
@@ -99,6 +100,8 @@ def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, pla
         },
     } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
     codes = outcome.statuses[run].tolist()
+    if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
+        return None  # its tasks may be missed
     said |= {"duration": plan.times[-1] - plan.times[0]}
     said |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
     return dict(plain(said))

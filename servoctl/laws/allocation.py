@@ -30,6 +30,7 @@ class Allocator:
     Attributes:
         reach: T, shape (r, m).
         rank: Number of directions counted, all levels together.
+        ranks: The same per level: those that it adds to the higher ones.
         pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
     """
 
@@ -47,9 +48,11 @@ class Allocator:
         if self._levels:
             found = self._prioritised(np.zeros(len(self.reach)), None)
             self.rank, self.pivot_min, self._free = found.rank, found.pivot_min, found.free
+            self.ranks = found.ranks
         else:
             self._split = decompose(self.reach, rank_tolerance, terms.scale)
             self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
+            self.ranks = (self.rank,)
 
     def free(self, s: Array) -> Array:
         """(I - T^+ T) s: the part of s that does not touch the task."""

@@ -5,6 +5,9 @@
 The passive constraints react to u, so A is projected first (Phi); the published law with the reaction frozen breaks
 the loop it relies on. Solvable iff `(I - T T^+) bbar = 0`, which every command reports.
 
+Design: the status judges rows of priority 1 alone. Rows of lower priority are wishes: what they miss is a figure, and
+neither infeasible nor a reason to damp or to stop.
+
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71).
 """
 
@@ -39,7 +42,9 @@ class ConstraintFollowing(Law):
         correction: For every task that has none of its own; None: b as it stands.
         corrections: Task name -> its own correction.
         allocation: See `laws.allocation`.
-        priorities: Task name -> level, 1 the highest and where left out; a lower level costs a higher one nothing.
+        priorities: Task name -> level, 1 the highest and where left out; a lower level costs a higher one nothing, and
+            is a wish: no status tells what it misses.
+        optional: Tasks of priority 1 that a run may miss and still be done.
         weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
         feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
         null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
@@ -47,7 +52,7 @@ class ConstraintFollowing(Law):
         limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; no limit where left out.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, against |Ahat L^-T|_F.
-        residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf).
+        residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf), over rows of priority 1.
         on_infeasible: `warn`: least squares, said so; `damp`: u = -D B^T v; `fault`: least squares, and the run stops.
         input_damping: D, for `damp`: actuator unit per (generalized velocity along the actuator).
     """
@@ -55,6 +60,7 @@ class ConstraintFollowing(Law):
     correction: Correction | None = None
     corrections: Mapping[str, Correction] | None = None
     priorities: Mapping[str, int] | None = None
+    optional: Sequence[str] = ()
     allocation: str = "minimum_norm"
     weights: Mapping[str, float] | None = None
     feedback_allocation: str | None = None
@@ -79,8 +85,11 @@ class ConstraintFollowing(Law):
         if problems:
             raise TaskError("\n".join(problems))
         limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
+        wishes = [priority_of(row, self.priorities or {}) > 1 for row in model.task_rows]
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
+            wished=tuple(i for i, wish in enumerate(wishes) if wish),
+            optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
             levels=_levels(model.task_rows, self.priorities or {}),
             **gains,
             allocation=self.allocation,
@@ -157,18 +166,35 @@ def _interval(limit: Any) -> tuple[float, float]:
     return float(lower), float(upper)
 
 
+def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
+    """The level of a row's task; 1 where it has none."""
+    return priorities.get(row.group, priorities.get(row.name.split(".")[0], 1))
+
+
+def _is_of(row: Row, tasks: Sequence[str]) -> bool:
+    """Whether a row is of one of these tasks; a raised row is a group of its own."""
+    return row.group in tasks or row.name.split(".")[0] in tasks
+
+
 def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
     """Indices of the rows of each priority, the highest first."""
-    own = [priorities.get(row.group, priorities.get(row.name.split(".")[0], 1)) for row in rows]
+    own = [priority_of(row, priorities) for row in rows]
     return tuple(tuple(i for i, level in enumerate(own) if level == wanted) for wanted in sorted(set(own)))
 
 
 @dataclass(frozen=True)
 class BoundConstraintFollowing(BoundLaw):
-    """The law for one plant and task: gains per row, weights and limits per actuator."""
+    """The law for one plant and task: gains per row, weights and limits per actuator.
+
+    Attributes:
+        wished: Indices of the rows of priority 2 and below.
+        optional: Indices of the rows that a run may miss and still be done.
+    """
 
     rows: tuple[Row, ...]
     levels: tuple[tuple[int, ...], ...]
+    wished: tuple[int, ...]
+    optional: tuple[int, ...]
     damping: tuple[float, ...]
     stiffness: tuple[float, ...]
     higher: tuple[float, ...]
@@ -199,6 +225,19 @@ class BoundConstraintFollowing(BoundLaw):
         return self.null_space is not None or self.has_secondary
 
     @property
+    def wishes(self) -> tuple[int, ...]:
+        return self.wished
+
+    @property
+    def excused(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.wished, *self.optional}))
+
+    @property
+    def required(self) -> list[int]:
+        """Indices of the rows of priority 1, which the status judges."""
+        return [i for i in range(len(self.rows)) if i not in self.wished]
+
+    @property
     def stops_on(self) -> frozenset[int]:
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
         return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
@@ -209,8 +248,8 @@ class BoundConstraintFollowing(BoundLaw):
     def command(self, terms: Terms, memory: Array) -> Command:
         m, r = terms.inputs.shape[1], len(self.rows)
         if terms.finite is False or terms.positive is False:
-            status = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
-            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, status.code)
+            none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
+            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
         allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
         demand = terms.demand + feedback
@@ -218,9 +257,24 @@ class BoundConstraintFollowing(BoundLaw):
         if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
         missed = demand - allocator.reach @ u
-        infeasible = largest(missed) > self.residual_tolerance * (1.0 + largest(demand))
-        rank = allocator.rank
-        status = where(rank < r, Status.RANK_DEFICIENT.code, Status.OK.code)
+        status: Any = Status.OK.code
+        if self.required:
+            u, status = self._judge(terms, allocator, demand, missed, u)
+        known = is_finite(demand, u)
+        if self.limited:
+            u, missed, status = self._limit(u, allocator, demand, missed, status)
+        status = where(known, status, Status.NON_FINITE.code)
+        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
+        status = where(terms.finite, status, Status.NON_FINITE.code)
+        nothing = status >= Status.NOT_POSITIVE.code
+        u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
+        return Command(u, where(nothing, 0, allocator.rank), missed, where(nothing, 0.0, allocator.pivot_min), status)
+
+    def _judge(self, terms: Terms, allocator: Allocator, demand: Array, missed: Array, u: Array) -> tuple[Array, Any]:
+        """The inputs, damped where the rows of priority 1 cannot be met and that is asked for, and the status."""
+        required, rank = self.required, allocator.ranks[0]
+        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
+        status = where(rank < len(required), Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
         if self.on_infeasible == "damp":
@@ -228,15 +282,7 @@ class BoundConstraintFollowing(BoundLaw):
             rates = terms.matrices.B.T @ terms.state.v
             u = where(damped, -self.input_damping * rates, u)
             status = where(damped, Status.DAMPED.code, status)
-        known = is_finite(demand, u)
-        if self.limited:
-            u, missed, status = self._limit(u, allocator, demand, missed, status)
-        status = where(known, status, Status.NON_FINITE.code)
-        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
-        status = where(terms.finite, status, Status.NON_FINITE.code)
-        none = status >= Status.NOT_POSITIVE.code
-        u, missed = where(none, np.nan, u), where(none, np.nan, missed)
-        return Command(u, where(none, 0, rank), missed, where(none, 0.0, allocator.pivot_min), status)
+        return u, status
 
     def feedback(self, terms: Terms) -> Array:
         """What the correction adds to b, shape (r,)."""
@@ -298,6 +344,7 @@ class BoundConstraintFollowing(BoundLaw):
         if self.on_infeasible == "damp":
             held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
         left = demand - allocator.reach @ held
-        pays = largest(left - missed) > self.residual_tolerance * (1.0 + largest(demand))
+        required = self.required
+        pays = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
         severe = status >= Status.INFEASIBLE.code
         return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))

@@ -45,8 +45,7 @@ class InputOutput(ConstraintFollowing):
         problems: list[str] = []
         if model.opaque is not None:
             raise TaskError(f"law.kind: input_output needs a plant that can be compiled: {model.opaque}")
-        states = [around, *model.samples(around, STATES - 1)]
-        terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        terms = self._terms(model, around)
         passive = len(model.passive_rows)
         if passive and terms[0].passive.rank < passive:
             raise TaskError(
@@ -72,6 +71,26 @@ class InputOutput(ConstraintFollowing):
         key = tuple((name, _fixed(row)) for name, row in raised.items())
         known = model.once("raised", key, lambda: Model(model.plant, raised, around, plain=model))
         return known.retuned_to(model, around) or Model(model.plant, raised, around, plain=model)
+
+    def _terms(self, model: Model, around: State) -> list[Terms]:
+        """The terms of motion at the states where they have a value; a start that has none is refused later, by name.
+
+        Raises:
+            TaskError: No state near the start has them.
+        """
+        states = [around, *model.samples(around, STATES - 1)]
+        at = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        terms = [one for one in at if one.finite and one.positive]
+        if terms:
+            return terms
+        rows = at[0].matrices.task
+        known = np.isfinite(rows.A).all(axis=1) & np.isfinite(rows.b)
+        wrong = [row.name for row, finite in zip(model.task_rows, known, strict=True) if not finite]
+        of = f"task rows {', '.join(wrong)} have" if wrong else "the plant's terms of motion have"
+        raise TaskError(
+            f"law.kind: input_output: {of} no finite value at the start and at {STATES - 1} states near it "
+            "(move the start, or correct the equations)"
+        )
 
 
 def _fixed(raised: Raised) -> tuple[float, ...]:

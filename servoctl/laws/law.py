@@ -56,6 +56,16 @@ class BoundLaw(ABC):
         return {}
 
     @property
+    def wishes(self) -> tuple[int, ...]:
+        """Indices of the task rows of priority 2 and below: what they miss is a figure, never a failure."""
+        return ()
+
+    @property
+    def excused(self) -> tuple[int, ...]:
+        """Indices of the task rows that a run may miss and still be done: wishes, and what is not required."""
+        return self.wishes
+
+    @property
     def stops_on(self) -> frozenset[int]:
         """Codes of the statuses at which a run must stop, beside those that leave no command."""
         return frozenset()

@@ -31,6 +31,7 @@ class Reach:
         largest_gain: The same, largest over all states.
         dependent: Rows that add no direction to those above them, at every state.
         pivot: Smallest pivot at the first state, relative.
+        largest_pivot: The largest that the smallest pivot is at any state of the generic rank.
     """
 
     rows: tuple[Row, ...]
@@ -40,6 +41,7 @@ class Reach:
     largest_gain: Array
     dependent: tuple[Row, ...]
     pivot: float
+    largest_pivot: float
 
     @property
     def unreachable(self) -> list[Row]:
@@ -59,7 +61,7 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     r = len(model.task_rows)
     if not terms:
         unknown = np.full(r, np.nan)
-        return Reach(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0)
+        return Reach(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0, 0.0)
     splits = [decompose(at.reach, rank_tolerance, at.scale) for at in terms]
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]
@@ -70,8 +72,16 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     dependent = [
         row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES
     ]
+    pivots = [float(split.pivot_min) for split in splits if split.rank == max(ranks)]
     return Reach(
-        tuple(model.task_rows), ranks[0], max(ranks), gains[0], largest, tuple(dependent), float(splits[0].pivot_min)
+        tuple(model.task_rows),
+        ranks[0],
+        max(ranks),
+        gains[0],
+        largest,
+        tuple(dependent),
+        float(splits[0].pivot_min),
+        max(pivots),
     )
 
 

@@ -10,6 +10,7 @@ is shared out, so the number of processes changes nothing. On generated C, runs 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,6 +20,7 @@ import numpy as np
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import is_number, setting
 from servoctl.errors import CompileError, ConfigError, ServoctlError, in_one_line
+from servoctl.runs.ending import ending
 from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
@@ -210,7 +212,8 @@ class Series:
 
         def metrics() -> dict[str, Any]:
             take_engine(run.loop, run.start, run.settings, self._engine)
-            return metrics_of(simulate_loop(run.loop, run.start, run.settings, drawing=False).summary())
+            judge = partial(ending, run)
+            return metrics_of(simulate_loop(run.loop, run.start, run.settings, drawing=False, ending=judge).summary())
 
         return _guarded(metrics)
 

@@ -260,6 +260,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         correction=build_correction(values.correction),
         corrections={name: correction for name, correction in own.items() if correction is not None},
         priorities={entry.name: entry.priority for entry in loaded.config.task},
+        optional=tuple(entry.name for entry in loaded.config.task if entry.required is False),
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weights,
         feedback_allocation=values.feedback_allocation,

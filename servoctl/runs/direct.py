@@ -93,7 +93,7 @@ def simulate(
     loop = make_loop(system, engine)
     reach = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(reach) if reach is not None else []
+    problems += starts.unreachable(reach, system.law) if reach is not None else []
     wrong = unfit(loop, method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     if problems:

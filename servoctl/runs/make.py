@@ -18,7 +18,6 @@ from servoctl.expression import Expression
 from servoctl.integrate import Integrator, held_steps, unfit
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
@@ -97,7 +96,7 @@ def make_run(
     if found is None or problems.touch("run", "realism"):
         problems.check()
     assert found is not None
-    start = ground.start if ground.passed else _project(found.model, ground.start, values.initial.project, problems)
+    start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
@@ -224,7 +223,7 @@ def _check_start(
         problems.add(sentence, "initial")
     for contradiction in starts.contradicting_levels(system.model, start, levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(reach) if reach is not None else []:
+    for sentence in starts.unreachable(reach, system.law) if reach is not None else []:
         problems.add(sentence, "law")
     for sentence in starts.unstabilised(system, start):
         problems.add(sentence, "plant", "passive")
@@ -260,11 +259,11 @@ def _bind(
         return None
 
 
-def _project(model: Model, start: State, wanted: bool | Fixed, problems: Problems) -> State:
+def _project(system: System, start: State, wanted: bool | Fixed, problems: Problems) -> State:
     if wanted is False:
         return start
     try:
-        return starts.project(model, start, wanted.fix if isinstance(wanted, Fixed) else ())
+        return starts.project(system.model, start, wanted.fix if isinstance(wanted, Fixed) else (), system.law)
     except ServoctlError as error:
         problems.add(error, "initial", "project")
         return start

@@ -84,26 +84,30 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
             found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (starts.UNPROJECTED,)))
         else:
             alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2, False)
-            found.append(_as(alpha, reasons, "baumgarte", "plant.passive.correction"))
+            found.append(_as(alpha, reasons, _passive_kind(model.passive_rows), "plant.passive.correction"))
     if run.system.law is None:
         return found
     raised = model.plain is not model
     kinds = {_kind(row, raised) for row in model.task_rows if row.has_violation}
     for kind in sorted(kinds):
         rows = [row for row in model.task_rows if row.has_violation and _kind(row, raised) == kind]
-        dependent = run.reach is not None and run.reach.rank < len(run.reach.rows)
         degree = max(row.degree for row in rows)
-        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree, dependent)
+        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree, dependent=False)
+        if run.internal is not None and run.internal.stable is False:
+            reasons = (*reasons, "unstable internal dynamics do not count: no gain of the task reaches them")
         places = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
         found += [_as(alpha, reasons, kind, place) for place in places]
     return found
 
 
 def fastest_motion(run: Run) -> tuple[float, str]:
-    """Rate of the fastest motion that the model shows [1/s], and where it comes from."""
+    """Rate of the fastest motion that the model shows [1/s], and where it comes from.
+
+    Unstable internal dynamics do not count: no gain of the task reaches them, and theirs is no motion to follow.
+    """
     rates = {f"of {name} in time": rate for name, rate in task_rates(run.system.model.plain, run).items()}
     internal = run.internal
-    if internal is not None and internal.modes:
+    if internal is not None and internal.modes and internal.stable is not False:
         rates["of what the constraints leave free"] = max(abs(mode) for mode in internal.modes)
     name = max(rates, key=lambda key: rates[key], default="")
     return (rates[name], name) if name and rates[name] > 1e-6 else (0.0, "")
@@ -174,6 +178,12 @@ def _kind(row: Row, raised: bool) -> str:
     return "poles" if raised else "baumgarte" if row.has_rate else "p_feedback"
 
 
+def _passive_kind(rows: Sequence[Row]) -> str:
+    """The correction that fits all of a plant's own rows: they have one in common."""
+    rates = [row.has_rate for row in rows if row.has_violation]
+    return "baumgarte" if all(rates) else "p_feedback with rate" if any(rates) else "p_feedback"
+
+
 def _groups(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.group for row in rows))
 
@@ -185,6 +195,8 @@ def _as(alpha: float, reasons: tuple[str, ...], kind: str, field: str) -> Recomm
     value: dict[str, Any] = {"baumgarte": {"alpha": alpha, "beta": alpha}}
     if kind == "p_feedback":
         value = {"p_feedback": {"P": float(f"{1 / alpha:.3g}")}}
+    elif kind == "p_feedback with rate":  # (s + alpha)^2 where a row has a position, s + alpha where it has none
+        value = {"p_feedback": {"P": float(f"{1 / alpha:.3g}"), "rate": alpha}}
     elif kind == "poles":
         value = {"poles": -alpha}
     return Recommendation(field, value, alpha, reasons)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +100,16 @@ class Run:
             RunFolderError: The folder cannot be written.
         """
         import servoctl
+        from servoctl.runs.ending import ending
 
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
         if self.loaded is not None and self.loaded.config.realism is not None:
             said["realism"] = realism.facts(self.system, self.loaded.config.realism)
-        return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
+        return simulate_loop(
+            self.loop, self.start, self.settings, said, out, text, progress, ending=partial(ending, self)
+        )
 
     def batch(
         self,

@@ -9,6 +9,7 @@ from servoctl.closed_loop import Loop, System
 from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
@@ -16,6 +17,7 @@ from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
 from servoctl.mechanics.reach import VANISHES, Reach, reach
 from servoctl.mechanics.terms import assemble
+from servoctl.runs.diagnosis import of_task
 from servoctl.types import State, Status
 
 ASSEMBLED = 1e-3
@@ -36,8 +38,8 @@ STATES = 6
 """States at which the reach of the actuators is looked at, the start among them."""
 
 
-def project(model: Model, start: State, fix: Sequence[str]) -> State:
-    """The nearest state that satisfies passive constraints and task.
+def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None = None) -> State:
+    """The nearest state that satisfies passive constraints and task; of a task, its wishes only where that can be.
 
     Raises:
         TaskError: There is none near.
@@ -46,6 +48,10 @@ def project(model: Model, start: State, fix: Sequence[str]) -> State:
         raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
     found, left = nearest(model, start, fix)
     open_rows = _open(left)
+    required = _required(model, law)
+    if open_rows and len(required) < len(model.plain.task_rows):
+        found, left = nearest(model, start, fix, required)
+        open_rows = _open(left, [*model.plain.passive_rows, *required])
     if open_rows:
         held = f" while {', '.join(fix)} stay" if fix else ""
         raise TaskError(f"no state near the start satisfies {_listed(open_rows)}{held} (move the start, or free more)")
@@ -93,9 +99,10 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
         return problems
     at = consistency(model, start)
     problems = _not_assembled(model, at)
-    for rows in _levels(model, loop) if not problems else []:
-        problems += _contradictions(model, start, at, rows)
-    worst = at.worst(model.plain.task_rows, "holonomic")
+    if not problems:
+        problems += _contradictions(model, start, at, _required(model, None if loop is None else loop.system.law))
+    required = _required(model, None if loop is None else loop.system.law)
+    worst = at.worst(required, "holonomic")
     if worst is not None and abs(worst[1]) > max_violation:
         row, value = worst
         problems.append(
@@ -144,11 +151,10 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
     return problems
 
 
-def _levels(model: Model, loop: Loop | None) -> list[list[Row]]:
-    """Task rows that must agree among themselves: those of one priority."""
-    rows, law = model.plain.task_rows, None if loop is None else loop.system.law
-    levels = law.levels if isinstance(law, BoundConstraintFollowing) else [range(len(rows))]
-    return [[rows[i] for i in level] for level in levels]
+def _required(model: Model, law: BoundLaw | None) -> list[Row]:
+    """Task rows that a start must serve: those of priority 1."""
+    wishes = () if law is None else law.wishes
+    return [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
 
 
 def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:
@@ -193,10 +199,13 @@ def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
     return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: Reach) -> list[str]:
-    """Rows that constraint following cannot serve, one sentence each."""
+def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
+    """Rows of priority 1 that constraint following cannot serve, one sentence each."""
     problems = []
-    for row in found.unreachable:
+    wishes = () if law is None else law.wishes
+    for i, row in enumerate(found.rows):
+        if row not in found.unreachable or i in wishes:
+            continue
         problems.append(
             f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "
             f"vanishes at {STATES} states), so constraint_following cannot follow it (use law.kind: input_output with "
@@ -215,17 +224,17 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
     law = system.law
     if not isinstance(law, BoundConstraintFollowing):
         return said
-    if found is not None and found.generic_rank < len(found.rows) and found.generic_rank:
-        names = ", ".join(row.name for row in found.dependent)
-        said.append(
-            f"task: rank {found.generic_rank} of {len(found.rows)} rows: the inputs reach {names} only together with "
-            "the rows above (least squares where they disagree; see law.on_infeasible)"
-        )
-    elif found is not None and found.rank < found.generic_rank:
+    if found is not None and found.rank < found.generic_rank:
         said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
     if found is not None:
+        said += [finding.text for finding in of_task(system, start, found)]
         lost = [row.name for row, own in zip(found.rows, found.gain, strict=True) if own <= VANISHES]
         lost = [name for name in lost if name not in [row.name for row in found.unreachable]]
+        said += [
+            f"task.{found.rows[i].name}: no input reaches this wish: what it misses is given_up.{found.rows[i].name}"
+            for i in law.wishes
+            if found.rows[i] in found.unreachable
+        ]
         said += [
             f"task.{name}: no input reaches it at the start, though nearby: its degree changes there" for name in lost
         ]
@@ -272,9 +281,10 @@ def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[st
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
     """A start from which nothing ever moves, though the task is not met."""
-    x = np.concatenate([start.q, start.v, loop.memory_start])
+    x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
     rates, row = loop.rates(start.t, x)
-    violated = np.nanmax(np.abs(at.violation), initial=0.0) > CLOSED
+    counted = [*system.model.plain.passive_rows, *_required(system.model, system.law)]
+    violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
     ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
     if violated and ok and not np.abs(rates).max() > 1e-12:
         return ["nothing moves from this start: velocities and accelerations are zero, though the task is not met"]

@@ -120,12 +120,26 @@ TIME = [
     (Holonomic("x + t**2*y"), "rheonomic"),
     (Nonholonomic("der(x) + y*der(y)"), "scleronomic"),
     (Nonholonomic("der(x) + t*der(y)"), "rheonomic"),
+    (Nonholonomic("der(x) + 2*y*der(y) + der(z) - 1"), "rheonomic"),  # published, (14): x + y^2 + z - t + c = 0
+    (Nonholonomic("der(x) - y"), "rheonomic"),
+    (Nonholonomic("(1 + t)*der(x)"), "rheonomic"),
+    (Nonholonomic("der(x)*sqrt(1 + der(y)**2)"), "scleronomic"),
+    (Nonholonomic("der(x) + (t - t)*der(y) + sin(t)**2 + cos(t)**2 - 1"), "scleronomic"),
+    (SecondOrder(lambda q, v, t: np.array([[1.0, 0.0, 0.0]]), lambda q, v, t: np.array([1.0])), "scleronomic"),
+    (SecondOrder(lambda q, v, t: np.array([[1.0, 0.0, 0.0]]), lambda q, v, t: np.array([np.sin(t)])), "rheonomic"),
+    (several(lambda q, v, t: v[0] + v[1], lambda q, v, t: v[2] - 0.5), "rheonomic"),
 ]
 
 
 @pytest.mark.parametrize(("constraint", "time"), TIME)
 def test_time_appears_or_does_not(constraint: Constraint, time: str) -> None:
     assert judged(constraint).time == time
+
+
+def test_the_published_rate_with_a_constant_is_rheonomic_and_integrable() -> None:
+    """Zhao et al. 2018, Example 3: (14) integrates to (15), which contains t."""
+    found = judged(Nonholonomic("der(x) + 2*y*der(y) + der(z) - 1"))
+    assert (found.time, found.integrable) == ("rheonomic", True)
 
 
 def test_a_holonomic_constraint_is_integrable_by_its_nature() -> None:

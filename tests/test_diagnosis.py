@@ -1,0 +1,332 @@
+"""What a run and a check say of a task that no gain, step or period can serve, from end to end."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.engine import compiler
+from servoctl.missed import missed_tasks
+from servoctl.runs.diagnosis import of_task
+from servoctl.trajectory import Trajectory
+from servoctl.types import Status
+
+PLANTS = Path(__file__).parent / "diagnosis_plants"
+ENGINES = [
+    "vm",
+    "numpy",
+    pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no compiler")),
+]
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    try:
+        code = main(list(arguments))
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def changed(folder: Path, name: str, *changes: tuple[str, str]) -> str:
+    """A copy of a config of these plants, with other text."""
+    for path in PLANTS.glob("*.py"):
+        shutil.copy(path, folder)
+    text = (PLANTS / f"{name}.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / f"{name}.yaml").write_text(text)
+    return str(folder / f"{name}.yaml")
+
+
+def checked(capsys: pytest.CaptureFixture[str], config: str) -> dict[str, Any]:
+    """What `check --json` says."""
+    code, out, _ = answer(capsys, "check", config, "--json")
+    assert code == 0
+    return dict(json.loads(out))
+
+
+def test_the_quadrotor_needs_two_integrators_before_its_total_thrust(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Place and yaw are four rows; at acceleration level thrust alone moves the place: rank 2."""
+    config = str(PLANTS / "quadrotor.yaml")
+    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json")
+    summary = json.loads(out)
+    assert (code, summary["status"], summary["rank_max"]) == (4, "missed", 2)
+    assert summary["status_counts"] == {"INFEASIBLE": 1501}
+    for text in (err, summary["error"], summary["diagnosis"]):
+        assert "x, y, z are reached through one combination of the inputs alone, F1 + F2 + F3 + F4" in text
+        assert "dynamic extension (put 2 integrators before F1 + F2 + F3 + F4" in text
+    assert summary["error"].startswith(f"{Status.MISSED.value}: x in 100% of the time")
+    report = checked(capsys, config)
+    assert [(found["kind"], found["rows"]) for found in report["diagnosis"]] == [("dynamic_extension", ["x", "y", "z"])]
+    assert max(found["value"]["baumgarte"]["alpha"] for found in report["recommended"]) < 20.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_tip_of_a_double_pendulum_runs_away_by_its_internal_dynamics(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str
+) -> None:
+    config = str(PLANTS / "cart_double_pendulum.yaml")
+    code, out, err = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json", "--engine", engine)
+    summary = json.loads(out)
+    assert (code, summary["status"]) == (4, "stopped")
+    for text in (err, summary["error"]):
+        assert "it ran away: internal dynamics: unstable: 2 of 4 modes grow while the task is met" in text
+        assert "the fastest pole is 14.03 1/s at the start (take another output, add an actuator, or feed" in text
+        assert "reduce" not in text
+        assert "gains" not in text
+        assert "period" not in text
+
+
+def test_an_integrator_that_cannot_go_on_names_the_internal_dynamics(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = changed(tmp_path, "cart_double_pendulum", ("duration: 10", "duration: 10, integrator: {method: dop853}"))
+    code, out, _ = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json")
+    assert code == 4
+    assert "internal dynamics: unstable" in json.loads(out)["error"]
+
+
+def test_gains_are_not_recommended_by_a_fast_unstable_internal_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    """2.5 times the mode at 14 1/s would be 35 1/s; the tip itself moves with sin(t)."""
+    report = checked(capsys, str(PLANTS / "cart_double_pendulum.yaml"))
+    assert report["internal"]["modes"][0][0] == pytest.approx(14.03, abs=0.01)
+    (found,) = report["recommended"]
+    assert found["value"] == {"baumgarte": {"alpha": 5.0, "beta": 5.0}}
+    assert "unstable internal dynamics do not count" in " ".join(found["reasons"])
+    assert [found["kind"] for found in report["diagnosis"]] == ["internal_dynamics"]
+
+
+def test_a_nearly_singular_start_draws_a_word(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    upright = ("{x: 0, theta1: 3.6, theta2: 3.6}", "{x: 0, theta1: 3.1, theta2: 3.2}")
+    report = checked(capsys, changed(tmp_path, "cart_double_pendulum", upright))
+    gain = report["reach"]["rows"]["tip"]["gain"]
+    assert gain == pytest.approx(0.00133, rel=0.01)
+    assert any(
+        "task.tip: the start is nearly singular" in text and "gain of 0.0013" in text for text in report["warnings"]
+    )
+
+
+def test_two_rows_for_one_input_are_said_to_be_too_many(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = changed(tmp_path, "cart_double_pendulum", ("\nlaw:", '\n  - {name: cart, holonomic: "x - 1"}\nlaw:'))
+    report = checked(capsys, config)
+    (found, _) = report["diagnosis"]
+    assert (found["kind"], found["rows"]) == ("too_few_inputs", ["tip", "cart"])
+    assert "task: rank 1 of 2 rows: one input follows at most 1 of them" in found["text"]
+
+
+OPTIONAL = [('name: x, holonomic: "x"', 'name: x, required: false, holonomic: "x"'),
+            ('name: y, holonomic: "y"', 'name: y, required: false, holonomic: "y"'),
+            ('name: z, holonomic: "z"', 'name: z, required: false, holonomic: "z"')]  # fmt: skip
+
+
+def test_a_task_that_is_not_required_may_be_missed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = changed(tmp_path, "quadrotor", *OPTIONAL)
+    code, out, _ = answer(capsys, "run", config, "--out", str(tmp_path / "out"), "--json")
+    summary = json.loads(out)
+    assert (code, summary["status"]) == (0, "done")
+    assert summary["status_counts"] == {"INFEASIBLE": 1501}
+    assert summary["tasks"]["x"]["max_violation"] > 2.0
+
+
+def test_one_required_task_among_those_that_are_not_is_named_alone(tmp_path: Path) -> None:
+    found = sc.load(changed(tmp_path, "quadrotor", *OPTIONAL[1:])).simulate().summary()
+    assert found["status"] == "missed"
+    assert found["error"].startswith(f"{Status.MISSED.value}: x in 100% of the time (")
+
+
+def test_a_wish_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = changed(tmp_path, "quadrotor", ("{name: z,", "{name: z, priority: 2, required: true,"))
+    code, _, err = answer(capsys, "check", config)
+    assert code == 2
+    assert "required: true, but priority 2 makes it a wish (leave required out, or take priority 1)" in err
+
+
+def test_a_sweep_judges_its_runs_as_they_are_judged_alone() -> None:
+    run = sc.load(PLANTS / "quadrotor.yaml", ["run.duration=0.2"])
+    found = run.batch({"law.correction.baumgarte.alpha": [1.0, 2.0], "law.correction.baumgarte.beta": [1.0, 2.0]})
+    assert found["status"] == ["missed", "missed"]
+
+
+def trajectory(codes: list[Status], violation: list[float], t: list[float] | None = None) -> Trajectory:
+    """A run of one task."""
+    columns = {
+        "t": np.arange(len(codes), dtype=float) if t is None else np.array(t),
+        "violation.a": np.array(violation), "violation_rate.a": np.zeros(len(codes)),
+        "residual": np.ones(len(codes)), "status": np.array([status.code for status in codes]),
+    }  # fmt: skip
+    return Trajectory(columns, {}, {"tasks": {"a": ["a"]}})
+
+
+IN, OK, LIMIT = Status.INFEASIBLE, Status.OK, Status.SATURATED
+
+
+@pytest.mark.parametrize(
+    ("found", "share"),
+    [
+        (trajectory([IN] * 5, [1.0] * 5), 1.0),
+        (trajectory([LIMIT] * 5, [1.0] * 5), None),  # an input limit took it, by name
+        (trajectory([IN, IN, OK, OK, OK], [1.0] * 5), None),
+        (trajectory([IN, IN, IN, OK, OK], [1.0] * 5), 0.75),
+        (trajectory([IN] * 5, [1e-4] * 5), None),  # within the settling band
+        (trajectory([IN, IN, IN, OK, OK], [1.0] * 5, [0.0, 0.1, 0.2, 0.3, 1.0]), None),  # of the time, not of the rows
+        (trajectory([IN] * 5, [np.nan] * 5), 1.0),  # a row without a violation: by what of it stays out of reach
+    ],
+)
+def test_a_task_is_missed_where_it_is_out_of_reach_and_off_over_most_of_the_time(
+    found: Trajectory, share: float | None
+) -> None:
+    missed = missed_tasks(found, [])
+    assert missed == ({} if share is None else {"a": pytest.approx(share)})
+    assert missed_tasks(found, ["a"]) == {}
+
+
+def test_the_same_extension_is_found_without_symbols() -> None:
+    run = sc.load(PLANTS / "quadrotor.yaml", engine="numpy")
+    (found,) = of_task(run.system, run.start, run.reach)
+    assert found.kind == "dynamic_extension"
+
+
+UNICYCLE = """\
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Craft(sc.Plant):
+    m: float = 2.0
+    J: float = 0.5
+    coordinates = {"x": "m", "y": "m", "a": "rad"}
+    actuators = {"thrust": "N", "turn": "N m"}
+
+    def mass_matrix(self, q, t):
+        return np.diag([self.m, self.m, self.J])
+
+    def force(self, q, v, t):
+        return np.zeros(3) + 0 * v
+
+    def actuation(self, q, t):
+        return np.array([[np.cos(q[2]), 0.0], [np.sin(q[2]), 0.0], [0.0, 1.0]])
+"""
+
+
+@pytest.mark.parametrize("kind", ["constraint_following", "input_output"])
+def test_a_craft_with_thrust_and_turn_extends_its_thrust(tmp_path: Path, kind: str) -> None:
+    """y'' = R(a) (thrust, 0) / m: the turn appears in y'''' once thrust'' is the input."""
+    (tmp_path / "craft.py").write_text(UNICYCLE)
+    correction = "poles: -2" if kind == "input_output" else "baumgarte: {alpha: 2, beta: 2}"
+    (tmp_path / "craft.yaml").write_text(
+        "plant: {class: 'craft.py:Craft'}\ninitial: {q: {x: 0.3, y: 0.2, a: 0.4}}\n"
+        'task: [{name: x, holonomic: "x - t"}, {name: y, holonomic: "y"}]\n'
+        f"law: {{kind: {kind}, correction: {{{correction}}}}}\nrun: {{duration: 1}}\n"
+    )
+    run = sc.load(tmp_path / "craft.yaml")
+    (found,) = of_task(run.system, run.start, run.reach)
+    assert (found.kind, found.rows) == ("dynamic_extension", ("x", "y"))
+    assert "put 2 integrators before thrust in the plant" in found.text
+
+
+def test_dependent_rows_that_no_extension_tells_apart_are_said_to_be_dependent(tmp_path: Path) -> None:
+    (tmp_path / "craft.py").write_text(UNICYCLE)
+    (tmp_path / "craft.yaml").write_text(
+        "plant: {class: 'craft.py:Craft'}\ninitial: {q: {x: 0.3, y: 0.2, a: 0.4}}\n"
+        'task: [{name: a, holonomic: "a - 0.4"}, {name: twice, holonomic: "2*a - 0.8 + 0*x"}]\n'
+        "law: {correction: {baumgarte: {alpha: 2, beta: 2}}}\nrun: {duration: 1}\n"
+    )
+    run = sc.load(tmp_path / "craft.yaml")
+    (found,) = of_task(run.system, run.start, run.reach)
+    assert (found.kind, found.rows) == ("dependent_rows", ("a", "twice"))
+    assert (
+        "task: rank 1 of 2 rows: a, twice are reached through one combination of the inputs alone, turn" in found.text
+    )
+
+
+ROLLING = """\
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Skate(sc.Plant):
+    m: float = 2.0
+    coordinates = {"x": "m", "y": "m", "a": "rad", "z": "m"}
+    actuators = {"push": "N"}
+    held: int = 0
+
+    def mass_matrix(self, q, t):
+        return np.diag([self.m, self.m, 1.0, 1.0])
+
+    def force(self, q, v, t):
+        return np.zeros(4) + 0 * v
+
+    def actuation(self, q, t):
+        return np.array([[np.cos(q[2])], [np.sin(q[2])], [0.0], [0.0]])
+
+    def passive_constraints(self, q, t):
+        return {"floor": q[3]} if self.held else {}
+
+    def passive_rates(self, q, v, t):
+        return {"blade": v[0] * np.sin(q[2]) - v[1] * np.cos(q[2])}
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [(0, {"p_feedback": {"P": 0.1}}), (1, {"p_feedback": {"P": 0.1, "rate": 10.0}})],
+)
+def test_a_recommended_passive_correction_fits_the_kind_of_its_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], held: int, expected: dict[str, Any]
+) -> None:
+    (tmp_path / "skate.py").write_text(ROLLING)
+    config = (
+        f"plant: {{class: 'skate.py:Skate', parameters: {{held: {held}}}}}\ninitial: {{q: 0, v: 0}}\n"
+        "law: none\nrun: {duration: 0.1}\n"
+    )
+    (tmp_path / "skate.yaml").write_text(config)
+    (found,) = checked(capsys, str(tmp_path / "skate.yaml"))["recommended"]
+    assert (found["field"], found["value"]) == ("plant.passive.correction", expected)
+    taken = config.replace("}}\ninit", f"}}, passive: {{correction: {json.dumps(expected)}}}}}\ninit")
+    (tmp_path / "skate.yaml").write_text(taken)
+    assert sc.load(tmp_path / "skate.yaml").simulate().metadata["status"] == "done"
+
+
+@pytest.mark.parametrize("equation", ["s - sqrt(t)", "log(s)", "x + 1/s", "s/t", "sqrt(s) - 1"])
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_an_input_output_row_without_a_value_at_the_start_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], equation: str, command: str
+) -> None:
+    (tmp_path / "craft.py").write_text(UNICYCLE.replace('"y"', '"s"'))
+    (tmp_path / "craft.yaml").write_text(
+        "plant: {class: 'craft.py:Craft'}\ninitial: {q: 0}\n"
+        f'task: [{{name: far, holonomic: "{equation}"}}]\n'
+        "law: {kind: input_output, correction: {poles: -4}}\nrun: {duration: 1}\n"
+    )
+    code, _, err = answer(capsys, command, str(tmp_path / "craft.yaml"))
+    assert code == 2
+    assert "initial: task.far is not finite at the start, x = 0, s = 0, a = 0" in err
+    assert "bug" not in err
+
+
+def test_an_input_output_row_without_a_value_anywhere_near_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "craft.py").write_text(UNICYCLE)
+    (tmp_path / "craft.yaml").write_text(
+        "plant: {class: 'craft.py:Craft'}\ninitial: {q: 0}\n"
+        'task: [{name: far, holonomic: "asin(x - 100)*y"}]\n'
+        "law: {kind: input_output, correction: {poles: -4}}\nrun: {duration: 1}\n"
+    )
+    code, _, err = answer(capsys, "run", str(tmp_path / "craft.yaml"))
+    assert code == 2
+    assert "task rows far have no finite value at the start and at 5 states near it" in err
