@@ -17,6 +17,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
@@ -224,6 +225,10 @@ def _bad_terms(loop: Loop, state: State) -> str:
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
     if bad:
         return f"{', '.join(bad)} not finite"
+    pair = asymmetry(m.M)
+    if pair is not None:
+        i, j = pair
+        return f"mass_matrix not symmetric: [{i}, {j}] is {m.M[i, j]:.6g} and [{j}, {i}] is {m.M[j, i]:.6g}"
     smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 

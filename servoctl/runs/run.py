@@ -63,7 +63,9 @@ class Run:
         """What a person should know before running, one sentence each."""
         engine = [] if self.engine_warning is None else [self.engine_warning]
         own = realism.warnings(self.system, self.start, self.settings)
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + own + engine
+        return (
+            starts.warnings(self.loop, self.start, self.reach) + self.system.model.doubts + self._gains() + own + engine
+        )
 
     @property
     def engine_warning(self) -> str | None:
