@@ -197,7 +197,10 @@ def _blame(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None
     """Which term is not finite, and where the plant was; nothing where the run stopped for another reason."""
     if at is not None:
         state = loop.split(*at)[0]
-    elif columns and int(columns["status"][-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
+    elif len(columns.get("status", ())) and int(columns["status"][-1]) in (
+        Status.NON_FINITE.code,
+        Status.NOT_POSITIVE.code,
+    ):
         last = Trajectory(columns)
         state = State(float(last.t[-1]), last.q[-1], last.v[-1])
     else:

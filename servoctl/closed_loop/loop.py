@@ -124,6 +124,16 @@ class Loop(ABC):
         """The same under a command that is held."""
         return self.motion(t, x, command)[0]
 
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        """Exact dx'/dx, shape (size, size); None where only differences give it.
+
+        Args:
+            t: Time [s].
+            x: State and memory.
+            command: What is held; None: the law acts continuously.
+        """
+        return None
+
     @abstractmethod
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:
         """Changes of q and of v that close the passive constraints to first order."""

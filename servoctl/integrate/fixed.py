@@ -8,7 +8,10 @@ import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.ccode import Library
-from servoctl.integrate.adaptive import Watched, solver_of, take_step
+from servoctl.errors import IntegrationError
+from servoctl.integrate.adaptive import Watched, solver_of
+from servoctl.integrate.implicit import jacobian_of
+from servoctl.integrate.progress import finish
 from servoctl.integrate.realistic import Period, Ticks
 from servoctl.integrate.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.types import Array
@@ -68,9 +71,8 @@ def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
             for i in range(substeps):
                 x = rk4(rates, t + i * h / substeps, x, h / substeps)
             return x, row
-        solver = solver_of(integrator, rates, t, x, t + h)
-        while solver.status == "running":
-            take_step(solver)
+        solver = solver_of(integrator, rates, t, x, t + h, jacobian_of(loop, rates, integrator, command))
+        finish(solver, integrator.method)
         return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
 
     return numeric
@@ -154,7 +156,12 @@ def _stepped(
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = float(times[k]), float(times[k + 1] - times[k])
-        following, row = advance(t, x, h)
+        try:
+            following, row = advance(t, x, h)
+        except IntegrationError as error:
+            collector.add(t, x, advance.row(t, x) if isinstance(advance, Period) else loop.rates(t, x)[1])
+            yield collector.chunk(str(error))
+            return
         stopped = collector.reason(t, row)
         if wanted.at(k) or stopped is not None:
             collector.add(t, x, row)
