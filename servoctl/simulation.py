@@ -178,7 +178,7 @@ def _run(
         stopped = str(error)
     except KeyboardInterrupt:
         interrupted = True
-    joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
+    joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {
         "status": "interrupted" if interrupted else "done" if stopped is None else "stopped",

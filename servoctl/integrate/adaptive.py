@@ -14,6 +14,7 @@ import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.walk import Walk
+from servoctl.integrate.grid import Grid
 from servoctl.integrate.implicit import jacobian_of
 from servoctl.integrate.progress import REMEDY, Progress, take_step
 from servoctl.integrate.rows import (
@@ -23,7 +24,6 @@ from servoctl.integrate.rows import (
     Chunk,
     Collector,
     Integrator,
-    grid,
     last_row,
 )
 from servoctl.types import Array
@@ -84,7 +84,7 @@ def adaptive(
     if stopped is not None:
         yield collector.chunk(stopped)
         return
-    output = None if output_step is None else grid(start, end, output_step)[1:]
+    output = None if output_step is None else Grid(start, end, output_step)[1:]
     position = 0
     rates = Watched(loop.derivative)
     jacobian = jacobian_of(loop, loop.derivative, integrator)
@@ -153,7 +153,7 @@ def _walked(loop: Loop, walk: Walk, progress: Progress) -> Generator[Chunk, None
     return None
 
 
-def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
+def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
     """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
     assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
@@ -175,7 +175,7 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator:
         x = states[-1]
         if collector.due():
             yield collector.chunk()
-    yield last_row(loop, collector, float(times[-1]), x)
+    yield last_row(loop, collector, times[-1], x)
 
 
 def _stretch(

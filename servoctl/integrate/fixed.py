@@ -10,6 +10,7 @@ from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
 from servoctl.integrate.adaptive import Watched, solver_of
+from servoctl.integrate.grid import Grid
 from servoctl.integrate.implicit import jacobian_of
 from servoctl.integrate.progress import finish
 from servoctl.integrate.realistic import Period, Ticks
@@ -82,7 +83,7 @@ def fixed(
     loop: Loop,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     advance: Advance,
     output_step: float | None,
     parts: int | None = None,
@@ -93,7 +94,7 @@ def fixed(
         loop: The closed loop.
         collector: Takes the rows.
         x: State and memory at the first time.
-        times: Of the steps, shape (steps + 1,) [s].
+        times: Of the steps, steps + 1 of them [s].
         advance: One step.
         output_step: Spacing of the rows [s]; None: every step.
         parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
@@ -112,7 +113,7 @@ def _stretches(
     library: Library,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     wanted: "Wanted",
     parts: int | None,
     ticks: Ticks | None,
@@ -132,7 +133,7 @@ def _stretches(
         loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
         kept = [k for k in range(good) if wanted.at(done + k)]
         if kept:
-            yield Chunk(times[done : done + good][kept], states[kept], rows[kept])
+            yield Chunk(moments[kept], states[kept], rows[kept])
         done += good
         if good < asked:
             break
@@ -145,7 +146,7 @@ def _stepped(
     loop: Loop,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     advance: Advance,
     wanted: "Wanted",
     parts: int | None,
@@ -155,7 +156,7 @@ def _stepped(
     """Step by step from the step `done` on; `project` puts each end back onto the passive constraints."""
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
-        t, h = float(times[k]), float(times[k + 1] - times[k])
+        t, h = times[k], times[k + 1] - times[k]
         try:
             following, row = advance(t, x, h)
         except IntegrationError as error:
@@ -186,10 +187,10 @@ def _stepped(
         if collector.due():
             yield collector.chunk()
     if isinstance(advance, Period):
-        end = float(times[-1])
+        end = times[-1]
         yield collector.chunk(collector.add(end, x, advance.row(end, x)))
     else:
-        yield last_row(loop, collector, float(times[-1]), x)
+        yield last_row(loop, collector, times[-1], x)
 
 
 def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:
@@ -209,11 +210,11 @@ class Wanted:
         every: A row stands at each of so many steps, where `only_steps`.
     """
 
-    def __init__(self, times: Array, output_step: float | None) -> None:
+    def __init__(self, times: Grid, output_step: float | None) -> None:
         self._times, self.every, self._output = times, 1, None
         if output_step is None:
             return
-        ratio = output_step / float(times[1] - times[0])
+        ratio = output_step / (times[1] - times[0])
         if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
             self.every = round(ratio)
         else:
