@@ -34,6 +34,8 @@ def run(
 
     loaded = load(config, overrides or (), engine=engine)
     loaded.prepare()
+    if loaded.loop.choice is not None and loaded.loop.engine == "c":
+        note(f"engine c: {loaded.loop.choice}")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)

@@ -52,10 +52,12 @@ class Loop(ABC):
         layout: Where what stands in a row.
         engine: `c`, `vm` or `numpy`.
         note: What a person should know about the choice of engine; None where there is nothing to say.
+        choice: Why `auto` took the engine that it took; None where nothing was chosen.
         evaluations: Number of evaluations so far.
     """
 
     engine: str
+    choice: str | None = None
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -82,7 +84,7 @@ class Loop(ABC):
     def _of(self, system: System) -> Self:
         """This loop with another system, which fits."""
         other = copy.copy(self)
-        other.system, other.evaluations = system, 0
+        other.system, other.evaluations, other.choice = system, 0, None
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
 

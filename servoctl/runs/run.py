@@ -87,7 +87,8 @@ class Run:
     @np.errstate(all="ignore")
     def prepare(self) -> None:
         """Takes the engine that the run is worth, which may compile; `simulate` does so where nobody has."""
-        take_engine(self.loop, self.start, self.settings, self.engine)
+        if self.loop.choice is None:
+            take_engine(self.loop, self.start, self.settings, self.engine)
 
     @np.errstate(all="ignore")  # a term that is not finite stops the run, which says so
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
@@ -106,6 +107,8 @@ class Run:
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        if self.loop.choice is not None:
+            said["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:
             said["realism"] = realism.facts(self.system, self.loaded.config.realism)
         return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress)
