@@ -103,6 +103,6 @@ def test_the_command_says_that_it_compiled(
 ) -> None:
     monkeypatch.setattr("servoctl.runs.engine.LONG", 1e-3)
     monkeypatch.setattr("servoctl.runs.engine.WORTH", 0.0)
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(["run", "projectile", "--out", str(tmp_path / "run")])
     assert " s on the virtual machine: compiled" in capsys.readouterr().err
