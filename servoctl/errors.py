@@ -6,6 +6,7 @@ ServoctlError
 +-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
 +-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
 +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
++-- IntegrationError   (ArithmeticError) an adaptive method cannot go on, or makes no progress
 +-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
 +-- RunFolderError     (OSError)       a run folder cannot be written or read
 +-- RigError           (RuntimeError)  a bus is down, or a drive refuses or does not answer
@@ -70,6 +71,10 @@ class TraceError(ServoctlError, TypeError):
     def __init__(self, message: str, location: str | None = None) -> None:
         self.location = location
         super().__init__(message if location is None else f"{location}: {message}")
+
+
+class IntegrationError(ServoctlError, ArithmeticError):
+    """An adaptive method cannot go on, or makes no progress; a run ends there."""
 
 
 class CompileError(ServoctlError, RuntimeError):

@@ -17,6 +17,7 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.symmetry import asymmetry
 from servoctl.monitor import Monitor
 from servoctl.run_folder import RunFolder
 from servoctl.trajectory import SETTLING_BAND, Trajectory
@@ -197,7 +198,7 @@ def _run(
         stopped = str(error)
     except KeyboardInterrupt:
         interrupted = True
-    joined = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
+    joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])} if chunks else {}
     wall = time.perf_counter() - began
     facts: dict[str, Any] = {
         "status": "interrupted" if interrupted else "done" if stopped is None and wrong is None else "stopped",
@@ -221,7 +222,8 @@ def _bad_state(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | 
     """Where a term was not finite; None where the run stopped for another reason."""
     if at is not None:
         return loop.split(*at)[0]
-    if columns and int(columns["status"][-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
+    codes = columns.get("status", np.zeros(0))
+    if len(codes) and int(codes[-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
         last = Trajectory(columns)
         return State(float(last.t[-1]), last.q[-1], last.v[-1])
     return None
@@ -251,6 +253,10 @@ def _bad_terms(loop: Loop, state: State) -> str:
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
     if bad:
         return f"{', '.join(bad)} not finite"
+    pair = asymmetry(m.M)
+    if pair is not None:
+        i, j = pair
+        return f"mass_matrix not symmetric: [{i}, {j}] is {m.M[i, j]:.6g} and [{j}, {i}] is {m.M[j, i]:.6g}"
     smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 

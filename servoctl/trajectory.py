@@ -34,7 +34,8 @@ SETTLING_BAND = 1e-3
 """A violation has settled once it stays within this [units of the row], where nothing else is said."""
 
 SAID_SOMETIMES = (
-    "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage", "task_span", "timing",
+    "engine_choice", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage",
+    "task_span", "timing",
     "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
 )  # fmt: skip
 """What a run says of itself only where it applies."""

@@ -41,7 +41,7 @@ class Status(Enum):
     INFEASIBLE = "the actuators cannot meet the task: the command is its least-squares answer"
     UNREACHABLE = "no actuator reaches the task (rank 0): the command moves nothing towards it"
     DAMPED = "the actuators cannot meet the task: the command damps the motion instead"
-    NOT_POSITIVE = "the mass matrix is not positive definite: there is no command"
+    NOT_POSITIVE = "the mass matrix is not symmetric and positive definite: there is no command"
     NON_FINITE = "a term of the equations of motion is not finite: there is no command"
     MISSED = "a required task was out of reach over most of the run"
 

@@ -10,7 +10,7 @@ from scipy.signal import cont2discrete
 import servoctl
 from servoctl.engine import compiler
 from servoctl.errors import TaskError
-from servoctl.integrate import grid
+from servoctl.integrate import Grid
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
@@ -126,7 +126,7 @@ def test_the_last_row_lies_exactly_at_the_end_and_rows_never_repeat(how: dict[st
 
 @pytest.mark.parametrize(("end", "step", "count"), [(1.0, 0.1, 10), (0.3, 0.1, 3), (1.0, 0.3, 4), (0.05, 0.1, 1)])
 def test_a_grid_ends_at_the_end_without_a_step_of_nothing(end: float, step: float, count: int) -> None:
-    times = grid(2.0, 2.0 + end, step)
+    times = Grid(2.0, 2.0 + end, step)
     assert len(times) == count + 1 and times[-1] == 2.0 + end
     assert np.diff(times).min() > 0.1 * min(step, end)
 

@@ -137,7 +137,7 @@ def test_squares_that_overflow_are_left_to_the_run_alone() -> None:
 
 
 def test_a_halt_ends_the_work() -> None:
-    run = loaded("two_mass_spring", ["run.duration=100000"])
+    run = loaded("two_mass_spring", ["run.duration=3000"])
     loop = run.loop
     assert isinstance(loop, CompiledLoop)
     library = BatchProgram(loop.step(None), 2).load()

@@ -35,6 +35,8 @@ def run(
 
     loaded = load(config, given(set_file, overrides), engine=engine)
     loaded.prepare()
+    if loaded.loop.choice is not None and loaded.loop.engine == "c":
+        note(f"engine c: {loaded.loop.choice}")
     for warning in loaded.warnings:
         note(f"warning: {warning}")
     folder = out or fresh_folder(loaded.name)

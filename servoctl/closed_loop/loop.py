@@ -53,10 +53,12 @@ class Loop(ABC):
         layout: Where what stands in a row.
         engine: `c`, `vm` or `numpy`.
         note: What a person should know about the choice of engine; None where there is nothing to say.
+        choice: Why `auto` took the engine that it took; None where nothing was chosen.
         evaluations: Number of evaluations so far.
     """
 
     engine: str
+    choice: str | None = None
 
     def __init__(self, system: System) -> None:
         self.system = system
@@ -83,7 +85,7 @@ class Loop(ABC):
     def _of(self, system: System) -> Self:
         """This loop with another system, which fits."""
         other = copy.copy(self)
-        other.system, other.evaluations = system, 0
+        other.system, other.evaluations, other.choice = system, 0, None
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
 
@@ -129,6 +131,16 @@ class Loop(ABC):
     def held_derivative(self, t: float, x: Array, command: Array) -> Array:
         """The same under a command that is held."""
         return self.motion(t, x, command)[0]
+
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        """Exact dx'/dx, shape (size, size); None where only differences give it.
+
+        Args:
+            t: Time [s].
+            x: State and memory.
+            command: What is held; None: the law acts continuously.
+        """
+        return None
 
     @abstractmethod
     def closing(self, t: float, x: Array) -> tuple[Array, Array]:

@@ -190,6 +190,21 @@ class CompiledLoop(TracedLoop):
         self._steppers: dict[int | None, Kernel] = {}
         self._libraries: dict[tuple[int | None, Between | None], Library | None] = {}
 
+    @cached_property
+    def _jacobian(self) -> Kernel:
+        """(t, x, p) -> dx'/dx; on the virtual machine, since derivatives of decompositions have no C."""
+        return self.slopes_kernel.derivative("jacobian", "x")
+
+    @cached_property
+    def _held_jacobian(self) -> Kernel:
+        """(t, x, p, command) -> dx'/dx."""
+        return self.held_slopes_kernel.derivative("held_jacobian", "x")
+
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        if command is None:
+            return self._jacobian(t, x, self.parameters)[0]
+        return self._held_jacobian(t, x, self.parameters, command)[0]
+
     @property
     def engine(self) -> str:  # type: ignore[override]
         """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""

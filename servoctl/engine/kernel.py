@@ -90,6 +90,13 @@ class Kernel:
         function = ca.Function(name, given, [results[output] for output in outputs], list(self.inputs), list(outputs))
         return Kernel(function, self.inputs, {output: self.outputs[output] for output in outputs})
 
+    def derivative(self, name: str, by: str) -> "Kernel":
+        """The derivative of the first output, a vector, by an input that is a vector, shape (values, entries)."""
+        given = self.function.sx_in()
+        value, x = self.function.call(given)[0], given[list(self.inputs).index(by)]
+        function = ca.Function(name, given, [ca.densify(ca.jacobian(value, x))], list(self.inputs), [name])
+        return Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
+
     def called(self) -> Any:
         """The CasADi function as one that stays a call where it is used among symbols, so that its code stands once."""
         given = self.function.sx_in()

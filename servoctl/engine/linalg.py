@@ -46,7 +46,8 @@ def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
 def solve_lower(L: Array, X: Array) -> Array:
     """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return np.linalg.solve(L, np.asarray(X, dtype=float))  # a traced plant's constants come as objects
+        L, X = (np.asarray(A, dtype=float) for A in (L, X))  # a traced plant's constants come as objects
+        return np.linalg.solve(L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):
         Y[i] = (Y[i] - L[i, :i] @ Y[:i]) * inverse[i] if i else Y[i] * inverse[i]
@@ -56,7 +57,8 @@ def solve_lower(L: Array, X: Array) -> Array:
 def solve_upper(L: Array, X: Array) -> Array:
     """L^-T X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        return np.linalg.solve(L.T, np.asarray(X, dtype=float))
+        L, X = (np.asarray(A, dtype=float) for A in (L, X))
+        return np.linalg.solve(L.T, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     n = len(L)
     for i in reversed(range(n)):

@@ -115,8 +115,10 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
 def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10) -> float | None:
     """Largest difference of two evaluations, relative to the scale, if it exceeds the tolerance.
 
+    It is infinite where only one of the two is finite, or their shapes differ.
+
     Args:
-        numeric: NumPy's own value; where it is not finite there is nothing to compare.
+        numeric: NumPy's own value.
         symbolic: The traced function's value, same shape.
         scale: Largest magnitude that such values have.
         tolerance: Relative difference that counts as equal.
@@ -125,6 +127,8 @@ def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10
     if expected.shape != actual.shape:
         return float("inf")
     finite: Array = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(actual)):
+        return float("inf")
     if not finite.any():
         return None
     difference = float(np.abs(expected[finite] - actual[finite]).max()) / scale

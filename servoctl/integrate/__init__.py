@@ -11,11 +11,23 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.integrate.adaptive import adaptive, cvodes
 from servoctl.integrate.fixed import Advance, continuous, fixed, held, held_steps
+from servoctl.integrate.grid import Grid, too_many
 from servoctl.integrate.realistic import Period, Ticks
-from servoctl.integrate.rows import METHODS, Chunk, Collector, Integrator, grid
+from servoctl.integrate.rows import METHODS, Chunk, Collector, Integrator
 from servoctl.types import Array
 
-__all__ = ["METHODS", "Chunk", "Integrator", "continuous", "grid", "held_steps", "integrate", "sampled", "unfit"]
+__all__ = [
+    "METHODS",
+    "Chunk",
+    "Grid",
+    "Integrator",
+    "continuous",
+    "held_steps",
+    "integrate",
+    "sampled",
+    "too_long",
+    "unfit",
+]
 
 
 def unfit(loop: Loop, method: str, period: float | None) -> str | None:
@@ -32,6 +44,16 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
             f"{': ' + loop.note if loop.note else ''} (use radau)"
         )
     return None
+
+
+def too_long(
+    loop: Loop, duration: float, integrator: Integrator, period: float | None, output_step: float | None
+) -> str | None:
+    """Why a run is too long to be begun; None where it is not. Arguments as of `integrate`."""
+    fixed_step = integrator.step if integrator.method == "rk4" else None
+    step = fixed_step if period is None else period / max(1, held_steps(integrator, period))
+    rows = (output_step or fixed_step) if period is None else period
+    return too_many(duration, step, rows, 1 + loop.size + loop.carried + loop.layout.size)
 
 
 def integrate(
@@ -67,12 +89,12 @@ def integrate(
     try:
         if period is not None:
             advance, parts = sampled(loop, integrator, period, start, seed), held_steps(integrator, period)
-            yield from fixed(loop, collector, x, grid(start, end, period), advance, None, parts)
+            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, parts)
         elif integrator.method == "rk4":
-            times = grid(start, end, integrator.step)
+            times = Grid(start, end, integrator.step)
             yield from fixed(loop, collector, x, times, continuous(loop), output_step)
         elif integrator.method == "cvodes":
-            yield from cvodes(loop, collector, x, grid(start, end, output_step or duration / 1000), integrator)
+            yield from cvodes(loop, collector, x, Grid(start, end, output_step or duration / 1000), integrator)
         else:
             yield from adaptive(loop, collector, x, start, end, integrator, output_step)
     except ServoctlError as error:

@@ -6,7 +6,7 @@ one must be looked at, so that it says what is wrong.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import casadi as ca
@@ -14,7 +14,9 @@ import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.walk import Walk
-from servoctl.errors import ServoctlError
+from servoctl.integrate.grid import Grid
+from servoctl.integrate.implicit import jacobian_of
+from servoctl.integrate.progress import REMEDY, Progress, take_step
 from servoctl.integrate.projected import Projection
 from servoctl.integrate.rows import (
     CHUNK_TIME,
@@ -23,7 +25,6 @@ from servoctl.integrate.rows import (
     Chunk,
     Collector,
     Integrator,
-    grid,
     last_row,
 )
 from servoctl.types import Array
@@ -44,22 +45,29 @@ class Watched:
         return value
 
 
-def solver_of(integrator: Integrator, rates: Callable[[float, Array], Array], t: float, x: Array, end: float) -> Any:
+def solver_of(
+    integrator: Integrator,
+    rates: Callable[[float, Array], Array],
+    t: float,
+    x: Array,
+    end: float,
+    jacobian: Callable[[float, Array], Array] | None = None,
+) -> Any:
+    """SciPy's solver.
+
+    Args:
+        integrator: How to step.
+        rates: (t, x) -> x'.
+        t: Time at the start [s].
+        x: State there.
+        end: Time at the end [s].
+        jacobian: (t, x) -> dx'/dx, for an implicit method.
+    """
     from scipy.integrate import DOP853, LSODA, Radau
 
     method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
-    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol)
-
-
-def take_step(solver: Any) -> str | None:
-    """One step of a solver; why it failed, if it did."""
-    try:
-        message: str | None = solver.step()
-    except ServoctlError:
-        raise
-    except ValueError as error:  # Radau's linear algebra refuses numbers that are not finite
-        solver.status, message = "failed", str(error)
-    return message
+    own = {} if jacobian is None else {"jac": jacobian}
+    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **own)
 
 
 def adaptive(
@@ -77,12 +85,14 @@ def adaptive(
     if stopped is not None:
         yield collector.chunk(stopped)
         return
-    output = None if output_step is None else grid(start, end, output_step)[1:]
+    output = None if output_step is None else Grid(start, end, output_step)[1:]
     position = 0
     rates = Watched(loop.derivative)
+    jacobian = jacobian_of(loop, loop.derivative, integrator)
+    progress = Progress(start, end, integrator.method)
 
     def restart(t: float, x: Array) -> Any:
-        return solver_of(integrator, rates, t, x, end)
+        return solver_of(integrator, rates, t, x, end, jacobian)
 
     solver, projection = restart(start, x), Projection(loop, restart)
     library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
@@ -91,7 +101,10 @@ def adaptive(
         walk = Walk(
             library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
         )
-        yield from _walked(loop, walk)
+        stopped = yield from _walked(loop, walk, progress)
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
         if walk.done:
             return
         position, solver = walk.position, restart(walk.t, walk.x)
@@ -117,13 +130,21 @@ def adaptive(
             if stopped is not None:
                 yield collector.chunk(stopped)
                 return
+        stopped = progress.stalled(solver.t)
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
         if collector.due():
             yield collector.chunk()
     yield collector.chunk()
 
 
-def _walked(loop: Loop, walk: Walk) -> Iterator[Chunk]:
-    """The rows of adaptive steps in C, up to one that must be looked at."""
+def _walked(loop: Loop, walk: Walk, progress: Progress) -> Generator[Chunk, None, str | None]:
+    """The rows of adaptive steps in C, up to one that must be looked at.
+
+    Returns:
+        Why the run ends here; None where it does not.
+    """
     length = FIRST_STRETCH
     while not walk.done:
         began, before = time.monotonic(), walk.evaluations
@@ -131,13 +152,15 @@ def _walked(loop: Loop, walk: Walk) -> Iterator[Chunk]:
         loop.evaluations += walk.evaluations - before
         if len(times):
             yield Chunk(times, states, rows)
-        if good < length:
-            return
+        stopped = progress.stalled(walk.t, good)
+        if stopped is not None or good < length:
+            return stopped
         if time.monotonic() - began < CHUNK_TIME / 2:
             length = min(2 * length, LONGEST_STRETCH)
+    return None
 
 
-def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator: Integrator) -> Iterator[Chunk]:
+def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
     """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
     assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
@@ -147,20 +170,37 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Array, integrator:
     length = 1 if loop.projects else 100
     for left in range(0, len(times) - 1, length):
         part = times[left : left + length + 1]
-        solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
-        try:
-            states = solver(x0=x, p=loop.parameters)["xf"].full().T
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            collector.add(float(part[0]), x, loop.rates(float(part[0]), x)[1])
-            yield collector.chunk(f"t = {part[0]:.6g} s: cvodes cannot go on: {reason}")
-            return
-        for s, state in zip(part[:-1], [x, *states[:-1]], strict=True):
+        states, reason = _stretch(problem, options, part, x, loop.parameters)
+        kept = len(states) if reason is None else len(states) + 1
+        for s, state in zip(part[:kept], [x, *states], strict=False):
             stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
             if stopped is not None:
                 yield collector.chunk(stopped)
                 return
+        if reason is not None:
+            yield collector.chunk(f"t = {part[len(states)]:.6g} s: cvodes cannot go on: {reason} ({REMEDY})")
+            return
         x = loop.projected(float(part[-1]), states[-1]) if loop.projects else states[-1]
         if collector.due():
             yield collector.chunk()
-    yield last_row(loop, collector, float(times[-1]), x)
+    yield last_row(loop, collector, times[-1], x)
+
+
+def _stretch(
+    problem: dict[str, Any], options: dict[str, Any], part: Array, x: Array, parameters: Array
+) -> tuple[list[Array], str | None]:
+    """States at part[1:], row by row where not all of them are reached, and why the first is not."""
+    solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
+    try:
+        return list(solver(x0=x, p=parameters)["xf"].full().T), None
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+    if len(part) == 2:
+        return [], reason
+    states: list[Array] = []
+    for i in range(len(part) - 1):
+        further, wrong = _stretch(problem, options, part[i : i + 2], states[-1] if states else x, parameters)
+        if wrong is not None:
+            return states, wrong
+        states += further
+    return states, None

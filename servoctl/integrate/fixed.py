@@ -8,7 +8,11 @@ import numpy as np
 
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.ccode import Library
-from servoctl.integrate.adaptive import Watched, solver_of, take_step
+from servoctl.errors import IntegrationError
+from servoctl.integrate.adaptive import Watched, solver_of
+from servoctl.integrate.grid import Grid
+from servoctl.integrate.implicit import jacobian_of
+from servoctl.integrate.progress import finish
 from servoctl.integrate.realistic import Period, Ticks
 from servoctl.integrate.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.types import Array
@@ -68,9 +72,8 @@ def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
             for i in range(substeps):
                 x = rk4(rates, t + i * h / substeps, x, h / substeps)
             return x, row
-        solver = solver_of(integrator, rates, t, x, t + h)
-        while solver.status == "running":
-            take_step(solver)
+        solver = solver_of(integrator, rates, t, x, t + h, jacobian_of(loop, rates, integrator, command))
+        finish(solver, integrator.method)
         return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
 
     return numeric
@@ -80,7 +83,7 @@ def fixed(
     loop: Loop,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     advance: Advance,
     output_step: float | None,
     parts: int | None = None,
@@ -91,7 +94,7 @@ def fixed(
         loop: The closed loop.
         collector: Takes the rows.
         x: State and memory at the first time.
-        times: Of the steps, shape (steps + 1,) [s].
+        times: Of the steps, steps + 1 of them [s].
         advance: One step.
         output_step: Spacing of the rows [s]; None: every step.
         parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
@@ -109,7 +112,7 @@ def _stretches(
     library: Library,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     wanted: "Wanted",
     parts: int | None,
     ticks: Ticks | None,
@@ -129,7 +132,7 @@ def _stretches(
         loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
         kept = [k for k in range(good) if wanted.at(done + k)]
         if kept:
-            yield Chunk(times[done : done + good][kept], states[kept], rows[kept])
+            yield Chunk(moments[kept], states[kept], rows[kept])
         done += good
         if good < asked:
             break
@@ -142,7 +145,7 @@ def _stepped(
     loop: Loop,
     collector: Collector,
     x: Array,
-    times: Array,
+    times: Grid,
     advance: Advance,
     wanted: "Wanted",
     parts: int | None,
@@ -151,8 +154,13 @@ def _stepped(
     """Step by step from the step `done` on; a loop that projects puts each end back onto the passive constraints."""
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
-        t, h = float(times[k]), float(times[k + 1] - times[k])
-        following, row = advance(t, x, h)
+        t, h = times[k], times[k + 1] - times[k]
+        try:
+            following, row = advance(t, x, h)
+        except IntegrationError as error:
+            collector.add(t, x, advance.row(t, x) if isinstance(advance, Period) else loop.rates(t, x)[1])
+            yield collector.chunk(str(error))
+            return
         stopped = collector.reason(t, row)
         if wanted.at(k) or stopped is not None:
             collector.add(t, x, row)
@@ -177,10 +185,10 @@ def _stepped(
         if collector.due():
             yield collector.chunk()
     if isinstance(advance, Period):
-        end = float(times[-1])
+        end = times[-1]
         yield collector.chunk(collector.add(end, x, advance.row(end, x)))
     else:
-        yield last_row(loop, collector, float(times[-1]), x)
+        yield last_row(loop, collector, times[-1], x)
 
 
 def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:
@@ -200,11 +208,11 @@ class Wanted:
         every: A row stands at each of so many steps, where `only_steps`.
     """
 
-    def __init__(self, times: Array, output_step: float | None) -> None:
+    def __init__(self, times: Grid, output_step: float | None) -> None:
         self._times, self.every, self._output = times, 1, None
         if output_step is None:
             return
-        ratio = output_step / float(times[1] - times[0])
+        ratio = output_step / (times[1] - times[0])
         if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
             self.every = round(ratio)
         else:

@@ -9,13 +9,17 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
 from servoctl.integrate.fixed import Wanted
-from servoctl.integrate.rows import Integrator, grid, stops_of
+from servoctl.integrate.grid import Grid
+from servoctl.integrate.rows import Integrator, stops_of
 from servoctl.missed import OUT_OF_REACH
 from servoctl.trajectory import SETTLING_BAND, plain
 from servoctl.types import Array, Status
 
 LARGEST, SMALLEST = 1e150, 1e-150
 """Between these a square neither overflows nor vanishes."""
+
+MOST_TIMES = 4_000_000
+"""Times of steps that a batch holds in memory: 32 MB."""
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], Channel]:
@@ -42,17 +46,19 @@ def plan_of(
 ) -> Plan | None:
     """What runs of this kind have in common; None where they cannot be taken side by side.
 
-    That takes fixed steps, compiled throughout, without projection, and rows that stand at steps.
+    That takes fixed steps, not too many, compiled throughout, without projection, and rows that stand at steps.
     """
     if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects:
         return None
-    times = grid(start, start + duration, period or integrator.step)
+    times = Grid(start, start + duration, period or integrator.step)
+    if len(times) > MOST_TIMES:
+        return None
     wanted = Wanted(times, output_step if period is None else None)
     if not wanted.only_steps:
         return None
     status = loop.layout.slices["status"].start
     found = list(channels(loop, settling_band).values())
-    return Plan(times, wanted.every, status, sorted(stops_of(loop)), len(Status), found)
+    return Plan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), found)
 
 
 def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, plan: Plan) -> dict[str, Any] | None:

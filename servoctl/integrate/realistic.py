@@ -4,13 +4,16 @@ Design: the meaning of every part stands in `closed_loop.realism`; here they are
 evaluates the loop. Integration restarts wherever a command begins to act, so a delay costs no order of accuracy.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
 from servoctl.closed_loop import Loop, rk4
 from servoctl.closed_loop.chance import chance
-from servoctl.integrate.adaptive import Watched, solver_of, take_step
+from servoctl.integrate.adaptive import Watched, solver_of
+from servoctl.integrate.implicit import jacobian_of
+from servoctl.integrate.progress import finish
 from servoctl.integrate.rows import Integrator
 from servoctl.types import Array
 
@@ -128,12 +131,17 @@ class Period:
         if self._parts:
             body = rk4(rates, t, body, h)
         else:
-            solver = solver_of(self._integrator, rates, t, body, t + h)
-            while solver.status == "running":
-                take_step(solver)
+            solver = solver_of(self._integrator, rates, t, body, t + h, self._jacobian(given, u, command))
+            finish(solver, self._integrator.method)
             body = solver.y if solver.status == "finished" else np.full(len(body), np.nan)
         self.at = rates.at or self.at
         return body, self._realism.lagging(torque, u, h) if lagged else torque
+
+    def _jacobian(
+        self, rates: Callable[[float, Array], Array], u: Array, command: Array
+    ) -> Callable[[float, Array], Array] | None:
+        """Of x' under the command u; torques that lag change with time alone, so it stands for what they become."""
+        return jacobian_of(self._plant, rates, self._integrator, self._held(command, u))
 
     def _count(self) -> None:
         if self._plant is not self._loop:

@@ -1,6 +1,5 @@
 """How to step, and the rows that come of it."""
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -104,11 +103,3 @@ class Collector:
 
 def last_row(loop: Loop, collector: Collector, t: float, x: Array) -> Chunk:
     return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))
-
-
-def grid(start: float, end: float, step: float) -> Array:
-    """Times from start in steps, the last one exactly at the end; a last step shorter than 1e-9 of one is merged."""
-    count = max(1, math.ceil((end - start) / step - 1e-9))
-    times = start + step * np.arange(count + 1)
-    times[-1] = end
-    return times

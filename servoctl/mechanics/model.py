@@ -7,7 +7,7 @@ parameters, else the plant is opaque and `Model.opaque` says why.
 
 import copy
 import dataclasses
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,9 @@ from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.passive import PassiveGroup, plant_arrays
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.sampled import METHODS, Sample, sample
 from servoctl.mechanics.singular_mass import require_unique
+from servoctl.mechanics.symmetry import certainly_symmetric
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
 
@@ -59,6 +61,8 @@ class Model:
         task_rows: The task's rows.
         passive_rows: The plant's own rows.
         opaque: Why the plant's NumPy code cannot be compiled; None where it is.
+        symmetric: Whether the mass matrix is known to be symmetric at every state.
+        doubts: What the plant gets wrong at random states near `around`, one sentence each.
         plain: The model with the task as it was given; itself unless a law raised the task's rows.
     """
 
@@ -101,9 +105,14 @@ class Model:
         self.singular = self._is_singular(around)
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
+        self.symmetric = False
+        asked = zip(_variations(plant), [around, *self.samples(around)], strict=False)
+        answers, self.doubts = sample(asked)
         try:
-            self.plant_kernel = Kernel.compile("plant", symbols, self._plant_matrices(symbols))
-            self._verify(around)
+            matrices = self._plant_matrices(symbols)
+            self.plant_kernel = Kernel.compile("plant", symbols, matrices)
+            self._verify(answers)
+            self.symmetric = certainly_symmetric(matrices["M"])
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
 
@@ -178,21 +187,22 @@ class Model:
             place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
             message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {in_one_line(error)}"
             raise PlantError(message) from error
-        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular)
+        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """Plant and constraints by their compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
         passive, task = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular)
+        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         """Plant and constraints as expressions of symbols t (1,), q, v, p, as `symbols()` gives them."""
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         passive, _ = self._stack(self._passive, symbols)
         task, _ = self._stack(self.task, symbols)
-        return Matrices(plant, **self._plant_matrices(symbols), passive=passive, task=task, singular=self.singular)
+        M, Q, B, c = self._plant_matrices(symbols).values()
+        return Matrices(plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
@@ -258,17 +268,15 @@ class Model:
             raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
         return True
 
-    def _verify(self, around: State) -> None:
-        """Raises TraceError unless the traced plant equals its NumPy self."""
+    def _verify(self, answers: Sequence[Sample]) -> None:
+        """Raises TraceError unless the traced plant equals its NumPy self where that answered."""
         assert self.plant_kernel is not None
         found = []
-        for plant, state in zip(_variations(self.plant), self.samples(around), strict=False):
-            with np.errstate(all="ignore"):
-                expected = plant_arrays(plant, *state)
-            p = self.parameters
-            p[: len(parameter_values(plant))] = parameter_values(plant)
-            found.append((state, expected, self.plant_kernel(state.t, state.q, state.v, p)))
-        for i, name in enumerate(("mass_matrix", "force", "actuation", "nonideal_force")):
+        for at in answers:
+            p, own = self.parameters, parameter_values(at.plant)
+            p[: len(own)] = own
+            found.append((at.state, at.arrays, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))
+        for i, name in enumerate(METHODS):
             scale = _scale([expected for _, expected, _ in found], i)
             for state, expected, actual in found:
                 difference = mismatch(expected[i], actual[i], scale)
@@ -299,11 +307,15 @@ def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
 
 
 def _variations(plant: Plant) -> Iterator[Any]:
-    """The plant itself, then copies with other parameters, as far as its own checks allow them."""
+    """The plant itself, then by turns with other parameters, as far as its own checks allow them, and itself."""
     random = np.random.default_rng(1)
+    yield plant
     for i in range(SAMPLES):
         base = parameter_values(plant)
-        values = base * random.uniform(0.8, 1.2, len(base)) if i % 2 else base
+        if not i % 2:
+            yield plant
+            continue
+        values = base * random.uniform(0.8, 1.2, len(base))
         trial = with_parameters(plant, [float(x) for x in values])
         try:
             yield dataclasses.replace(trial)

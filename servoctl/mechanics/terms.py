@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.symbol import is_symbolic, where
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.singular_mass import regular_form
+from servoctl.mechanics.symmetry import is_symmetric
 from servoctl.types import Array, State
 
 
@@ -34,6 +36,7 @@ class Matrices:
         passive: The plant's own constraints, `Ahat q'' = bhat`.
         task: The servo constraints, `A q'' = b`.
         singular: Whether M alone is singular, so that the passive constraints must complete it.
+        symmetric: Whether M is known to be symmetric at every state; else each evaluation compares its triangles.
     """
 
     plant: Plant
@@ -44,6 +47,7 @@ class Matrices:
     passive: Rows
     task: Rows
     singular: bool = False
+    symmetric: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Terms:
         state: The state.
         matrices: What they were made of.
         L: Cholesky factor of M, or of its regular form, lower triangular, shape (n, n).
-        positive: Whether M is positive definite.
+        positive: Whether M is symmetric and positive definite.
         finite: Whether every term is a finite number.
         passive: Decomposition of `Ahat L^-T`.
         drift: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
@@ -127,12 +131,15 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
     finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
+    symmetric = True if matrices.symmetric or finite is False else is_symmetric(M)
     if matrices.singular and finite is not False:
         M, Q = regular_form(M, Q, passive.A, passive.b)
     L, positive = cholesky(M) if finite is not False else (M * 0.0, False)
     if finite is False:
         nothing = decompose(passive.A[:0], rank_tolerance)
         return Terms(state, matrices, L, False, False, nothing, Q, B, task.A)
+    if symmetric is not True:
+        positive = where(symmetric, positive, 0.0) if is_symbolic(symmetric) else False
     split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
     free = solve_lower(L, Q + c)
     drift = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)

@@ -8,7 +8,7 @@ import numpy as np
 
 from servoctl.closed_loop import make_loop
 from servoctl.errors import TaskError
-from servoctl.integrate import unfit
+from servoctl.integrate import too_long, unfit
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -96,6 +96,8 @@ def simulate(
     problems += starts.unreachable(reach, system.law) if reach is not None else []
     wrong = unfit(loop, method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
+    wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)
+    problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
     if problems:
         raise TaskError("\n".join(problems))
     return Run(name, loop, start, settings, reach, engine=engine).simulate(out)

@@ -2,7 +2,8 @@
 
 Design: every compiled loop starts on the virtual machine. `c` compiles, whatever it takes. `auto` takes C where the
 library is cached, or where the run would take the virtual machine longer than `WORTH` times what compiling is expected
-to take; below `LOOK_UP` it does not even look, and a run whose number of steps is not known is not compiled for.
+to take; below `LOOK_UP` it does not even look. Fixed steps are timed; adaptive ones are foreseen from the evaluations
+of the run's beginning, and compiled for above `LONG`.
 """
 
 import time
@@ -18,6 +19,7 @@ from servoctl.engine.ccode import Source
 from servoctl.errors import CompileError
 from servoctl.integrate import continuous, held_steps, sampled
 from servoctl.integrate.many import plan_of
+from servoctl.runs.foresight import foresee
 from servoctl.simulation import Settings
 from servoctl.types import State
 
@@ -26,6 +28,9 @@ LOOK_UP = 0.3
 
 WORTH = 1.5
 """How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
+
+LONG = 10.0
+"""A run of adaptive steps is compiled for where it would take longer on the virtual machine [s]."""
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
@@ -50,6 +55,7 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> No
             loop.note = f"--engine c: the run takes engine {loop.engine} instead: {why}"
     except CompileError as error:
         loop.note = f"--engine {engine}: the run takes engine {loop.engine} instead: {error}"
+        loop.choice = None
 
 
 def engine_note(loop: Loop) -> str | None:
@@ -104,9 +110,18 @@ def _worth(
     if expected is not None and expected < LOOK_UP:
         return None
     program = program_of(parts)
+    if sure:
+        return program
+    if program.cached:
+        loop.choice = "generated C was there already"
+        return program
     compiling = COMPILE_START + COMPILE_RATE * len(program.source)
-    pays = expected is not None and expected > WORTH * compiling
-    return program if sure or program.cached or pays else None
+    if expected is not None:
+        return program if expected > WORTH * compiling else None
+    ahead = foresee(loop, start, settings)
+    pays = ahead is not None and ahead.total > LONG and ahead.saved > WORTH * compiling
+    loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
+    return program if pays else None
 
 
 def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:

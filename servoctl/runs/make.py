@@ -15,7 +15,7 @@ from servoctl.config.schema import Law as LawValues
 from servoctl.config.schema import Run as RunValues
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
-from servoctl.integrate import Integrator, held_steps, unfit
+from servoctl.integrate import Integrator, held_steps, too_long, unfit
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
@@ -109,6 +109,9 @@ def make_run(
     wrong = unfit(loop, settings.integrator.method, settings.period)
     if wrong is not None:
         problems.add(wrong, "run", "integrator", "method")
+    wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
+    if wrong is not None:
+        problems.add(wrong, "run", "duration")
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
         reach = like.reach
     else:

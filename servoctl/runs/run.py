@@ -63,7 +63,9 @@ class Run:
         """What a person should know before running, one sentence each."""
         engine = [] if self.engine_warning is None else [self.engine_warning]
         own = realism.warnings(self.system, self.start, self.settings)
-        return starts.warnings(self.loop, self.start, self.reach) + self._gains() + own + engine
+        return (
+            starts.warnings(self.loop, self.start, self.reach) + self.system.model.doubts + self._gains() + own + engine
+        )
 
     @property
     def engine_warning(self) -> str | None:
@@ -85,7 +87,8 @@ class Run:
     @np.errstate(all="ignore")
     def prepare(self) -> None:
         """Takes the engine that the run is worth, which may compile; `simulate` does so where nobody has."""
-        take_engine(self.loop, self.start, self.settings, self.engine)
+        if self.loop.choice is None:
+            take_engine(self.loop, self.start, self.settings, self.engine)
 
     @np.errstate(all="ignore")  # a term that is not finite stops the run, which says so
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
@@ -105,6 +108,8 @@ class Run:
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        if self.loop.choice is not None:
+            said["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:
             said["realism"] = realism.facts(self.system, self.loaded.config.realism)
         return simulate_loop(

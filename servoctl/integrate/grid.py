@@ -1,0 +1,80 @@
+"""The times of equal steps, computed where they are asked for: a run's memory follows its rows, not its steps."""
+
+import math
+from typing import SupportsIndex, overload
+
+import numpy as np
+
+from servoctl.types import Array
+
+MOST_STEPS = 1e10
+"""A run of more steps is refused: at a million a second they take three hours."""
+
+MOST_ROWS = 1e8
+"""A run of more rows is refused: they would not fit into memory."""
+
+STEPS_PER_SECOND = 1e6
+"""Steps that generated C takes in a second, to the order of magnitude, of a small plant."""
+
+_UNITS = (("years", 365.25 * 86400), ("days", 86400.0), ("hours", 3600.0))
+
+
+class Grid:
+    """Times from start in steps, the last one exactly at the end; a last step shorter than 1e-9 of one is merged."""
+
+    def __init__(self, start: float, end: float, step: float) -> None:
+        self._start, self._end, self._step = start, end, step
+        self._last = max(1, math.ceil((end - start) / step - 1e-9))
+
+    def __len__(self) -> int:
+        return self._last + 1
+
+    @overload
+    def __getitem__(self, k: SupportsIndex) -> float: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> Array: ...
+
+    def __getitem__(self, k: SupportsIndex | slice) -> float | Array:
+        """One time, or those of a slice without a step, shape (times,)."""
+        if isinstance(k, slice):
+            first, last, _ = k.indices(len(self))
+            times = self._start + self._step * np.arange(first, max(first, last))
+            if last > self._last and len(times):
+                times[-1] = self._end
+            return times
+        place = k.__index__() + (len(self) if k.__index__() < 0 else 0)
+        if not 0 <= place <= self._last:
+            raise IndexError(place)
+        return self._end if place == self._last else self._start + self._step * place
+
+
+def too_many(duration: float, step: float | None, row_step: float | None, columns: int) -> str | None:
+    """Why a run is too long to be begun, its steps or its rows; None where it is not.
+
+    Args:
+        duration: Of the run [s].
+        step: Of the integration [s]; None: the method chooses.
+        row_step: Spacing of the rows [s]; None: the method chooses.
+        columns: Numbers in a row.
+    """
+    if step is not None and duration / step > MOST_STEPS:
+        steps = duration / step
+        return (
+            f"{steps:.3g} steps of {step:.3g} s in {duration:.6g} s would take about "
+            f"{_spoken(steps / STEPS_PER_SECOND)} at a million steps a second "
+            f"(at most {MOST_STEPS:.0e}; take a longer step or a shorter run)"
+        )
+    if row_step is not None and duration / row_step > MOST_ROWS:
+        rows = duration / row_step
+        return (
+            f"{rows:.3g} rows in {duration:.6g} s, {rows * columns * 8e-9:.3g} GB (at most {MOST_ROWS:.0e} rows; "
+            "give a longer run.output_step)"
+        )
+    return None
+
+
+def _spoken(seconds: float) -> str:
+    """A long time in its own unit."""
+    name, size = next(((name, size) for name, size in _UNITS if seconds >= 2 * size), _UNITS[-1])
+    return f"{seconds / size:.2g} {name}"

@@ -1,0 +1,71 @@
+"""Whether a mass matrix is symmetric: at a state, on numbers or on symbols, and at every state, where that is sure.
+
+    |M[i, j] - M[j, i]| <= tolerance trace|M|
+
+Design: the algebra reads the lower triangle alone, so a matrix that is not symmetric gives a motion that no matrix of
+the plant has. Every evaluation therefore compares both triangles, except where symmetry is certain: equal expressions,
+or a difference made of analytic operations alone, which vanishes everywhere if it does at random states.
+"""
+
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.symbol import Symbol, is_symbolic, where
+from servoctl.types import Array
+
+SYMMETRIC = 1e-9
+"""Entries across the diagonal that differ by less, relative to the sum of the diagonal's magnitudes, are equal."""
+
+_DEPTH = 20
+"""Levels of an expression that are compared."""
+
+_NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN SINH COSH TANH ATAN EXP EXPM1"
+_ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}
+
+
+def asymmetry(M: Array) -> tuple[int, int] | None:
+    """Row and column of the pair of entries that differs most, of a matrix of finite numbers; None: it is symmetric."""
+    difference = np.abs(M - M.T)
+    if not difference.max(initial=0.0) > SYMMETRIC * np.abs(np.diag(M)).sum():
+        return None
+    i, j = np.unravel_index(int(np.argmax(difference)), difference.shape)
+    return int(i), int(j)
+
+
+def is_symmetric(M: Array) -> Any:
+    """Whether a matrix is symmetric: a bool, or a symbol that is 0 or 1."""
+    if not is_symbolic(M):
+        return asymmetry(np.asarray(M, dtype=float)) is None
+    scale: Any = 0.0
+    for entry in np.diag(M):
+        scale = scale + abs(entry)
+    result: Any = 1.0
+    for upper, lower in _pairs(M):
+        result = where(abs(upper - lower) <= SYMMETRIC * scale, result, 0.0)
+    return result
+
+
+def certainly_symmetric(M: Array) -> bool:
+    """Whether a matrix of symbols that is symmetric at random states is so at every state."""
+    differences = [upper - lower for upper, lower in _pairs(M)]
+    symbolic = [difference.sx for difference in differences if isinstance(difference, Symbol)]
+    if len(symbolic) < len(differences):
+        return False
+    together = ca.vertcat(ca.SX(0, 1), *symbolic)
+    function = ca.Function("differences", ca.symvar(together), [together])
+    return all(function.instruction_id(i) in _ANALYTIC for i in range(function.n_instructions()))
+
+
+def _pairs(M: Array) -> list[tuple[Any, Any]]:
+    """Entries across the diagonal that are not the same expression."""
+    n = len(M)
+    pairs = [(M[i, j], M[j, i]) for i in range(n) for j in range(i + 1, n)]
+    return [(upper, lower) for upper, lower in pairs if not _same(upper, lower)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Symbol) and isinstance(other, Symbol):
+        return bool(ca.is_equal(one.sx, other.sx, _DEPTH))
+    return not isinstance(one, Symbol) and not isinstance(other, Symbol) and bool(one == other)

@@ -1,0 +1,198 @@
+"""What a plant gets wrong away from its start: a mass matrix that is not symmetric, two answers at one state."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import casadi as ca
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.engine import compiler
+from servoctl.engine.symbol import from_sx
+from servoctl.engine.trace import mismatch
+from servoctl.errors import PlantError
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.symmetry import certainly_symmetric
+from servoctl.runs import simulate
+from servoctl.trajectory import Trajectory
+from servoctl.types import Array, State
+
+COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))
+ENGINES = pytest.mark.parametrize("engine", ["vm", "numpy", COMPILED])
+START = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
+
+
+@dataclass(frozen=True)
+class Pair(sc.Plant):
+    """Two coordinates, a force that pulls both back."""
+
+    coupling: float = 0.6
+    coordinates: ClassVar = {"x": "m", "y": "m"}
+    actuators: ClassVar = {"F": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.eye(2)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.3, -0.1]) - 0.0 * q
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0], [0.0]])
+
+
+@dataclass(frozen=True)
+class UpperOnly(Pair):
+    """The lower triangle is forgotten; at the start the entry is zero."""
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        M = np.eye(2)
+        M[0, 1] = self.coupling * np.sin(q[0])
+        return M
+
+
+@dataclass(frozen=True)
+class FarOff(Pair):
+    """The same, beyond x = 2, where no random state lies."""
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        M = np.eye(2)
+        M[0, 1] = sc.where(q[0] > 2.0, self.coupling, 0.0)
+        return M
+
+
+@dataclass(frozen=True)
+class FarOffOpaque(Pair):
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[1.0, self.coupling if q[0] > 2.0 else 0.0], [0.0, 1.0]])
+
+
+@ENGINES
+def test_a_mass_matrix_that_is_not_symmetric_away_from_the_start_is_refused(engine: str) -> None:
+    message = (
+        r"^UpperOnly\.mass_matrix: not symmetric at t=.*, q=.*: \[0, 1\] is -?0\.\d+ and \[1, 0\] is 0 \(fill both"
+    )
+    with pytest.raises(PlantError, match=message):
+        simulate(UpperOnly(), {}, None, q=0.0, v=[1.0, 0.0], duration=3.0, engine=engine)
+
+
+@ENGINES
+@pytest.mark.parametrize("plant", [FarOff(), FarOffOpaque()], ids=lambda plant: type(plant).__name__)
+@pytest.mark.parametrize(
+    "how", [{"step": 0.01}, {"method": "dop853", "output_step": 0.05}, {"period": 0.02, "step": 0.01}], ids=str
+)
+def test_a_run_stops_where_its_mass_matrix_ceases_to_be_symmetric(
+    plant: Pair, engine: str, how: dict[str, Any]
+) -> None:
+    run = simulate(plant, {}, None, q=0.0, v=[1.0, 0.0], duration=3.0, engine=engine, **how)
+    assert run.metadata["status"] == "stopped"
+    assert "mass_matrix not symmetric: [0, 1] is 0.6 and [1, 0] is 0 at t = 1.6" in run.metadata["error"]
+    assert run["q.x"][-1] == pytest.approx(2.0, abs=0.06)  # a row before or behind x = 2
+    assert run.t[-1] == pytest.approx(1.61, abs=0.05)  # t + 0.15 t^2 = 2
+
+
+@pytest.mark.parametrize(("upper", "lower", "certain"), [
+    ("ca.sin(x)", "ca.sin(x)", True),  # one expression
+    ("x * y + x", "x * (y + 1)", True),  # analytic: equal at random states, equal everywhere
+    ("ca.fabs(x)", "ca.fabs(x)", True),  # one expression, whatever is in it
+    ("ca.fabs(x)", "x", False),
+    ("ca.if_else(x > 2, 1, 0)", "ca.SX(0)", False),
+])  # fmt: skip
+def test_symmetry_is_certain_only_where_no_branch_can_hide_a_difference(upper: str, lower: str, certain: bool) -> None:
+    x, y = ca.SX.sym("x"), ca.SX.sym("y")
+    entries = [eval(text, {"ca": ca, "x": x, "y": y}) for text in ("ca.SX(1)", lower, upper, "ca.SX(1)")]
+    M = from_sx(ca.reshape(ca.vertcat(*entries), 2, 2), (2, 2))
+    assert certainly_symmetric(M) is certain
+
+
+def test_a_symmetric_plant_pays_nothing_for_the_comparison() -> None:
+    assert Model(Pair(), {}, START).symmetric
+    assert not Model(FarOff(), {}, START).symmetric
+    for name in ("coordinated_robots", "scara", "three_masses", "parallelogram"):
+        assert sc.load(name).system.model.symmetric, name
+
+
+COUNT = itertools.count()
+
+
+@dataclass(frozen=True)
+class Counting(Pair):
+    """A force that grows with every call."""
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.1 * next(COUNT), 0.0])
+
+
+@dataclass(frozen=True)
+class Alternating(Pair):
+    """A constraint that shifts with every other call, compiled once as if it did not."""
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
+        return {"line": q[1] - 0.01 * (next(COUNT) % 2)}
+
+
+@dataclass(frozen=True)
+class Drawing(Pair):
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[np.random.default_rng().random()], [0.0]])
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("plant", "method"),
+    [(Counting(), "force"), (Alternating(), "passive_constraints"), (Drawing(), "actuation")],
+    ids=["counter", "alternating", "random"],
+)
+def test_a_plant_with_two_answers_at_one_state_is_refused(plant: Pair, method: str, engine: str) -> None:
+    message = (
+        rf"^{type(plant).__name__}\.{method}: two answers at one state, \S+ and \S+ at t=.* \(the answer may depend"
+    )
+    with pytest.raises(PlantError, match=message):
+        simulate(plant, {}, None, q=0.0, v=[1.0, 0.0], duration=0.1, engine=engine)
+
+
+def run_of(plant: Pair) -> Trajectory:
+    return simulate(plant, {}, None, q=0.0, v=0.0, duration=0.1, step=0.01)
+
+
+def test_a_mass_matrix_that_is_indefinite_nearby_is_a_warning_that_counts_states() -> None:
+    @dataclass(frozen=True)
+    class Vanishing(Pair):
+        def mass_matrix(self, q: Array, t: float) -> Array:
+            return np.diag([1.0, 0.3 - q[1]])
+
+    run = run_of(Vanishing())
+    assert run.metadata["status"] == "done"
+    (warning,) = run.metadata["warnings"]
+    assert warning.startswith(
+        "Vanishing.mass_matrix: not positive definite at 3 of 21 states near the start, first at t="
+    )
+    assert warning.endswith("(a run that gets there stops)")
+
+
+def test_a_force_that_is_not_finite_nearby_is_a_warning() -> None:
+    @dataclass(frozen=True)
+    class Root(Pair):
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            return np.array([np.sqrt(q[0] + 0.3), 0.0])
+
+    (warning,) = run_of(Root()).metadata["warnings"]
+    assert warning.startswith("Root.force: not finite at 3 of 21 states near the start, first at t=")
+
+
+def test_a_plant_that_fails_nearby_is_a_warning_and_not_a_crash() -> None:
+    @dataclass(frozen=True)
+    class Picky(Pair):
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            if q[0] < -0.3:
+                raise ValueError("x is too small")
+            return np.zeros(2)
+
+    said = run_of(Picky()).metadata["warnings"]
+    assert any(line.startswith("Picky: failed (ValueError: x is too small (line") for line in said)
+
+
+def test_symbols_that_are_finite_where_numpy_is_not_differ_from_it() -> None:
+    assert mismatch([1.0, np.nan], [1.0, 2.0], 1.0) == np.inf
+    assert mismatch([1.0, np.nan], [1.0, np.inf], 1.0) is None
