@@ -281,7 +281,7 @@ def test_a_code_that_no_frame_can_hold_is_refused_at_load(
     prepared = machine(protocol, "at speed")
     assert prepared.run.loaded is not None
     faults = [{"kind": "drive_fault", "drive": "a", "at": 0.1, "code": code}]
-    changed = [f"hil.drives.a.{key}={json.dumps(value)}" for key, value in options.items()]
+    changed = [f"hil.drives.0.{key}={json.dumps(value)}" for key, value in options.items()]
     with pytest.raises(ConfigError) as caught:
         prepare(prepared.run.loaded.overridden([*changed, f"hil.faults={json.dumps(faults)}"]), "vm")
     assert any(problem.endswith(f"hil.faults[0].code: {expected}") for problem in caught.value.problems)
