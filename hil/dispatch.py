@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hil.bus.base import Bus, BusError, Health, Link
+from hil.bus.base import Bus, BusError, Health, Link, close_all
 from hil.drives.base import Drive, Exchange, Feedback, Node
 from hil.frame import Frame
 from servoctl.loop import Clock, nanoseconds
@@ -154,8 +154,7 @@ class Dispatch:
 
     def close(self) -> None:
         """Closes every bus."""
-        for bus in self.buses.values():
-            bus.close()
+        close_all(self.buses.values())
 
 
 class BusExchange(Exchange):

@@ -8,6 +8,7 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.emulator import BusOptions, Emulator, Likeness
 from hil.emulator.encoder import EncoderOptions
 from hil.emulator.faults import read_faults
+from hil.emulator.targets import targets
 from hil.place import Place
 from hil.prepare import Prepared
 from servoctl.closed_loop import System
@@ -29,7 +30,7 @@ def in_lockstep(prepared: Prepared, engine: str = "auto") -> Place:
 def emulated(prepared: Prepared, engine: str = "auto") -> Emulator:
     """A config's emulated drives, on wires of their own, with the faults of the config to come."""
     settings = prepared.settings
-    nodes = {each.name: each.protocol for each in (*settings.drives, *settings.sensors)}
+    nodes = targets((*settings.drives, *settings.sensors))
     faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
     return Emulator.build(
         simulated(prepared),

@@ -13,9 +13,10 @@ def faults_elsewhere(prepared: Prepared) -> list[str]:
     """
     from hil.emulator.faults import read_faults
     from hil.emulator.process import check_fault
+    from hil.emulator.targets import targets
 
     settings = prepared.settings
-    nodes = {each.name: each.protocol for each in (*settings.drives, *settings.sensors)}
+    nodes = targets((*settings.drives, *settings.sensors))
     faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
     for fault in faults:
         check_fault(fault)

@@ -14,6 +14,7 @@ from hil.drives.protocols import build
 from hil.live import LiveGains
 from hil.measuring import make_sensing
 from hil.pose import check_fall, check_limits
+from hil.resolution import resolved_steps
 from hil.safety import Bounds
 from hil.safety.plan import Plan, Stage
 from hil.sensing import Holding, Prediction, Sensing, falls_without_torque, task_errors
@@ -150,6 +151,7 @@ class Prepared:
             hold,
             errors,
             frozenset() if law is None else law.stops_on,
+            resolved_steps(model, self.sensing, (*self.drives, *self.sensors), self.settings.values, self.start),
         )
 
 

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hil.columns import LIVE
-from hil.drives.base import Node
+from hil.drives.base import Drive, Node
 from hil.drives.protocols import build
 from hil.drives.sample import Sample
 from hil.live import LiveGains
 from hil.recorder import read_frames
-from hil.settings import hil_settings
+from hil.sent import Sent, compare_sent
+from hil.settings import HilSettings, hil_settings
 from servoctl.closed_loop import Loop
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
@@ -72,6 +73,7 @@ class Replay:
         tolerance: Relative to the largest |u| of each actuator; 0: to the bit.
         samples: Positions of drives that `can.blf` gives again; 0 where the folder has none.
         other_samples: Those of them that the run logged otherwise.
+        sent: Torques sent that were compared with the law's, and frames with them; None where it was no run on drives.
     """
 
     rows: int
@@ -85,6 +87,14 @@ class Replay:
     tolerance: float
     samples: int = 0
     other_samples: int = 0
+    sent: Sent | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that was compared is the same."""
+        sent = self.sent
+        wrong = 0 if sent is None else sent.other_torques + sent.other_frames
+        return not (self.differing or self.other_samples or wrong)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -134,13 +144,15 @@ def replay(
     assert best is not None
     if loaded.config.hil is None or "read" not in run.columns or not (folder / FRAMES).is_file():
         return best
-    samples, other = _same_samples(loaded, run, folder)
-    return dataclasses.replace(best, samples=samples, other_samples=other)
-
-
-def _same_samples(loaded: LoadedConfig, run: Trajectory, folder: Path) -> tuple[int, int]:
-    """How many logged positions there are to compare with what the frames say, and how many differ."""
     settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False).system.model.plant)
+    samples, other = _same_samples(settings, run, folder)
+    drives = [cast(Drive, build(drive, settings.values.period)) for drive in settings.drives]
+    sent = compare_sent(run, folder, drives, list(settings.buses))
+    return dataclasses.replace(best, samples=samples, other_samples=other, sent=sent)
+
+
+def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple[int, int]:
+    """How many logged positions there are to compare with what the frames say, and how many differ."""
     drives = [build(drive, settings.values.period) for drive in settings.drives]
     nodes = [[drive for drive in drives if drive.settings.bus == bus] for bus in settings.buses]
     found: dict[str, list[Sample]] = {drive.settings.name: [] for drive in drives}

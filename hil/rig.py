@@ -1,7 +1,7 @@
 """Drives on CAN as a rig: samples in, q and v out, torques on the wire while it may, and every drive off at the end.
 
 Design: once `disable` or `stop` was called no torque goes out any more, whatever is asked for: that is latched here,
-below everything that decides.
+below everything that decides. What fails for one drive on the way out never keeps the others on.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,12 @@ import numpy as np
 from hil.dispatch import BusExchange, Dispatch
 from hil.drives.base import Condition, Drive, Feedback, Node
 from hil.drives.sample import Sample
+from hil.frame import Frame
 from hil.safety.events import Kind
 from hil.safety.monitor import Monitor
 from hil.sensing import Finding, Prediction, Sensing
 from hil.verbs import Verbs
+from servoctl.errors import in_one_line
 from servoctl.loop import SECOND, Clock, Reading, Rig, nanoseconds
 from servoctl.types import Array, State
 
@@ -26,6 +28,9 @@ OFF_TIME = 0.5
 
 BRAKE_TIME = 0.1
 """Of that, how long drives may brake by themselves [s]."""
+
+PAUSE = 1_000_000
+"""Time to the next look at a bus that raises, while drives are sent off [ns]."""
 
 NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
@@ -47,6 +52,7 @@ class CanRig(Rig):
         problems: What sensing found at the last read: kind, subject, detail.
         sends: Whether anything may be sent at all; not in shadow.
         off: Whether torque is over for good.
+        failures: Drive, or nothing where none is known -> what was raised while drives were sent off.
         true: The simulated plant's state at the beginning of the last read; the start pose where there is none.
     """
 
@@ -85,6 +91,7 @@ class CanRig(Rig):
         self.measured = [np.nan] * (3 * len(self.drives))
         self.problems: list[tuple[Kind, str, str]] = []
         self.off = not sends
+        self.failures: dict[str, str] = {}
         self._awaited = [
             (node, node.settings.bus, node.feedback is Feedback.SYNC)
             for node in self._nodes
@@ -230,33 +237,69 @@ class CanRig(Rig):
             monitor.buses(now, self._dispatch.healths())
 
     def disable(self, brake: bool) -> bool:
-        """Sends every drive off, by its own braking where wanted; returns whether all have confirmed."""
+        """Sends every drive off, by its own braking where wanted; returns whether all have confirmed. Never raises."""
         self.off = True
         if self._verbs is not None:
-            self._verbs.abandon()
-        for drive in self.drives:
-            frames = drive.quick_stop_frames() if brake else drive.disable_frames()
-            for frame in frames:
-                self._dispatch.send(drive.settings.bus, frame)
+            self._try("", self._verbs.abandon)
+        for drive in self._drives:
+            self._send_off(drive, brake)
         self._count += 1
-        return self._count > 1 and all(drive.surely_off for drive in self.drives)
+        return self._count > 1 and all([drive.surely_off for drive in self._drives])
+
+    def _send_off(self, drive: Drive, brake: bool) -> None:
+        """Sends the frames that stop one drive; where it cannot be asked to brake, those that disable it."""
+        name, bus = drive.settings.name, drive.settings.bus
+        frames: Sequence[Frame] = ()
+        try:
+            frames = drive.quick_stop_frames() if brake else drive.disable_frames()
+        except Exception as error:
+            self._failed(name, error)
+            if brake:
+                self._send_off(drive, False)
+        for frame in frames:
+            try:
+                self._dispatch.send(bus, frame)
+            except Exception as error:
+                self._failed(name, error)
 
     def stop(self) -> None:
         """Sends every drive off and waits until all have confirmed, `OFF_TIME` at most; `unconfirmed` says which not.
 
-        Drives that nobody has sent off before brake by themselves first, where they can.
-
-        For every way out of the loop; after `disable` has confirmed it does nothing.
+        Drives that nobody has sent off before brake by themselves first, where they can. For every way out of the loop;
+        after `disable` has confirmed it does nothing. What one drive, or a bus, raises meanwhile goes to `failures`.
         """
         if not self.sends or (self.off and not self.unconfirmed and self._count > 1):
             return
         now = self.clock.now()
         end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
         while self.clock.now() < end and not self.disable(brake=self.clock.now() < braking):
-            slice_end = self.clock.now() + nanoseconds(max(self._period, 0.005))
-            while self.clock.now() < slice_end:
-                due = self._dispatch.tend(nanoseconds(self._period))
-                self._dispatch.wait(min(slice_end, due), lambda: next(iter(self._dispatch.buses)))
+            self._listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
+
+    def _listen(self, until: int) -> None:
+        """Takes in what drives answer, and keeps their watchdogs fed, up to a moment [ns]."""
+        period = nanoseconds(self._period)
+        while (now := self.clock.now()) < until:
+            due = until
+            try:
+                due = min(until, self._dispatch.tend(period))
+            except Exception as error:
+                self._failed("", error)
+            try:
+                self._dispatch.wait(due, lambda: next(iter(self._dispatch.buses)))
+            except Exception as error:
+                self._failed("", error)
+                if self.clock.now() == now:
+                    self._try("", lambda: self.clock.sleep_until(min(until, now + PAUSE)))
+
+    def _try(self, name: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Notes what was raised on the way out: the first of each drive is the one that helps."""
+        self.failures.setdefault(name, in_one_line(error))
 
     @property
     def unconfirmed(self) -> list[str]:

@@ -1,34 +1,38 @@
 """A run on drives, from the first frame to the last drive off.
 
 Design: everything that can be wrong is found before the first frame; whatever ends the loop, every drive is sent off
-and asked to confirm, and the folder is closed with what there is.
+and asked to confirm, and the folder is closed with what there is. Status, events and exit code say the same, also of a
+run that never began, or whose recorder died.
 """
 
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
+from hil.bus import Health
 from hil.columns import Table
 from hil.dispatch import Dispatch
 from hil.drives import DriveError
+from hil.ending import fields_of, of_buses, of_drives, verdict
 from hil.logbook import Logbook
 from hil.place import Place, TamperedController
 from hil.prepare import Prepared
 from hil.realtime import Grant, without_collector
-from hil.recorder import InMemory, Recorder
+from hil.recorder import InMemory, Recorder, add_missing, as_entry
 from hil.rig import CanRig
 from hil.safety import Event, Kind, Limits, Monitor
+from hil.safety.events import Origin
 from hil.safety.plan import Stage
 from hil.safety.stages import Mode, Stages
+from hil.stop_signals import StopSignals
 from hil.view import View
 from hil.view.plan import SIGNAL
 from servoctl.config import dump
-from servoctl.errors import ServoctlError, in_one_line
+from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.loop import SECOND, Controller, Reading, Tick, TickLoop
 from servoctl.loop.tick import Times
 from servoctl.loop.timing import Timing
@@ -46,10 +50,7 @@ WAIT_SHARE = 0.6
 LOOK_EVERY = 100
 """Ticks from one look at the recorder to the next."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-
-SUSPEND = signal.SIGTSTP
-"""Ctrl-Z: on the wall clock a loop that stands still would leave the drives to their watchdogs."""
+T = TypeVar("T")
 
 BUTTON = "stop button of the live page"
 
@@ -90,6 +91,7 @@ class HilRun:
         duration: float | None,
         out: Path | None,
         said: dict[str, Any],
+        signals: StopSignals | None = None,
     ) -> None:
         """Takes what it runs on.
 
@@ -100,12 +102,14 @@ class HilRun:
             duration: Time in it [s]; None: that of the config.
             out: The run folder; None: in memory only, which is for lock-step.
             said: What the run says of itself beside what is found here; more may be added before it ends.
+            signals: That ask for the controlled stop, noted already; None: from the beginning of `run` on.
 
         Raises:
             RunFolderError: The folder cannot be made.
         """
+        self._given = signals
         self._prepared, self._place, self._stage = prepared, place, stage
-        values, nodes = prepared.settings.values, [*prepared.drives, *prepared.sensors]
+        nodes = [*prepared.drives, *prepared.sensors]
         self._plan = prepared.plan(stage, duration)
         self._monitor = Monitor(prepared.drives, prepared.sensors, prepared.bounds)
         faults = place.faults
@@ -114,14 +118,29 @@ class HilRun:
         self._view: View | None = None
         self._live.begin(self._controller.take_law)
         emulated, gains = place.truth is not None, [gain.path for gain in self._live.gains]
-        table = Table(prepared.loop, nodes, len(prepared.drives), emulated, gains)
-        self.columns = table.units
-        timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
+        self._table = Table(prepared.loop, nodes, len(prepared.drives), emulated, gains)
+        self.columns = table = self._table.units
         self.said = said
         text = "" if prepared.run.loaded is None else dump(prepared.run.loaded.config)
-        self.recorder = (
-            InMemory(table.units, said) if out is None else Recorder(out, table.units, said, text, place.lockstep)
-        )
+        self._told, self._engaged = 0, False
+        self._span: list[float] = []
+        self._wall, self._worked, self._ticks = 0.0, 0.0, 0
+        self._began, self._asked = False, ""
+        self._say: Callable[[Event], None] = lambda event: None
+        self._progress: Callable[[float], None] | None = None
+        self.recorder = InMemory(table, said) if out is None else Recorder(out, table, said, text, place.lockstep)
+        try:
+            self._assemble(emulated)
+        except BaseException as error:
+            if isinstance(self.recorder, Recorder):
+                self.recorder.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def _assemble(self, emulated: bool) -> None:
+        """Puts together what the ticks pass through."""
+        prepared, place = self._prepared, self._place
+        values, nodes = prepared.settings.values, [*prepared.drives, *prepared.sensors]
+        timing = Timing(round(values.period * SECOND), [node.settings.name for node in nodes])
         dispatch = Dispatch(place.buses, nodes, place.clock, self.recorder.frame)
         self._dispatch = dispatch
         self._rig = CanRig(
@@ -132,7 +151,7 @@ class HilRun:
             prepared.start,
             values.period,
             values.safety.start_tolerance,
-            sends=stage is not Stage.SHADOW,
+            sends=self._stage is not Stage.SHADOW,
             prediction=prepared.prediction if values.prediction else None,
             truth=place.truth,
         )
@@ -144,15 +163,11 @@ class HilRun:
             self._rig,
             self._stages,
             self._live,
-            table,
+            self._table,
             timing,
             self.recorder,
             emulated,
         )
-        self._told, self._engaged = 0, False
-        self._span: list[float] = []
-        self._wall, self._worked, self._ticks = 0.0, 0.0, 0
-        self._error: str | None = None
 
     def show(self, view: View) -> None:
         """Lets an operator look on, and act, from now on."""
@@ -168,33 +183,61 @@ class HilRun:
         self._say, self._progress = say, progress
         with self._signals():
             self._tell()
-            try:
-                self._rig.start(self._place.clock.now() + round(BRING_UP * SECOND))
-                period = round(self._prepared.settings.values.period * SECOND)
-                loop = TickLoop(self._rig, self._place.clock, period, round(WAIT_SHARE * period))
-                began, worked = time.perf_counter(), time.thread_time()
-                try:
-                    with without_collector():
-                        loop.run(self._decide, self._log)
-                finally:
-                    self._wall, self._worked = time.perf_counter() - began, time.thread_time() - worked
-            except DriveError as error:
-                for line in str(error).splitlines():
-                    name, _, what = line.partition(": ")
-                    self._report(Kind.HANDSHAKE, name, what)
-            except ServoctlError as error:
-                self._report(Kind.EXCEPTION, "", str(error))
-            except Exception as error:  # a user's plant may raise anything: the drives must go off all the same
-                self._report(Kind.EXCEPTION, "", in_one_line(error))
-            finally:
-                self._off()
-        return self._close()
+            if self._asked:
+                self._report(Kind.INTERRUPTED, "", f"{self._asked}, before the first frame")
+            else:
+                self._work()
+            return self._close()
 
-    def abandon(self) -> None:
-        """Closes what a run that never began, or failed, has left open."""
-        if isinstance(self.recorder, Recorder):
-            self.recorder.__exit__(None, None, None)
-        self._dispatch.close()
+    def _work(self) -> None:
+        """From the first frame to the last drive off."""
+        self._began = True
+        try:
+            self._rig.start(self._place.clock.now() + round(BRING_UP * SECOND))
+            period = round(self._prepared.settings.values.period * SECOND)
+            loop = TickLoop(self._rig, self._place.clock, period, round(WAIT_SHARE * period))
+            began, worked = time.perf_counter(), time.thread_time()
+            try:
+                with without_collector():
+                    loop.run(self._decide, self._log)
+            finally:
+                self._wall, self._worked = time.perf_counter() - began, time.thread_time() - worked
+        except DriveError as error:
+            for line in str(error).splitlines():
+                name, _, what = line.partition(": ")
+                self._report(Kind.HANDSHAKE, name, what)
+        except ServoctlError as error:
+            self._report(Kind.EXCEPTION, "", str(error))
+        except KeyboardInterrupt as error:  # no key of a terminal, which raises nothing: a user's plant raised it
+            self._report(Kind.INTERRUPTED, "", in_one_line(error))
+        except (
+            BaseException
+        ) as error:  # a user's plant may raise anything, and exit: the drives must go off all the same
+            self._report(Kind.EXCEPTION, "", in_one_line(error))
+        finally:
+            self._off()
+
+    def abandon(self, error: BaseException | None = None) -> None:
+        """Closes what a run that never began, or failed, has left open; after its end it does nothing.
+
+        Args:
+            error: Why it did.
+        """
+        if isinstance(self.recorder, Recorder) and not self.recorder.closed:
+            if isinstance(error, KeyboardInterrupt):
+                self._report(Kind.INTERRUPTED, "", "before the first frame" if not self._began else "")
+            else:
+                why = "the run never began" if error is None else in_one_line(error)
+                self._report(Kind.EXCEPTION, "", str(error) if isinstance(error, ServoctlError) else why)
+            with suppress(Exception):  # what failed has been told; the folder is to say so as well
+                self._tell()
+            found = verdict(self._monitor)
+            if found["status"] != "interrupted":
+                found["status"] = "failed"
+            with suppress(RunFolderError):
+                self._finish({**self.said, **found, "stage": self._stage.name.lower()})
+        with suppress(Exception):
+            self._dispatch.close()
 
     def not_granted(self, grants: Iterable[Grant]) -> None:
         """Reports what the system did not grant, before the run begins."""
@@ -208,31 +251,38 @@ class HilRun:
         """Every drive off, whatever has happened before."""
         try:
             self._rig.stop()
-        finally:
-            if self._rig.sends:
-                for drive in self._prepared.drives:
-                    if not drive.surely_off:
-                        kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
-                        self._report(kind, drive.settings.name, "")
-            self._tell()
+        except Exception as error:  # of the clock: what a drive or a bus raises, `stop` itself has noted
+            self._report(Kind.EXCEPTION, "", in_one_line(error))
+        for name, what in self._rig.failures.items():
+            self._report(Kind.EXCEPTION, name, what)
+        if self._rig.sends:
+            for drive in self._prepared.drives:
+                if not drive.surely_off:
+                    kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                    self._report(kind, drive.settings.name, "")
+        self._tell()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Signals ask for the controlled stop."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            self._stages.ask_to_stop(BUTTON if number == SIGNAL else signal.Signals(number).name)
-            self._rig.cancel()
-
-        heard = [*SIGNALS, *([] if self._view is None else [SIGNAL]), *([] if self._place.lockstep else [SUSPEND])]
-        before = {number: signal.signal(number, ask) for number in heard}
-        if self._view is not None and self._view.stop_pressed:  # before anybody heard it
-            ask(SIGNAL, None)
-        try:
+        with ExitStack() as stack:
+            signals = self._given or stack.enter_context(StopSignals(suspend=not self._place.lockstep))
+            signals.heard = self._ask
+            stack.callback(setattr, signals, "heard", None)
+            if self._view is not None:
+                before = signal.signal(SIGNAL, lambda number, frame: self._ask(BUTTON))
+                stack.callback(signal.signal, SIGNAL, before)
+                if self._view.stop_pressed:  # before anybody heard it
+                    self._ask(BUTTON)
+            if signals.first:
+                self._ask(signals.first)
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+
+    def _ask(self, why: str) -> None:
+        """Asks for the controlled stop; in a signal handler. Once the run is over it changes nothing."""
+        self._asked = self._asked or why
+        self._stages.ask_to_stop(why)
+        self._rig.cancel()
 
     def _decide(self, tick: Tick, reading: Reading) -> Array | None:
         if self._place.faults is not None and (stall := self._place.faults.stall()):
@@ -270,19 +320,46 @@ class HilRun:
 
     def _tell(self) -> None:
         """Hands events on that are new."""
-        if self._told == len(self._monitor.events):
-            return
-        for event in self._monitor.events[self._told :]:
-            fields = event.as_dict()
-            del fields["t"], fields["kind"], fields["text"]
-            self.recorder.event(event.kind.name.lower(), str(event), event.time, **fields)
+        events = self._monitor.events
+        while self._told < len(events):
+            event = events[self._told]
+            self._told += 1  # first: a listener that raises is not told the same again
+            self.recorder.event(event.kind.name.lower(), str(event), event.time, **fields_of(event))
             self._say(event)
-        self._told = len(self._monitor.events)
 
     def _close(self) -> Ended:
-        code = self._monitor.exit_code
-        verdicts = list(self._monitor.verdicts())
-        status = {0: "done", 130: "interrupted"}.get(code, "stopped")
+        place: dict[str, Any] = self._tried(self._place.facts, {})
+        buses = of_buses(self._tried(self._dispatch.healths, dict[str, Health]()))
+        self._tried(self._dispatch.close, None)
+        self._tell()
+        code, found = self._monitor.exit_code, verdict(self._monitor)
+        drives, sends = self._prepared.drives, self._rig.sends
+        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
+        facts = {
+            **self.said, **self._figures(), **found, "stage": self._stage.name.lower(), "bus": buses,
+            "drives": of_drives(drives, sends), **place,
+        }  # fmt: skip
+        end = {"status": found["status"], "exit_code": code, "error": found.get("error")}
+        try:
+            trajectory = self._finish(facts)
+        except RunFolderError as error:
+            end = {"status": "failed", "exit_code": Origin.RIG.value, "error": str(error)}
+            raise
+        finally:
+            if self._view is not None:
+                self._view.close(end)
+        return Ended(code, tuple(self._monitor.events), unconfirmed, self._draw(trajectory))
+
+    def _tried(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What is asked for; where that raises, the run has failed, and is to say so."""
+        try:
+            return ask()
+        except Exception as error:
+            self._report(Kind.EXCEPTION, "", in_one_line(error))
+            return otherwise
+
+    def _figures(self) -> dict[str, Any]:
+        """How long it took, and how punctual it was."""
         timing = (
             self.said.get("timing", {})
             | self._logbook.timing.as_dict()
@@ -290,36 +367,28 @@ class HilRun:
         )
         if not self._place.lockstep and self._ticks:
             timing["cpu_per_tick_s"] = self._worked / self._ticks
-        facts: dict[str, Any] = {**self.said, "status": status, "timing": timing, "stage": self._stage.name.lower()}
-        drives, sends = self._prepared.drives, self._rig.sends
-        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
         lasted = self._ticks * self._prepared.settings.values.period
-        facts |= {
-            "duration": lasted, "steps": self._ticks, "evaluations": self._prepared.loop.evaluations,
-            "wall_time": self._wall, "realtime_factor": lasted / self._wall if self._wall else None,
+        return {
+            "timing": timing, "duration": lasted, "steps": self._ticks,
+            "evaluations": self._prepared.loop.evaluations, "wall_time": self._wall,
+            "realtime_factor": lasted / self._wall if self._wall else None,
+            "task_span": self._span if len(self._span) == 2 else [],
         }  # fmt: skip
-        facts["task_span"] = self._span if len(self._span) == 2 else []
-        if verdicts and code:
-            facts["error"] = str(verdicts[0])
-        facts["bus"] = {
-            name: health._asdict() | {"link": health.link.value} for name, health in self._dispatch.healths().items()
-        }
-        facts["drives"] = {
-            drive.settings.name: {
-                "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-                "confirmed_off": drive.surely_off if sends and (drive.surely_off or drive.maybe_on) else None,
-            }
-            for drive in self._prepared.drives
-        }  # fmt: skip
-        facts["faults"] = [str(event) for event in verdicts]
-        facts["counts"] = {kind.name.lower(): count for kind, count in self._monitor.counts.items()}
-        facts |= self._place.facts()
-        self._dispatch.close()
-        trajectory = self.recorder.close(facts)
-        if self._view is not None:
-            self._view.close({"status": status, "exit_code": code, "error": facts.get("error")})
-        trajectory = self._draw(trajectory)
-        return Ended(code, tuple(self._monitor.events), unconfirmed, trajectory)
+
+    def _finish(self, facts: dict[str, Any]) -> Trajectory:
+        """Closes the folder; events that a recorder which died has left out are in it all the same.
+
+        Raises:
+            RunFolderError: It cannot be finished; its summary says `failed`.
+        """
+        try:
+            return self.recorder.close(facts)
+        except RunFolderError:
+            if isinstance(self.recorder, Recorder):
+                events = self._monitor.events
+                entries = [as_entry(each.kind.name.lower(), str(each), each.time, fields_of(each)) for each in events]
+                add_missing(self.recorder.path, entries)
+            raise
 
     def _draw(self, trajectory: Trajectory) -> Trajectory:
         """The run with its drawing, in its folder too; left out where the plant cannot: the run has ended as it has."""

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hil.bus import Bus
+from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
 from hil.emulation import likeness, simulated
 from hil.emulator.faults import read_faults
 from hil.emulator.process import Server, open_for_emulation
+from hil.emulator.targets import targets
 from hil.prepare import Prepared, load
 from hil.realtime import PRIORITY, prepare
 from servoctl.config.overrides import Override
@@ -50,8 +51,7 @@ class Served:
 
     def close(self) -> None:
         """Closes the buses."""
-        for bus in self._buses.values():
-            bus.close()
+        close_all(self._buses.values())
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -98,7 +98,7 @@ def serve(
         )
     buses = open_for_emulation(settings.buses, clock, vcan)
     try:
-        nodes = {each.name: each.protocol for each in (*settings.drives, *settings.sensors)}
+        nodes = targets((*settings.drives, *settings.sensors))
         faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
         if any(fault.since == "engaged" for fault in faults) and not all(map(is_loopback, settings.buses.values())):
             raise ConfigError("hil.faults: on vcan no loop says when it engages (count them since: power_on)")
@@ -115,8 +115,7 @@ def serve(
             tell,
         )
     except BaseException:
-        for bus in buses.values():
-            bus.close()
+        close_all(buses.values())
         raise
     return Served(prepared, server, buses)
 

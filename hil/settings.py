@@ -207,9 +207,9 @@ def _faults(
 ) -> None:
     if values.faults:
         from hil.emulator.faults import read_faults
+        from hil.emulator.targets import targets
 
-        protocols = {node.name: node.protocol for _, node in nodes}
-        for problem in read_faults(values.faults, protocols, buses)[1]:
+        for problem in read_faults(values.faults, targets(node for _, node in nodes), buses)[1]:
             problems.add(problem.what, "hil", "faults", *(int(p) if str(p).isdigit() else p for p in problem.path))
 
 

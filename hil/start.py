@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hil.accuracy import explained_errors
-from hil.bus import Bus, BusError
+from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
 from hil.columns import STAGES
@@ -24,6 +24,7 @@ from hil.recorder import Recorder
 from hil.run import Ended, HilRun
 from hil.safety import Event
 from hil.safety.plan import Stage
+from hil.stop_signals import StopSignals
 from hil.view import View
 from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
@@ -116,8 +117,9 @@ class Begun:
         }  # fmt: skip
         with ExitStack() as stack:
             stack.callback(self.close)
-            run = HilRun(self.prepared, place, self.stage, request.duration, out, said)
-            stack.callback(run.abandon)
+            signals = stack.enter_context(StopSignals(suspend=not place.lockstep))
+            run = HilRun(self.prepared, place, self.stage, request.duration, out, said, signals)
+            stack.push(lambda kind, error, trace: run.abandon(error))
             if show is not None:
                 view = stack.enter_context(self._view(run))
                 run.show(view)
@@ -157,8 +159,7 @@ class Begun:
 
     def close(self) -> None:
         """Closes the buses of a run that shall not begin."""
-        for bus in self._place.buses.values():
-            bus.close()
+        close_all(self._place.buses.values())
 
     def accuracy(self, trajectory: Trajectory) -> dict[str, float]:
         """Task row -> the largest error that quantisation, sampling and delay explain, by the model."""
@@ -194,8 +195,7 @@ def start(request: Request) -> Begun:
     try:
         stage = _stage(request, prepared, place, notes)
     except ConfigError:
-        for bus in place.buses.values():
-            bus.close()
+        close_all(place.buses.values())
         raise
     return Begun(request, prepared, place, stage, notes)
 
@@ -249,8 +249,7 @@ def _on_buses(prepared: Prepared) -> Place:
             for name, keys in prepared.settings.buses.items()
         )
     except BusError:
-        for bus in buses.values():
-            bus.close()
+        close_all(buses.values())
         raise
     first = next(iter(buses.values()))
     told = partial(first.send, beginning()) if emulated else lambda: None

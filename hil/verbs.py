@@ -101,9 +101,15 @@ class Verbs:
         return Begun(begun.step, left, self._clock.now() + nanoseconds(begun.step.limit))
 
     def abandon(self) -> None:
-        """Ends what is not over; no drive stays quiet."""
-        for node, steps in self._verbs.items():
-            steps.close()
+        """Ends what is not over; no drive stays quiet, whatever ending the verb of another one raises."""
+        verbs, self._verbs = self._verbs, {}
+        failure: Exception | None = None
+        for node, steps in verbs.items():
+            try:
+                steps.close()
+            except Exception as error:
+                failure = failure or error
             if isinstance(node, Drive):
                 node.quiet = False
-        self._verbs = {}
+        if failure is not None:
+            raise failure

@@ -183,9 +183,9 @@ class Trajectory:
         out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in SAID}
         rows = set(self.rows)
         out["tasks"] = {
-            name: self._violation_metrics(name) for name, own in self.tasks.items() if own and rows.issuperset(own)
+            name: self.violation_metrics(name) for name, own in self.tasks.items() if own and rows.issuperset(own)
         }
-        out["passive"] = {name: self._violation_metrics(name) for name in self.passive_rows}
+        out["passive"] = {name: self.violation_metrics(name) for name in self.passive_rows}
         out["inputs"] = {
             name: {"min": _least(u), "max": _greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
         }
@@ -213,7 +213,12 @@ class Trajectory:
         out["events"] = self.metadata.get("events", [])
         return dict(plain(out))
 
-    def _violation_metrics(self, name: str) -> dict[str, Any]:
+    def violation_metrics(self, name: str) -> dict[str, Any]:
+        """Figures of the violation of a task, a task row or a passive row, as `summary.json` has them of tasks.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
         during = self.during(name)
         size = self.violation(name)[during]
         return {

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.closed_loop import CompiledLoop, Loop, OpaqueLoop
+from servoctl.engine.compiler import compiler
 from servoctl.loop import SECOND, Clock, Controller, Reading, Rig, SimulatedRig, Tick, TickLoop, VirtualClock
 from servoctl.types import Array
 
@@ -82,3 +84,47 @@ def test_a_late_tick_skips_and_never_catches_up(stall: int, skipped: int) -> Non
     assert grid == [0, 1, 2, 3, 4, 5 + skipped, 6 + skipped, 7 + skipped, 8 + skipped]
     assert ticks[5].lateness == max(0, stall - (1 + skipped) * PERIOD)
     assert [tick.elapsed // PERIOD for tick in ticks] == [1] * 5 + [min(1 + skipped, 3)] + [1] * 3
+
+
+ENGINES = ["vm", "numpy", "opaque", pytest.param("c", marks=pytest.mark.skipif(compiler() is None, reason="no cc"))]
+
+
+@pytest.mark.parametrize("config", ["coordinated_robots", "flexible_joint_motor_raised"])  # the second has a memory
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_controller_gives_what_the_loop_gives_to_the_bit_on_arrays_that_stay(config: str, engine: str) -> None:
+    run = sc.load(config, ["run.period=0.005"], engine="numpy" if engine == "numpy" else "vm")
+    loop: Loop = OpaqueLoop(run.system) if engine == "opaque" else run.loop
+    if isinstance(loop, CompiledLoop) and engine == "c":
+        loop.run_on(loop.program(0).load(), 0)
+    controller, counted = Controller(loop), loop.evaluations
+    row: Array | None = None
+    kept: list[tuple[Array, Array]] = []
+    for number, state in enumerate(run.system.model.samples(run.start, 5), 1):
+        u = controller.command(state.t, state.q, state.v)
+        assert loop.evaluations == counted + number
+        expected = loop.control(state.t, np.concatenate([state.q, state.v, controller.memory]))
+        counted += 1
+        assert controller.row.tobytes() == expected.tobytes()
+        assert controller.recalled.tobytes() == controller.memory.tobytes()
+        kept.append((u, expected[loop.layout.slices["u"]]))
+        controller.remember(0.005)
+        assert row is None or controller.row is row, "a tick allocates no row"
+        row = controller.row
+    assert all(u.tobytes() == before.tobytes() for u, before in kept), "what was handed out is not overwritten"
+    assert np.isnan(controller.nothing()).all() and not np.isnan(row[loop.layout.slices["u"]]).any()
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_a_controller_goes_on_with_a_law_that_differs_in_its_gains(engine: str) -> None:
+    run, other = (
+        sc.load("coordinated_robots", ["run.period=0.005", f"law.correction.baumgarte.alpha={alpha}"], engine=engine)
+        for alpha in (5, 7)
+    )
+    controller = Controller(run.loop)
+    q, v = run.start.q + 0.01, run.start.v + 0.1
+    before = controller.command(0.0, q, v)
+    assert other.system.law is not None
+    controller.take_law(other.system.law)
+    after = controller.command(0.0, q, v)
+    np.testing.assert_allclose(after, Controller(other.loop).command(0.0, q, v), rtol=1e-12)
+    assert np.abs(after - before).max() > 1e-3

@@ -1,6 +1,7 @@
 """What every bus offers: send at once, receive until a deadline, and say how it is."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -101,3 +102,15 @@ class Bus(ABC):
     @abstractmethod
     def close(self) -> None:
         """Closes; further calls do nothing."""
+
+
+def close_all(buses: Iterable[Bus]) -> None:
+    """Closes every bus, whatever closing another one raises; the first such error comes last."""
+    failure: Exception | None = None
+    for bus in buses:
+        try:
+            bus.close()
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

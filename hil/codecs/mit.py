@@ -97,6 +97,11 @@ def _value(bits: int, low: float, high: float, most: int) -> float:
     return low + bits * (high - low) / most
 
 
+def is_order(data: bytes) -> bool:
+    """Whether a command is no command of motion but an order, as `special` makes them."""
+    return data[:6] == _FULL and data[7:] in (bytes((ENABLE,)), bytes((DISABLE,)), bytes((CLEAR_FAULT,)))
+
+
 def command(ranges: Ranges, position: float, velocity: float, kp: float, kd: float, torque: float) -> bytes:
     """A whole command; what is out of range goes to its end.
 

@@ -193,6 +193,14 @@ class Drive(Node):
             ValueError: It is not finite, or above the limit: nothing may be sent.
         """
 
+    def asked(self, frame: Frame) -> bytes | None:
+        """The part of a frame that says the torque, as `command` encodes it; None where it is no command of torque.
+
+        Args:
+            frame: One that was sent with the id of a command.
+        """
+        return frame.data
+
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
         """Frames that keep the drive's watchdog fed, beside commands; equal ones go out once per bus and tick."""

@@ -187,6 +187,10 @@ class Cia402Drive(Cia402Encoder, Drive):
         asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)
         return Frame(self._command_id, codec.command(self._controlword, asked))
 
+    def asked(self, frame: Frame) -> bytes | None:
+        """The target torque behind the controlword."""
+        return frame.data[2:4]
+
     def quantum(self) -> tuple[float, float, float]:
         position, velocity, _ = super().quantum()
         return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))

@@ -156,6 +156,10 @@ class MitDrive(Drive):
         self._feed.fed = True
         return Frame(self.settings.node, data)
 
+    def asked(self, frame: Frame) -> bytes | None:
+        """The whole command, unless it is an order."""
+        return None if codec.is_order(frame.data) else frame.data
+
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges
         position = abs(settings.joint_rate(2 * ranges.position / codec.MOST_16))

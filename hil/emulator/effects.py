@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hil.emulator.cia402 import CiA402
+from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss
 from hil.emulator.faults import Fault
@@ -129,7 +129,7 @@ class Happening:
 
     def _sdo_abort(self) -> End:
         node = self._node
-        assert isinstance(node, CiA402)
+        assert isinstance(node, CiA402 | CiA402Encoder)
         index = self._parameters["index"]
         node.canopen.abort[index] = self._parameters["code"]
 

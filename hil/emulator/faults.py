@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hil.emulator.targets import Target
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import Number
 from servoctl.expression.suggest import remedy
@@ -54,8 +55,8 @@ class Kind(NamedTuple):
     """What a kind of fault takes.
 
     Attributes:
-        place: `bus`: on one, or on all; `node`: needs a drive or sensor; `host_or_node`: the host, unless one is named;
-            `host`: neither.
+        place: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
+            host, unless a node is named; `host`: neither.
         options: Its parameters.
         protocols: Those that can fail so; empty: all.
     """
@@ -143,10 +144,10 @@ KINDS: dict[str, Kind] = {
     ),
     "id_clash": Kind("node", {"collide": _flag(True)}),
     # in a drive
-    "drive_fault": Kind("node", {"code": _CODE, "clear": _flag(False)}),
+    "drive_fault": Kind("drive", {"code": _CODE, "clear": _flag(False)}),
     "reboot": Kind("node"),
-    "refuse_enable": Kind("node"),
-    "wrong_mode": Kind("node", protocols=("cia402", "odrive")),
+    "refuse_enable": Kind("drive"),
+    "wrong_mode": Kind("drive", protocols=("cia402", "odrive")),
     "sdo_abort": Kind(
         "node",
         {
@@ -167,9 +168,9 @@ KINDS: dict[str, Kind] = {
     "encoder_flip": Kind("node"),
     "encoder_drift": Kind("node", {"rate": _number("a rate of the joint", 0.1)}),
     # in an actuator
-    "derating": Kind("node", {"factor": _share(0.1)}),
-    "torque_constant": Kind("node", {"factor": _number("a number", 0.5)}),
-    "torque_table": Kind("node", {"factor": _number("a positive number", 2.0, above=0.0)}),
+    "derating": Kind("drive", {"factor": _share(0.1)}),
+    "torque_constant": Kind("drive", {"factor": _number("a number", 0.5)}),
+    "torque_table": Kind("drive", {"factor": _number("a positive number", 2.0, above=0.0)}),
     # in the host: the loop asks for them
     "stall": Kind("host"),
     "output": Kind(
@@ -183,21 +184,22 @@ _COMMON = ("kind", "at", "for", "since", "drive", "bus")
 
 
 def read_faults(
-    entries: Iterable[Mapping[str, Any]], nodes: Mapping[str, str], buses: Iterable[str]
+    entries: Iterable[Mapping[str, Any]], nodes: Mapping[str, Target | str], buses: Iterable[str]
 ) -> tuple[list[Fault], list[Problem]]:
     """Reads a script.
 
     Args:
         entries: Of the config, each `{kind, at, for, since, drive, bus, ...}`.
-        nodes: Name of each drive and sensor -> its protocol.
+        nodes: Name of each drive and sensor -> what `targets` says of it; a drive may be its protocol alone.
         buses: Names.
 
     Returns:
         The faults, and everything that is wrong with the entries, each with its place among them.
     """
     known, faults, problems = list(buses), [], []
+    aims = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
     for place, entry in enumerate(entries):
-        reader = _Entry(str(place), entry, nodes, known)
+        reader = _Entry(str(place), entry, aims, known)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -208,7 +210,7 @@ def read_faults(
 class _Entry:
     """One entry of a script, while it is read."""
 
-    def __init__(self, place: str, entry: Mapping[str, Any], nodes: Mapping[str, str], buses: list[str]) -> None:
+    def __init__(self, place: str, entry: Mapping[str, Any], nodes: Mapping[str, Target], buses: list[str]) -> None:
         self._place, self._entry, self._nodes, self._buses = place, entry, nodes, buses
         self.problems: list[Problem] = []
 
@@ -230,21 +232,29 @@ class _Entry:
         bus = self._one_of("bus", self._buses)
         self._check_place(name, kind, drive, bus)
         parameters = {key: self._read(key, option) for key, option in kind.options.items()}
+        if name == "drive_fault" and drive is not None and (code := parameters["code"]) is not None:
+            problem = self._nodes[drive].unfit_code(code)
+            if problem is not None:
+                self._wrong("code", problem)
         if name == "stall" and duration is None:
             self._wrong("for", "missing (how long the loop stalls [s])")
         return Fault(name, at, duration, since, drive, bus, parameters)
 
     def _check_place(self, name: str, kind: Kind, drive: str | None, bus: str | None) -> None:
-        if kind.place == "node":
+        if kind.place in ("node", "drive"):
+            fit = [each for each, target in self._nodes.items() if target.drive or kind.place == "node"]
             if drive is None and "drive" not in self._entry:
-                self._wrong("drive", f"missing (which drive or sensor: {', '.join(self._nodes)})")
-            protocol = self._nodes.get(drive or "")
-            if protocol is not None and kind.protocols and protocol not in kind.protocols:
-                self._wrong("drive", f"{drive} speaks {protocol}, where there is no {name} (only with "
+                what = "drive or sensor" if kind.place == "node" else "drive"
+                self._wrong("drive", f"missing (which {what}: {', '.join(fit)})")
+            target = self._nodes.get(drive or "")
+            if target is not None and drive not in fit:
+                self._wrong("drive", f"{drive} is a sensor, and {name} needs a drive ({', '.join(fit)})")
+            elif target is not None and kind.protocols and target.protocol not in kind.protocols:
+                self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} (only with "
                             f"{' and '.join(kind.protocols)})")  # fmt: skip
         elif kind.place in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
-        if kind.place in ("node", "host") and "bus" in self._entry:
+        if kind.place in ("node", "drive", "host") and "bus" in self._entry:
             self._wrong("bus", f"a {name} concerns no bus")
         if kind.place == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
             self._wrong("bus", f"missing (which of {', '.join(self._buses)})")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hil.bus import Bus, BusError
+from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -100,10 +100,16 @@ class Outlet:
             self.began()
             return
         number = key(frame)
+        failure: Exception | None = None
         for station in self._stations:
             if station.powered and station.ids is not None and number in station.ids:
                 self.heard = self.world.now
-                station.receive(frame)
+                try:
+                    station.receive(frame)
+                except Exception as error:  # of one node: the others are to hear the frame all the same
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 class Server:
@@ -236,8 +242,7 @@ def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vca
         for name, keys in buses.items():
             opened[name] = open_bus(name, keys, clock)
     except BusError:
-        for bus in opened.values():
-            bus.close()
+        close_all(opened.values())
         raise
     return opened
 

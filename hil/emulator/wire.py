@@ -2,7 +2,8 @@
 
 Design: one event per frame, at its end of frame. Stations see it there; the next one is chosen there too and begins
 after the interframe space. A frame that is disturbed is sent again, as controllers do. What an adapter or a driver
-loses or delays behind the wire is a `Disturbance` of deliveries, and costs no bit time.
+loses or delays behind the wire is a `Disturbance` of deliveries, and costs no bit time. A station that raises is
+passed over: the others get the frame and the wire goes on, then whoever moves the time is told.
 
 Source: Bosch 1991, CAN Specification 2.0, part B.
 """
@@ -222,22 +223,24 @@ class Wire:
         """The end of a frame: everybody has it, or an error flag made it void."""
         assert self._going is not None
         frame, sender = self._going
-        if sender.queue and sender.queue[0] is frame and sender.connected:
-            if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
-                self._void([sender])
+        try:
+            if sender.queue and sender.queue[0] is frame and sender.connected:
+                if self.disturbances and any(each.corrupts(frame, sender) for each in self.disturbances):
+                    self._void([sender])
+                else:
+                    if not sender.shift():
+                        self._waiting.remove(sender)
+                    self.frames += 1
+                    if sender.tec:
+                        sender.sent()
+                    if not self._plain and sender.link is Link.PASSIVE:
+                        sender.ready = self._free + self.duration(SUSPEND)
+                    self._deliver(frame, sender)
+        finally:
+            if self._waiting:
+                self._arbitrate()
             else:
-                if not sender.shift():
-                    self._waiting.remove(sender)
-                self.frames += 1
-                if sender.tec:
-                    sender.sent()
-                if not self._plain and sender.link is Link.PASSIVE:
-                    sender.ready = self._free + self.duration(SUSPEND)
-                self._deliver(frame, sender)
-        if self._waiting:
-            self._arbitrate()
-        else:
-            self._active = False
+                self._active = False
 
     def _clash(self, senders: list[Station]) -> None:
         """Two frames of one id and different content: each sender sees a bit that it did not send."""
@@ -297,8 +300,12 @@ class Wire:
 
     def _deliver(self, frame: Frame, sender: Station) -> None:
         timed = frame.at(self.world.now)
+        failure: Exception | None = None
         for tap in self.taps:
-            tap(timed, sender)
+            try:
+                tap(timed, sender)
+            except Exception as error:
+                failure = failure or error
         number = key(frame)
         route = self._routes.get(number)
         if route is None:
@@ -306,15 +313,20 @@ class Wire:
             self._routes[number] = route
         for station in route:
             if station is not sender and (self._plain or station.online):
-                if self.disturbances:
-                    self._deliver_disturbed(timed, sender, station)
-                else:
-                    station.receive(timed)
+                try:
+                    if self.disturbances:
+                        self._deliver_disturbed(timed, sender, station)
+                    else:
+                        station.receive(timed)
+                except Exception as error:  # of one node: the others are to hear the frame all the same
+                    failure = failure or error
         if self.troubled:
             for station in self.stations:
                 if station.rec and station is not sender and station.online:
                     station.received()
             self.troubled = any(station.rec for station in self.stations)
+        if failure is not None:
+            raise failure
 
     def _deliver_disturbed(self, frame: Frame, sender: Station, receiver: Station) -> None:
         arrivals = [(0, frame)]

@@ -5,10 +5,10 @@ It outlives the loop, so that a loop that is killed leaves a folder that is clos
 the stop that follows is recorded too.
 """
 
-from hil.recorder.events import read_events
+from hil.recorder.events import add_missing, as_entry, read_events
 from hil.recorder.frame_log import read_frames
 from hil.recorder.in_memory import InMemory
 from hil.recorder.memory import Capacity
 from hil.recorder.recorder import Recorder
 
-__all__ = ["Capacity", "InMemory", "Recorder", "read_events", "read_frames"]
+__all__ = ["Capacity", "InMemory", "Recorder", "add_missing", "as_entry", "read_events", "read_frames"]

@@ -1,7 +1,9 @@
 """`events.jsonl`: what happened beside the numbers, one JSON object a line."""
 
+import contextlib
 import json
 import struct
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from servoctl.trajectory import plain
 LENGTH = struct.Struct("<I")
 
 
-def encode(kind: str, text: str, time: int, fields: dict[str, Any]) -> bytes:
-    """An event as a line of the file, with its length in front.
+def as_entry(kind: str, text: str, time: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """An event as plain values.
 
     Args:
         kind: One word: `state`, `fault`, `operator`, ...
@@ -21,8 +23,12 @@ def encode(kind: str, text: str, time: int, fields: dict[str, Any]) -> bytes:
         time: On the run's clock [ns].
         fields: What else belongs to it.
     """
-    event = {"t": time / SECOND, "event": kind, "text": text} | plain(fields)
-    line = json.dumps(event, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return dict({"t": time / SECOND, "event": kind, "text": text} | plain(fields))
+
+
+def encode(entry: dict[str, Any]) -> bytes:
+    """An event as a line of the file, with its length in front."""
+    line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     return LENGTH.pack(len(line)) + line
 
 
@@ -73,6 +79,25 @@ class EventLog:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+
+def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) -> None:
+    """Adds the events that an `events.jsonl` lacks because its recorder died; never raises.
+
+    Args:
+        folder: The run folder.
+        entries: All events of the run, in order, as `as_entry` makes them.
+    """
+    path = Path(folder) / "events.jsonl"
+    with contextlib.suppress(OSError, ValueError):
+        whole = path.read_bytes() if path.exists() else b""
+        whole = whole[: whole.rfind(b"\n") + 1]  # a last line that was cut off goes
+        there = set(whole.split(b"\n"))
+        missing = [line for line in (encode(entry)[LENGTH.size :] for entry in entries) if line[:-1] not in there]
+        with open(path, "r+b" if path.exists() else "wb") as file:
+            file.truncate(len(whole))
+            file.seek(len(whole))
+            file.writelines(missing)
 
 
 def read_events(folder: str | PathLike[str]) -> list[dict[str, Any]]:

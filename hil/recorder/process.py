@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -25,6 +25,13 @@ FLUSH = 1.0
 
 INTEGERS = ("status", "rank", "passive_rank")
 """Columns that a run folder has as integers; a number that is not finite is -1 there."""
+
+
+def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:
+    """What a run says of itself whose folder could not be finished: that, behind what was wrong before."""
+    before = [str(metadata["error"])] if metadata.get("error") else []
+    status = "killed" if metadata.get("status") == "killed" else "failed"
+    return {**metadata, "status": status, "error": "; ".join([*before, error])}
 
 
 class Plan(NamedTuple):
@@ -73,7 +80,8 @@ def main(descriptor: int) -> None:
         metadata, drawing = _listen(connection, desk, plan.parent)
         try:
             desk.close(metadata, drawing)
-        except RunFolderError as error:
+        except (OSError, RunFolderError) as error:
+            desk.give_up(metadata, str(error))
             _tell(connection, ("failed", str(error)))
         else:
             _tell(connection, ("closed", str(desk.folder.path)))
@@ -114,7 +122,12 @@ class Desk:
         """
         self._memory, self._plan = memory, plan
         self.folder = RunFolder.create(plan.folder, plan.config_text, plan.metadata, plan.columns)
-        self._frames, self._events = FrameLog(self.folder.path / "can.blf"), EventLog(self.folder.path / "events.jsonl")
+        try:
+            self._frames = FrameLog(self.folder.path / "can.blf")
+            self._events = EventLog(self.folder.path / "events.jsonl")
+        except OSError as error:
+            self.folder.give_up({"status": "failed", "error": str(error)})
+            raise
         self._bits = BusBits()
         self._counts = {"rows": 0, "frames": 0}
         self._span: tuple[float, float] | None = None
@@ -201,6 +214,10 @@ class Desk:
         self._try("frames", self._frames.stop)
         self._events.close()
         self.folder.close(self._facts() | metadata, drawing)
+
+    def give_up(self, metadata: dict[str, Any], error: str) -> None:
+        """Says how the run ended where the folder cannot be finished; arguments as of `close`, and why."""
+        self.folder.give_up(self._facts() | failed(metadata, error))
 
     def _facts(self) -> dict[str, Any]:
         """What the recorder itself knows of the run."""

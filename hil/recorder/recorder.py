@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from hil.frame import Frame
-from hil.recorder.events import encode
+from hil.recorder.events import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, Memory
-from hil.recorder.process import Plan
+from hil.recorder.process import Plan, failed
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
+from servoctl.run_folder import say_end
 from servoctl.trajectory import Trajectory, plain
 from servoctl.types import Array
 
@@ -68,7 +69,7 @@ class Recorder:
         self._capacity = capacity = capacity or Capacity()
         self._memory = Memory(len(columns), capacity)
         self._rows, self._frames, self._events = self._memory.rows, self._memory.frames, self._memory.events
-        self._lossless = lossless
+        self._lossless, self._metadata = lossless, dict(plain(metadata))
         plan = Plan(
             self._memory.descriptor,
             capacity,
@@ -136,7 +137,7 @@ class Recorder:
             time: On the run's clock [ns].
             fields: What else belongs to it.
         """
-        data = encode(kind, text, time, fields)
+        data = encode(as_entry(kind, text, time, fields))
         if not self._events.put_bytes(data) and self._no_room(self._events, len(data)) >= 0:
             self._events.put_bytes(data)
 
@@ -187,16 +188,26 @@ class Recorder:
             drawing: As in `Trajectory.drawing`.
 
         Raises:
-            RunFolderError: The folder could not be finished; what was written stays.
+            RunFolderError: The folder could not be finished; what was written stays, and the summary says `failed`.
         """
         self._check_open("close")
+        end = plain(metadata or {})
         try:
             with contextlib.suppress(OSError):  # the process has died, which the answer says
-                self._connection.send((plain(metadata or {}), drawing or {}))
+                self._connection.send((end, drawing or {}))
             path = self._answer("closed")
+        except RunFolderError as error:
+            self._let_go()
+            say_end(self.path, self._metadata | failed(end, str(error)))
+            raise
         finally:
             self._let_go()
         return Trajectory.load(path)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the folder is finished, or was given up."""
+        return self._closed
 
     def __enter__(self) -> Self:
         return self
@@ -242,7 +253,9 @@ class Recorder:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _let_go(self) -> None:
-        """Ends the process and gives the memory back."""
+        """Ends the process and gives the memory back; again does nothing."""
+        if self._closed:
+            return
         self._connection.close()
         if self._process is not None:
             self._process.wait()

@@ -1,7 +1,7 @@
 """How far a run on drives goes, and what the stages need of a machine."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -72,6 +72,7 @@ class Plan:
         hold: q -> torques that hold the pose, shape (m,); zeros where the machine does not fall.
         errors: (task time, q, v) -> row of the task -> its violation and rate; NaN for a rate that there is not.
         stops_on: Codes of statuses of the law that end the run.
+        resolved: Row of the task -> steps of its violation and of its rate that the samples resolve.
     """
 
     stage: Stage
@@ -84,3 +85,4 @@ class Plan:
     hold: Callable[[Array], Array]
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
     stops_on: frozenset[int] = frozenset()
+    resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)

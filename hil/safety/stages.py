@@ -258,9 +258,26 @@ class Stages:
         if self._engage_by is None:
             self._engage_by = now + nanoseconds(ENGAGE_TIME)
         elif now > self._engage_by:
-            for name, error in wrong.items():
-                self._monitor.report(now, Kind.NOT_ENGAGED, name, f"{error:.3g}, tolerance {tolerance:g}")
+            for name in wrong:
+                self._monitor.report(now, Kind.NOT_ENGAGED, name, self._not_engaged(name, errors[name]))
         return False
+
+    def _not_engaged(self, name: str, error: tuple[float, float]) -> str:
+        """Violation and rate of a row, the steps of each that can be measured, and what to do."""
+        tolerance, resolved = self._plan.engage_tolerance, self._plan.resolved.get(name)
+        said, coarse = [], 0.0
+        for i, word in enumerate(("violation", "rate")):
+            size = abs(error[i])
+            if not finite([size]):
+                said.append(f"no {word}")
+                continue
+            step = 0.0 if resolved is None else resolved[i]
+            said.append(f"{word} {size:.3g}" + (f", measured in steps of {step:.2g}" if step else ""))
+            coarse = max(coarse, step if size >= tolerance else 0.0)
+        remedy = "the machine is held where the task does not begin: check initial.q and the gains"
+        if coarse >= tolerance:
+            remedy = f"the samples cannot tell so little: give engage_tolerance {coarse:.2g} or more, or measure finer"
+        return f"{'; '.join(said)}; tolerance {tolerance:g}; {remedy}"
 
     def _full(self, tick: Tick, reading: Reading) -> list[float]:
         self._check_status(tick.began)

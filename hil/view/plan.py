@@ -12,6 +12,21 @@ LINGER = 2.0
 """How long viewers have to see the last picture [s]."""
 
 
+class Drawn(NamedTuple):
+    """A plant on its way to the page's process.
+
+    Attributes:
+        pickled: The plant.
+        module: Name of the module that its class is of.
+        path: `file.py:Name` of a class that is in a file of the user's, which the process must load by itself; empty
+            where the module can be imported by its name.
+    """
+
+    pickled: bytes
+    module: str
+    path: str
+
+
 class Plan(NamedTuple):
     """What the process is started with.
 
@@ -23,7 +38,7 @@ class Plan(NamedTuple):
         bitrates: Name of a bus -> its bit rate [bit/s].
         gains: Path of a gain -> its bounds.
         about: What else the page begins with; plain values.
-        plant: The plant, pickled, to be drawn; empty where it cannot be.
+        plant: The plant, to be drawn; None where it cannot be.
         parent: Process id of the loop.
     """
 
@@ -34,5 +49,5 @@ class Plan(NamedTuple):
     bitrates: dict[str, float]
     gains: dict[str, tuple[float, float]]
     about: dict[str, Any]
-    plant: bytes
+    plant: Drawn | None
     parent: int

@@ -3,17 +3,21 @@
 import os
 import pickle
 import secrets
+import sys
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import Memory
-from hil.view.plan import LINGER, SIGNAL, Plan
+from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
 from hil.view.scene import Links, Scene
 from hil.view.server import Server, Show
 from hil.view.wishes import Wishes
+from servoctl.mechanics.plant import Plant
+from servoctl.runs.classes import load_class
 
 SPACING = 0.05
 """Time between two pictures [s]."""
@@ -77,11 +81,16 @@ def _follow(connection: Connection, scene: Scene, show: Show, operator: "Operato
             show.change(picture, scene.events, scene.dropped)
 
 
-def _links(plant: bytes) -> Links | None:
+def _links(plant: Drawn | None) -> Links | None:
     """What draws the plant; None where nothing does."""
+    if plant is None:
+        return None
     try:
-        links: Links | None = pickle.loads(plant).links if plant else None
-    except Exception:  # the class of a plant in a file of the user's is not known here: there is no picture then
+        if plant.path:  # its name is known to the process that loaded it alone
+            kind = load_class(plant.path, Path(), Plant)
+            sys.modules[plant.module] = sys.modules[kind.__module__]
+        links: Links = pickle.loads(plant.pickled).links
+    except Exception:  # a user's code may raise anything; a picture is not worth the page
         return None
     return links
 

@@ -1,19 +1,24 @@
 """The page's server: HTTP on loopback, a token in every address, and nothing for who does not have it.
 
-Design: a thread per connection of the standard library's server, and few connections. Every viewer has a thread that
+Design: a thread per connection of the standard library's server, and few connections. A request has a deadline, and
+who has not shown the token yet makes way for who comes next, so that nobody can keep the stop button from its owner.
+Every viewer has a thread that
 sends the newest picture when the last one is through; a browser that does not read blocks that thread alone, misses
 pictures, and after a while loses its connection. Pictures are Server-Sent Events: one way, plain HTTP, reconnected by
 the browser itself.
 """
 
 import hmac
+import io
 import json
 import socket
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import BoundedSemaphore, Condition
+from threading import Condition, Lock
 from typing import Any
 
 HOST = "127.0.0.1"
@@ -33,8 +38,14 @@ ASSETS = {
 CONNECTIONS = 24
 """At a time."""
 
+RESERVE = 4
+"""More of them, for who presses a button while all those places are taken by viewers."""
+
+REQUEST_TIME = 5.0
+"""Time for a whole request to come in [s]."""
+
 PATIENCE = 10.0
-"""How long a connection may neither send nor take anything [s]."""
+"""How long a viewer may take nothing [s]."""
 
 BUFFER = 1 << 16
 """What the system keeps for a viewer that does not read [byte]."""
@@ -139,23 +150,65 @@ class Server(ThreadingHTTPServer):
         port = self.server_address[1]
         self.hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         self.address = f"http://{HOST}:{port}/{token}/"
-        self._room = BoundedSemaphore(CONNECTIONS)
+        self._lock = Lock()
+        self._seats: dict[socket.socket, bool] = {}  # connection -> whether it has shown the token; the oldest first
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Turns away what comes on top of `CONNECTIONS`."""
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        """Takes a connection; on top of `CONNECTIONS` the oldest that has not shown the token goes for it."""
+        with self._lock:
+            stranger = next((each for each, known in self._seats.items() if not known), None)
+            if len(self._seats) >= CONNECTIONS and stranger is not None:
+                del self._seats[stranger]
+                with suppress(OSError):  # it has gone already
+                    stranger.shutdown(socket.SHUT_RDWR)
+            room = len(self._seats) < CONNECTIONS + RESERVE
+            if room:
+                self._seats[request] = False
+        if not room:
             self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            with self._lock:
+                self._seats.pop(request, None)
+
+    def admit(self, request: socket.socket) -> None:
+        """Lets a connection stay: it has shown the token."""
+        with self._lock:
+            if request in self._seats:
+                self._seats[request] = True
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there is room left for buttons alone."""
+        return len(self._seats) > CONNECTIONS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks concerns nobody else."""
+
+
+class _Request(io.RawIOBase):
+    """What comes in on a connection, until the request has had its time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._end = connection, time.monotonic() + REQUEST_TIME
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError("the request took too long")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(PATIENCE)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -165,9 +218,14 @@ class Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "servoctl", ""
     timeout = PATIENCE
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Request(self.connection))
+
     def do_GET(self) -> None:
         path = self._path()
-        if path is None:
+        if path is None or self.server.crowded:
             return
         if path == "about":
             self._answer(HTTPStatus.OK, self.server.show.about, "application/json")
@@ -215,6 +273,7 @@ class Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(token.encode(errors="replace"), self.server.token):
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
             return None
+        self.server.admit(self.connection)
         return path
 
     def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:

@@ -14,11 +14,12 @@ from typing import Any, Self
 
 from hil.recorder import Recorder
 from hil.recorder.recorder import no_signals
-from hil.view.plan import LINGER, SIGNAL, Plan
+from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
 from hil.view.wishes import Wishes
 from servoctl.errors import RigError
 from servoctl.loop import SECOND
 from servoctl.mechanics.plant import Plant
+from servoctl.runs.classes import file_of
 
 START = 20.0
 """Time that the process has to begin [s]."""
@@ -65,7 +66,7 @@ class View:
         memory, capacity = recorder.shared
         plan = Plan(
             memory, capacity, self._wishes.descriptor, list(columns), dict(bitrates), dict(gains), dict(about),
-            _pickled(plant), os.getpid(),
+            _drawn(plant), os.getpid(),
         )  # fmt: skip
         self._connection, there = Pipe()
         self._began: float | None = None
@@ -139,11 +140,14 @@ class View:
         signal.signal(SIGNAL, self._before)
 
 
-def _pickled(plant: Plant) -> bytes:
-    """A plant for another process; nothing where it cannot go there, or draws nothing."""
-    if type(plant).links is Plant.links:
-        return b""
+def _drawn(plant: Plant) -> Drawn | None:
+    """A plant for another process; None where it cannot go there, or draws nothing."""
+    kind = type(plant)
+    if kind.links is Plant.links:
+        return None
     try:
-        return pickle.dumps(plant)
+        pickled = pickle.dumps(plant)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return b""
+        return None
+    path = file_of(kind)
+    return Drawn(pickled, kind.__module__, "" if path is None else f"{path}:{kind.__name__}")

@@ -14,6 +14,7 @@ from servoctl.bench.standing import Entry
 from servoctl.bench.timing import Contestant, interleaved, shown, timed
 from servoctl.closed_loop import CompiledLoop
 from servoctl.errors import CompileError
+from servoctl.loop import Controller
 from servoctl.trajectory import plain
 from servoctl.types import Array
 
@@ -21,6 +22,7 @@ TOLERANCE = 1e-9
 """Largest difference of u from textbook NumPy's [N m] at which the law counts as the same."""
 
 INSIDE, FROM_PYTHON = "servoctl C, inside C", "servoctl C, on its buffers"
+ON_DRIVES = "servoctl C, as the loop on drives calls it"
 LOOP_C, LOOP_VM = "servoctl C, Loop.control", "servoctl VM, Loop.control"
 LIMIT = 1.6
 """How many times the floor of its operations the law inside C may take."""
@@ -58,6 +60,9 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         commands[INSIDE] = lambda k: results[k, :6]
         on = compiled(closed_loop())
         on.run_on(on.program(1).load(), 1)
+        controller, n = Controller(on), on.system.model.n
+        times_of, places, rates = where.t.tolist(), list(where.x[:, :n]), list(where.x[:, n : 2 * n])
+        enter(ON_DRIVES, lambda k: controller.command(times_of[k], places[k], rates[k]))
         enter(LOOP_C, _command_of(on, where))
     enter(LOOP_VM, _command_of(loop, where))
     references: Callable[[int], Array] | None = None
@@ -83,6 +88,7 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         limit = LIMIT * least["time"]
         findings.append(Finding(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
     notes.append(f"{FROM_PYTHON}: `Library.caller`, state and command in arrays that stay; Loop.control copies both")
+    notes.append(f"{ON_DRIVES}: `Controller.command`, on such arrays too; it copies the state in and u out")
     notes.append("what it costs to read the clock is taken off each call")
     return BenchReport("Tick: the law of two robots that lift an object", tables, dict(plain(values)), notes, findings)
 

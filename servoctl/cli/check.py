@@ -1,5 +1,6 @@
 """`servoctl check`: validate a config and look at its model under the microscope."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
     from servoctl.check import CheckReport
+    from servoctl.config import schema
     from servoctl.runs import Run
 
 
@@ -34,9 +36,7 @@ def check(
         else:
             say(f"{config}: the grammar is right (nothing was imported)")
         return
-    # What a config imports runs with the rights of whoever checks it: said first.
-    for path in dict.fromkeys([values.plant.class_, *(task.class_ for task in values.task if task.class_)]):
-        (note if as_json else say)(f"imports {path}")
+    say_imports(values, note if as_json else say)
 
     from servoctl.check import check as examine
     from servoctl.runs.make import make_run
@@ -59,6 +59,12 @@ def check(
     else:
         _say_report(report)
     raise typer.Exit(Outcome.WRONG_INPUT if report.errors else Outcome.DONE)
+
+
+def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
+    """Says what a config imports, which runs with the rights of whoever asks: first of all."""
+    for path in dict.fromkeys([values.plant.class_, *(task.class_ for task in values.task if task.class_)]):
+        tell(f"imports {path}")
 
 
 def _look_at_rig(run: "Run", report: "CheckReport") -> None:

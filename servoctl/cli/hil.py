@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,11 @@ from servoctl.cli.hil_figures import say_figures
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, headline
+from servoctl.errors import in_one_line
+
+if TYPE_CHECKING:
+    from hil.run import Ended
+    from hil.start import Begun
 
 
 def hil(
@@ -65,16 +70,30 @@ def hil(
                 announcer.progress,
                 (lambda address: announcer.say(f"live page, for who has its address: {address}")) if view else None,
             )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # while nothing listened to keys yet
         note("interrupted before the first frame")
         raise typer.Exit(Outcome.INTERRUPTED) from None
+    try:
+        _say_end(begun, ended, folder, as_json)
+    except KeyboardInterrupt:
+        note(f"interrupted: the run was over already, and {folder} is finished")
+    finally:
+        for name in ended.unconfirmed:
+            note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
+    raise typer.Exit(ended.exit_code)
+
+
+def _say_end(begun: "Begun", ended: "Ended", folder: Path, as_json: bool) -> None:
+    """Prints what the run says of itself; its figures are not worth its exit code."""
     summary = ended.trajectory.summary()
     if as_json:
         say_json(summary)
-    else:
-        say(headline(summary))
-        say_figures(summary, begun.accuracy(ended.trajectory), begun.loads(ended.trajectory))
-        say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
-    for name in ended.unconfirmed:
-        note(f"{name}: DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")
-    raise typer.Exit(ended.exit_code)
+        return
+    say(headline(summary))
+    bounds = {}
+    try:
+        bounds = begun.accuracy(ended.trajectory)
+    except Exception as error:  # of a user's plant, on states of the run
+        note(f"the errors that the loop explains cannot be computed: {in_one_line(error)}")
+    say_figures(ended.trajectory, summary, bounds, begun.loads(ended.trajectory))
+    say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")

@@ -1,31 +1,40 @@
 """What a run on drives says of itself at its end: errors, times, samples, buses."""
 
 from collections.abc import Mapping
-from typing import Any
+from math import isnan
+from typing import TYPE_CHECKING, Any
 
 from servoctl.cli.console import say, say_table
 from servoctl.cli.run import number
+
+if TYPE_CHECKING:
+    from servoctl.trajectory import Trajectory
 
 TIMES = ("mean", "std", "p50", "p99", "p99_9", "max")
 PARTS = ("lateness", "period", "execution", "read", "law", "write")
 
 
 def say_figures(
-    summary: Mapping[str, Any], bounds: Mapping[str, float], loads: Mapping[str, tuple[float, float]]
+    trajectory: "Trajectory",
+    summary: Mapping[str, Any],
+    bounds: Mapping[str, float],
+    loads: Mapping[str, tuple[float, float]],
 ) -> None:
     """Prints the figures of a run.
 
     Args:
+        trajectory: What the run left.
         summary: Of its folder.
-        bounds: Task -> error that the loop itself explains.
+        bounds: Task row -> error that the loop itself explains.
         loads: Bus -> share that was used, on average and at most.
     """
-    rows = [
-        [name, *(number(metrics[key]) for key in ("max_violation", "rms_violation")), number(bounds.get(name))]
-        for name, metrics in summary["tasks"].items()
-    ]
+    rows = []
+    for name in trajectory.rows:
+        metrics = trajectory.violation_metrics(name)
+        errors = (metrics["max_violation"], metrics["rms_violation"], bounds.get(name))
+        rows.append([name, *("-" if each is None or isnan(each) else number(each) for each in errors)])
     say()
-    say_table(["task", "max error", "rms error", "explained by the loop"], rows, numbers=3)
+    say_table(["task row", "max error", "rms error", "explained by the loop"], rows, numbers=3)
     say()
     _say_times(summary["timing"])
     if summary.get("realtime"):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import ProgressBar, say, say_json, say_table
+from servoctl.cli.check import say_imports
+from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson
 from servoctl.cli.outcome import Outcome
 
@@ -37,16 +38,20 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute u from the logged states, and compare; ends with 4 where it differs."""
+    """Recompute u from the logged states, compare it with what was sent, and that with the frames; 4 if they differ."""
+    from hil.replay import CONFIG
     from hil.replay import replay as again
+    from servoctl.config import load_config
 
+    if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:
+        say_imports(load_config(run / CONFIG).config, note if as_json else say)
     with ProgressBar(run.name) as progress:
         found = again(run, classes, tolerance, progress)
     if as_json:
         say_json(found.to_dict())
     else:
         _say_findings(found)
-    raise typer.Exit(Outcome.BAD_STATUS if found.differing or found.other_samples else Outcome.DONE)
+    raise typer.Exit(Outcome.DONE if found.agrees else Outcome.BAD_STATUS)
 
 
 def _say_findings(found: "Replay") -> None:
@@ -60,6 +65,15 @@ def _say_findings(found: "Replay") -> None:
     if found.samples:
         same = "all the same" if not found.other_samples else f"{found.other_samples} differ"
         say(f"{found.samples} positions decoded again from can.blf: {same}")
+    if found.sent is not None:
+        sent = found.sent
+        for count, other, what in (
+            (sent.torques, sent.other_torques, "torques sent in the stage full, against the law and its limits"),
+            (sent.frames, sent.other_frames, "torque frames in can.blf, against the torques sent"),
+        ):
+            say(f"{count} {what}: {'all the same' if not other else f'{other} differ'}")
+        if sent.first:
+            say(f"first: {sent.first}")
     say()
     rows = [[name, found.units[name], f"{size:.3g}"] for name, size in found.largest.items()]
     say_table(["input", "unit", "largest difference"], rows, numbers=1)

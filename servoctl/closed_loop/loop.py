@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from servoctl.closed_loop.system import System
+from servoctl.closed_loop.tick import ControlTick
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
 from servoctl.laws.law import BoundLaw
@@ -115,6 +116,14 @@ class Loop(ABC):
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
         """The command part of a row."""
+
+    def control_tick(self) -> ControlTick:
+        """The same on arrays that stay, for a loop in real time, on the engine that this loop has now.
+
+        It gives what `control` gives, to the bit. Its evaluations are not counted here, and a law that this loop takes
+        later it takes with `parameters` alone.
+        """
+        return ControlTick.as_written(self)
 
     @abstractmethod
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:

@@ -269,7 +269,10 @@ class CompiledLoop(TracedLoop):
         kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
         if engine == "c":
             kernel.run_on(Program([kernel.function]).load())
-        return ControlTick(self, kernel)
+        return ControlTick.on_kernel(self, kernel)
+
+    def control_tick(self) -> ControlTick:
+        return ControlTick.on_kernel(self, self.control_kernel)
 
     def c_library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""

@@ -7,6 +7,6 @@ Nothing that was written is lost: an earlier run is moved aside.
 """
 
 from servoctl.run_folder.reader import load
-from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, write_drawing
+from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, say_end, write_drawing
 
-__all__ = ["FLUSH_INTERVAL", "RunFolder", "load", "write_drawing"]
+__all__ = ["FLUSH_INTERVAL", "RunFolder", "load", "say_end", "write_drawing"]

@@ -1,6 +1,7 @@
 """Writing a run folder while the run goes on."""
 
 import contextlib
+import dataclasses
 import glob
 import itertools
 import json
@@ -29,11 +30,15 @@ from servoctl.run_folder.files import (
     replace,
     to_arrow,
 )
+from servoctl.run_folder.reader import load
 from servoctl.trajectory import Trajectory, plain
 from servoctl.types import Array, Status
 
 FLUSH_INTERVAL = 0.5
 """Longest time that rows wait in memory [s]."""
+
+RESERVE = 2048
+"""Room in the first summary [byte]: enough to say, in place, how a run ended on a disk that is full."""
 
 
 class RunFolder:
@@ -95,8 +100,12 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             folder = cls(path, metadata, units, clock)
             folder.moved_to = moved_to
-            _write_summary(path, Trajectory({}, folder._units, folder._metadata))
-            replace(path / CONFIG, lambda file: file.write(config_text.encode()))
+            _write_summary(path, Trajectory({}, folder._units, folder._metadata), RESERVE)
+            try:
+                replace(path / CONFIG, lambda file: file.write(config_text.encode()))
+            except OSError as error:
+                folder.give_up({"status": "failed", "error": f"{CONFIG}: cannot be written: {error.strerror or error}"})
+                raise
         return folder
 
     def append(self, columns: dict[str, Array]) -> None:
@@ -188,9 +197,17 @@ class RunFolder:
             self.close(end)
         except RunFolderError as second:  # must not hide the first
             error.add_note(f"the run folder could not be closed: {second}")
-            with contextlib.suppress(OSError):  # a summary is small: it may fit where rows do not
-                self._follow()
-                _write_summary(self.path, Trajectory({}, self._units, self._metadata | end))
+            self.give_up(end)
+
+    def give_up(self, trajectory_metadata: dict[str, Any]) -> None:
+        """Says in the summary how the run ended where the folder cannot be finished; never raises.
+
+        Args:
+            trajectory_metadata: As of `close`, with its `status`.
+        """
+        with contextlib.suppress(OSError):
+            self._follow()
+        say_end(self.path, self._metadata | trajectory_metadata, self._units)
 
     def _checked(self, columns: dict[str, Array]) -> dict[str, Array]:
         """Copies of the columns, since the caller may use its arrays again."""
@@ -292,9 +309,53 @@ def _move_aside(path: Path) -> Path | None:
     return path.rename(aside)
 
 
-def _write_summary(path: Path, trajectory: Trajectory) -> None:
-    text = json.dumps(trajectory.summary(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    replace(path / SUMMARY, lambda file: file.write(text.encode()))
+def _write_summary(path: Path, trajectory: Trajectory, room: int = 0) -> None:
+    summary = trajectory.summary()
+    text = (json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode().ljust(room)
+    try:
+        replace(path / SUMMARY, lambda file: file.write(text))
+    except OSError:
+        short = {key: summary.get(key) for key in ("schema", "config", "status")} | {"error": _error_of(trajectory)}
+        if not _overwrite(path / SUMMARY, text, json.dumps(short).encode()):
+            raise
+
+
+def _error_of(trajectory: Trajectory) -> str | None:
+    """What went wrong, short enough for the room that there is."""
+    error = trajectory.metadata.get("error")
+    return None if error is None else str(error)[:400]
+
+
+def _overwrite(path: Path, *texts: bytes) -> bool:
+    """Puts the first text that fits where the file lies already, which a full disk allows; whether one did."""
+    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        for text in texts:
+            if len(text) <= size:
+                file.seek(0)
+                whole = file.write(text.ljust(size)) == size
+                os.fsync(file.fileno())
+                return whole
+    return False
+
+
+def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None = None) -> None:
+    """Says in `summary.json` how a run ended whose folder nobody could finish; never raises.
+
+    The rows stay where they are; the metrics are those of the rows that can be read.
+
+    Args:
+        folder: The run folder.
+        metadata: What the run says of itself at its end, `status` and `error` among it.
+        units: Column -> unit; None: as the folder has them.
+    """
+    try:
+        run = load(folder)
+    except Exception:  # damaged, whatever that makes of it: its end can be said all the same
+        run = Trajectory({}, units or {}, {})
+    run = dataclasses.replace(run, metadata=run.metadata | metadata)
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        _write_summary(folder, run)
 
 
 def write_drawing(folder: Path, drawing: dict[str, Array]) -> None:

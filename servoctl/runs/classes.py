@@ -10,6 +10,9 @@ from typing import Any
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression.suggest import remedy
 
+_PREFIX = "servoctl_user_"
+"""Of the names of modules that come from files."""
+
 
 def load_class(path: str, folder: Path, base: type) -> type[Any]:
     """The class that a config names.
@@ -33,6 +36,13 @@ def load_class(path: str, folder: Path, base: type) -> type[Any]:
     return found
 
 
+def file_of(kind: type) -> Path | None:
+    """The file that `load_class` took a class from; None where it is of an installed package."""
+    module = sys.modules.get(kind.__module__)
+    path = getattr(module, "__file__", None)
+    return Path(path) if path is not None and kind.__module__.startswith(_PREFIX) else None
+
+
 def _from_package(place: str) -> ModuleType:
     try:
         return importlib.import_module(place)
@@ -50,7 +60,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
     resolved = path.resolve()
-    name = f"servoctl_user_{resolved.stem}_{abs(hash(resolved)):x}"
+    name = f"{_PREFIX}{resolved.stem}_{abs(hash(resolved)):x}"
     specification = importlib.util.spec_from_file_location(name, resolved)
     if specification is None or specification.loader is None:
         raise ConfigError(f"{path}: is not a Python file")

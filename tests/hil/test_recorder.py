@@ -233,7 +233,8 @@ def test_the_recorder_gone_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
         made.close()
     run = Trajectory.load(tmp_path / "run")
-    assert (len(run), run.metadata["status"]) == (1, "running")
+    assert (len(run), run.metadata["status"]) == (1, "failed")
+    assert run.metadata["error"] == "the recorder died (signal 9): the run folder is not finished"
 
 
 def full_disk(made: Recorder, size: int) -> None:
@@ -258,6 +259,8 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path: Path) -> None:
         made.close()
     run = Trajectory.load(tmp_path / "run")
     assert len(run) >= 100
+    assert run.metadata["status"] == "failed"
+    assert "cannot be written: File too large" in run.metadata["error"]
     assert run["q.x"].tobytes() == rows[: len(run), 1].tobytes()
     assert len(read_events(tmp_path / "run")) == 1
 

@@ -1,0 +1,293 @@
+"""However a run on drives ends, status, events and exit code say the same, and every drive is off."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hil.bus import Bus, Health
+from hil.emulation import emulated, place_on
+from hil.emulator.emulator import Emulator
+from hil.faults.scenario import machine
+from hil.frame import Frame
+from hil.place import HostFaults, Place
+from hil.prepare import prepare
+from hil.realtime import RealtimeError
+from hil.recorder import Recorder, read_events
+from hil.run import HilRun
+from hil.safety import Event
+from hil.safety.plan import Stage
+from hil.start import Request, start
+from hil.stop_signals import StopSignals
+from servoctl.errors import ConfigError, RunFolderError
+from servoctl.types import Array
+
+
+def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Place]:
+    prepared = machine(protocol, "at speed").renewed(())
+    emulator = emulated(prepared, "vm")
+    return prepared, emulator, place_on(prepared, emulator)
+
+
+def story(folder: Path) -> tuple[str, str | None, list[str]]:
+    """Status, error, and kinds of the events that are no stage."""
+    summary = json.loads((folder / "summary.json").read_text())
+    return summary["status"], summary.get("error"), [e["event"] for e in read_events(folder) if e["event"] != "stage"]
+
+
+def on(emulator: Emulator) -> list[str]:
+    return [name for name in "ab" if emulator.drive(name).motor.enabled]
+
+
+class Law(HostFaults):
+    """A law that does something from the beginning of the task on."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act, self.engaged = act, False
+
+    def stall(self) -> int:
+        return 0
+
+    def tamper(self, u: Array) -> Array:
+        if self.engaged:
+            self.act()
+        return u
+
+
+def play(folder: Path, act: Callable[[], None]) -> tuple[int, list[str]]:
+    """A run whose law acts so; exit code, and drives that are left on."""
+    prepared, emulator, place = rig()
+    law = Law(act)
+    place = dataclasses.replace(place, faults=law, engaged=lambda: setattr(law, "engaged", True))
+    ended = HilRun(prepared, place, Stage.FULL, None, folder, {}).run(lambda event: None)
+    return ended.exit_code, on(emulator)
+
+
+def test_a_plant_that_ends_the_program_has_failed(tmp_path: Path) -> None:
+    """`sys.exit(0)` in a plant is no way to end with 0 and a run that says `interrupted`."""
+    assert play(tmp_path / "run", lambda: sys.exit(0)) == (3, [])
+    status, error, events = story(tmp_path / "run")
+    assert (status, events) == ("stopped", ["exception"])
+    assert error is not None and error.startswith("the loop has failed (SystemExit: 0 (line ")
+
+
+def test_an_exception_in_the_loop_is_the_storys_end(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    assert play(tmp_path / "run", fail) == (3, [])
+    assert story(tmp_path / "run")[0] == "stopped"
+
+
+def test_what_fails_while_the_end_is_told_is_no_completed_run(tmp_path: Path) -> None:
+    """Even an exception that leaves the run itself: the listener of its events, here."""
+    prepared, emulator, place = rig()
+    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+
+    def listen(event: Event) -> None:
+        if event.detail == "over":
+            raise ValueError("the terminal is gone")
+
+    with pytest.raises(ValueError, match="the terminal is gone") as caught:
+        run.run(listen)
+    run.abandon(caught.value)
+    status, error, events = story(tmp_path / "run")
+    assert (status, events) == ("failed", ["exception"])
+    assert error is not None and error.startswith("the loop has failed (ValueError: the terminal is gone")
+    assert not on(emulator)
+
+
+def test_an_emulator_that_cannot_say_how_it_went_has_failed(tmp_path: Path) -> None:
+    prepared, _, place = rig()
+
+    def facts() -> dict[str, Any]:
+        raise LookupError("no such wire")
+
+    run = HilRun(prepared, dataclasses.replace(place, facts=facts), Stage.ZERO, None, tmp_path / "run", {})
+    assert run.run(lambda event: None).exit_code == 3
+    status, error, events = story(tmp_path / "run")
+    assert (status, events) == ("stopped", ["exception"])
+    assert error is not None and "LookupError: no such wire" in error
+
+
+def test_a_signal_before_the_first_frame_sends_nothing_and_is_an_interrupted_run(tmp_path: Path) -> None:
+    prepared, emulator, place = rig()
+    sent: list[Frame] = []
+    emulator.wires["main"].taps.append(lambda frame, sender: sent.append(frame) if sender.host else None)
+    with StopSignals(suspend=False) as signals:
+        run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}, signals)
+        signal.raise_signal(signal.SIGINT)
+        ended = run.run(lambda event: None)
+    assert (ended.exit_code, ended.unconfirmed, sent) == (130, (), [])
+    said = "the operator stops the run (SIGINT, before the first frame)"
+    assert story(tmp_path / "run") == ("interrupted", said, ["interrupted"])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> None:
+    prepared, emulator, place = rig()
+
+    def facts() -> dict[str, Any]:  # asked for when the last drive is off
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
+        return {}
+
+    def engaged() -> None:
+        emulator.engaged()
+        signal.raise_signal(signal.SIGINT)
+
+    place = dataclasses.replace(place, facts=facts, engaged=engaged)
+    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    assert (ended.exit_code, ended.trajectory.metadata["status"]) == (130, "interrupted")
+    assert (tmp_path / "run" / "trajectory.parquet").exists()
+    place = dataclasses.replace(rig()[2], facts=facts)
+    ended = HilRun(prepared.renewed(()), place, Stage.ZERO, None, tmp_path / "two", {}).run(lambda event: None)
+    assert (ended.exit_code, ended.trajectory.metadata["status"]) == (0, "done"), "it was over before"
+
+
+def test_a_run_that_never_began_says_why(tmp_path: Path) -> None:
+    prepared, _, place = rig()
+    run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
+    run.abandon(RealtimeError("real time: not granted"))
+    assert story(tmp_path / "run") == ("failed", "the loop has failed (real time: not granted)", ["exception"])
+
+
+def test_a_recorder_that_died_leaves_the_whole_story(tmp_path: Path) -> None:
+    prepared, emulator, place = rig()
+
+    def engaged() -> None:
+        emulator.engaged()
+        assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
+        os.kill(run.recorder._process.pid, signal.SIGKILL)
+
+    run = HilRun(prepared, dataclasses.replace(place, engaged=engaged), Stage.FULL, None, tmp_path / "run", {})
+    with pytest.raises(RunFolderError, match="the recorder died"):
+        run.run(lambda event: None)
+    status, error, events = story(tmp_path / "run")
+    assert (status, error) == ("failed", "the recorder died (signal 9): the run folder is not finished")
+    assert events == ["recorder"]
+    stages = [event["text"] for event in read_events(tmp_path / "run") if event["event"] == "stage"]
+    assert stages == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare, to make a small disk")
+def test_a_full_disk_leaves_a_summary_that_says_so(tmp_path: Path) -> None:
+    """Not a byte is left: the first summary has the room that the last one needs."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = f"{sys.executable} -m servoctl hil two_mass_spring_drive --engine vm --out {disk}/run"
+    script = (
+        f"mount -t tmpfs -o size=128k tmpfs {disk} || exit 77; {command} 2>&1; echo $?; cat {disk}/run/summary.json"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True)
+    if done.returncode == 77 or not done.stdout:
+        pytest.skip(f"no disk can be mounted here: {done.stderr}")
+    said, _, summary = done.stdout.partition("\n3\n")
+    assert "No space left on device" in said
+    found = json.loads(summary)
+    assert (found["status"], "No space left on device" in found["error"]) == ("failed", True)
+
+
+class Adapter(Bus):
+    """An adapter whose driver raises for the frames of one drive, as no bus of ours does."""
+
+    def __init__(self, inner: Bus, refuses: Callable[[Frame], bool]) -> None:
+        self._inner, self._refuses, self.name, self.broken = inner, refuses, inner.name, False
+
+    def send(self, frame: Frame) -> None:
+        if self.broken and self._refuses(frame):
+            raise OverflowError("the adapter's library has failed")
+        self._inner.send(frame)
+
+    def receive(self, until: int) -> Frame | None:
+        return self._inner.receive(until)
+
+    @property
+    def health(self) -> Health:
+        return self._inner.health
+
+    def restarted(self) -> None:
+        self._inner.restarted()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.mark.parametrize("protocol", ["odrive", "cia402", "mit"])
+def test_a_drive_that_cannot_be_sent_off_keeps_no_other_on(protocol: str, tmp_path: Path) -> None:
+    prepared, emulator, place = rig(protocol)
+    first = {"odrive": range(0x20, 0x40), "cia402": (0x201, 0x000), "mit": (0x001,)}[protocol]
+    adapter = Adapter(place.buses["main"], lambda frame: frame.id in first)
+
+    def engaged() -> None:
+        emulator.engaged()
+        adapter.broken = True
+
+    place = dataclasses.replace(place, buses={"main": adapter}, engaged=engaged)
+    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    assert ended.exit_code == 3
+    assert not emulator.drive("b").motor.enabled
+    assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
+    status, error, events = story(tmp_path / "run")
+    assert status == "stopped" and error is not None and "OverflowError: the adapter's library has failed" in error
+    assert events[0] == "exception"
+    assert "a: the loop has failed (OverflowError" in " ".join(e["text"] for e in read_events(tmp_path / "run"))
+
+
+def test_a_node_that_raises_sticks_no_wire_and_leaves_no_drive_on(tmp_path: Path) -> None:
+    prepared, emulator, place = rig("cia402")
+    heard: list[int] = []
+
+    def fail(frame: Frame) -> None:
+        heard.append(frame.id)
+        raise ArithmeticError("a model that fails")
+
+    def engaged() -> None:
+        emulator.engaged()
+        emulator.drive("a").station.receive = fail
+
+    place = dataclasses.replace(place, engaged=engaged)
+    ended = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {}).run(lambda event: None)
+    assert (ended.exit_code, ended.unconfirmed) == (3, ())
+    assert not on(emulator), "the one that hears nothing goes off by its watchdog"
+    assert 0x201 in heard, "the frames that send it off have come to it too"
+    assert story(tmp_path / "run")[1] == "the loop has failed (ArithmeticError: a model that fails (line " + (
+        str(fail.__code__.co_firstlineno + 2) + " of test_one_story.py))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "code", "expected"),
+    [
+        ("cia402", {}, 70000, "expected an error code of cia402, 1 to 65535, got 70000"),
+        ("mit", {}, 256, "expected an error code of mit with status damiao, 2 to 15, got 256"),
+        ("mit", {"status": "cubemars", "drive_watchdog": False}, 256,
+         "expected an error code of mit with status cubemars, 1 to 255, got 256"),
+        ("mit", {}, 1, "expected an error code of mit with status damiao, 2 to 15, got 1"),
+        ("odrive", {}, 0, "expected an error code of odrive, 1 to 4294967295, got 0"),
+    ],
+)  # fmt: skip
+def test_a_code_that_no_frame_can_hold_is_refused_at_load(
+    protocol: str, options: dict[str, Any], code: int, expected: str
+) -> None:
+    prepared = machine(protocol, "at speed")
+    assert prepared.run.loaded is not None
+    faults = [{"kind": "drive_fault", "drive": "a", "at": 0.1, "code": code}]
+    changed = [f"hil.drives.0.{key}={json.dumps(value)}" for key, value in options.items()]
+    with pytest.raises(ConfigError) as caught:
+        prepare(prepared.run.loaded.overridden([*changed, f"hil.faults={json.dumps(faults)}"]), "vm")
+    assert any(problem.endswith(f"hil.faults[0].code: {expected}") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("kind", ["drive_fault", "refuse_enable", "derating", "torque_constant", "torque_table"])
+def test_a_sensor_has_no_fault_of_drives(kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"x2 is a sensor, and {kind} needs a drive \(F\)"):
+        start(Request("two_mass_spring_drive", (f"hil.faults=[{{kind: {kind}, drive: x2}}]",)))

@@ -1,0 +1,89 @@
+"""`servoctl replay` compares the law's torque, the torque that was sent, and the frames."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hil.columns import STAGES
+from hil.emulation import emulated, place_on
+from hil.faults.scenario import CONFIG, machine
+from hil.prepare import load
+from hil.recorder import read_frames
+from hil.recorder.frame_log import FrameLog
+from hil.recorder.memory import SENT
+from hil.replay import replay
+from hil.run import HilRun
+from hil.safety.plan import Stage
+from servoctl.cli import main
+from servoctl.trajectory import Trajectory
+
+
+def driven(folder: Path, protocol: str) -> Path:
+    prepared = machine(protocol, "at speed").renewed(())
+    said = {"engine": prepared.loop.engine, "lockstep": True}
+    HilRun(prepared, place_on(prepared, emulated(prepared, "vm")), Stage.FULL, 0.5, folder, said).run(lambda _: None)
+    return folder
+
+
+def changed(folder: Path, **columns: np.ndarray) -> Path:
+    """The run once more, with other columns."""
+    run, other = Trajectory.load(folder), folder.with_name("changed")
+    text = (folder / "config.yaml").read_text()
+    Trajectory(run.columns | columns, run.units, run.metadata).save(other, text)
+    shutil.copy(folder / "can.blf", other)
+    return other
+
+
+@pytest.mark.parametrize("protocol", ["odrive", "cia402", "mit"])
+def test_law_torque_and_frames_agree_and_what_was_changed_is_found(tmp_path: Path, protocol: str) -> None:
+    folder = driven(tmp_path / "run", protocol)
+    found = replay(folder, CONFIG.parent)
+    assert found.sent is not None and found.agrees
+    assert found.sent.torques > 300 and found.sent.frames > 600
+    run = Trajectory.load(folder)
+    row = int(np.flatnonzero(run["stage"] == STAGES.index("full"))[100])
+    u = run["u.a"].copy()
+    u[row] += 0.5
+    other = replay(changed(folder, **{"u.a": u}), CONFIG.parent)
+    assert other.sent is not None and other.differing == 0 and not other.agrees
+    assert (other.sent.other_torques, other.sent.other_frames) == (1, 1)
+    assert re.match(rf"row {row}, t = [\d.]+ s: a was sent {u[row]:.9g}, ", other.sent.first)
+
+
+def test_a_frame_that_says_another_torque_than_was_logged_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    folder = driven(tmp_path / "run", "odrive")
+    frames = list(read_frames(folder))
+    run = Trajectory.load(folder)
+    full = run.t[run["stage"] == STAGES.index("full")]
+    place = next(i for i, (_, sent, f, time) in enumerate(frames) if sent and f.id == 0x2E and time > 1e9 * full[50])
+    log = FrameLog(folder / "can.blf")
+    for i, (bus, sent, frame, time) in enumerate(frames):
+        data = bytes(8) if i == place else frame.data
+        flags = (SENT if sent else 0) | frame.extended << 1 | frame.remote << 2 | frame.error << 3
+        log.add([(time, frame.id, bus, flags, len(data), data.ljust(8, b"\0"))])
+    log.stop()
+    with pytest.raises(SystemExit) as end:
+        main(["replay", str(folder), "--classes", str(CONFIG.parent)])
+    assert end.value.code == 4
+    said = capsys.readouterr().out
+    assert said.startswith("imports "), "it is said before anything is imported"
+    assert "torque frames in can.blf, against the torques sent: 1 differ" in said
+    assert "first: row " in said and "says another torque" in said
+
+
+def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> None:
+    """A rate limit that the law's torque breaks all the time, and a torque limit below what it asks for."""
+    slow = load("two_mass_spring_drive", ["hil.drives.0.torque_rate_limit=4", "hil.safety.tracking=1000"], "vm")
+    place = place_on(slow, emulated(slow, "vm"))
+    said = {"engine": slow.loop.engine, "lockstep": True}
+    HilRun(slow, place, Stage.FULL, 0.5, tmp_path / "run", said).run(lambda _: None)
+    run = Trajectory.load(tmp_path / "run")
+    assert np.sum(run["u.F"] != run["law.F"]) > 50
+    found = replay(tmp_path / "run")
+    assert found.sent is not None and found.sent.torques > 100
+    assert found.agrees, found.sent.first
