@@ -208,7 +208,7 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
     law = system.law
     if not isinstance(law, BoundConstraintFollowing):
         return said
-    if found is not None and found.generic_rank < len(found.rows) and found.generic_rank:
+    if found is not None and found.dependent:
         names = ", ".join(row.name for row in found.dependent)
         said.append(
             f"task: rank {found.generic_rank} of {len(found.rows)} rows: the inputs reach {names} only together with "
