@@ -183,7 +183,8 @@ def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
         fits = (
             "window.page.group.plots.every(({ u }) => { const { _values, _size, ticks, gap, font } = u.axes[1];"
             " u.ctx.font = font[0];"
-            " return _values.every((s) => u.ctx.measureText(s).width / devicePixelRatio <= _size - ticks.size - gap); })"
+            " return _values.every((s) => u.ctx.measureText(s).width / devicePixelRatio <= _size - ticks.size - gap);"
+            " })"
         )
         assert page.evaluate(fits)
         assert page.evaluate("tickLabels([0.25, 0.5, 0.75])") == ["0.25", "0.50", "0.75"]
@@ -250,7 +251,7 @@ def test_the_animation_stays_in_sight_while_the_plots_scroll(
         page.evaluate("document.querySelector('#plots section:last-child').scrollIntoView({ block: 'end' })")
         box = page.locator("#player").bounding_box()
         assert page.evaluate("scrollY") > 500
-        assert -1 <= box["y"] and box["y"] + box["height"] <= height
+        assert box["y"] >= -1 and box["y"] + box["height"] <= height
 
 
 def test_a_folder_without_rows_opens_too(browser: Any, tmp_path: Path) -> None:

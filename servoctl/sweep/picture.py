@@ -94,7 +94,9 @@ def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
     x, y, growth = limit.over(study.varies)
     drawn = axes.contour(x, y, np.ma.masked_invalid(growth.T), levels=[1.0], colors=INK, linewidths=1.5)
     drawn.set_path_effects(_halo())
-    longest = max(drawn.allsegs[0], key=len)
+    longest = max(drawn.allsegs[0], key=len, default=())
+    if not len(longest):  # beside numbers that the config refuses, nothing is left of the line
+        return
     for label in axes.clabel(drawn, fmt=limit.name, fontsize=8, manual=[longest[len(longest) // 2]]):
         label.set_path_effects(_halo())
 
