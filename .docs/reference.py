@@ -1,13 +1,24 @@
 """Reference pages, written from the config's models, the commands' help and the docstrings."""
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from importlib import import_module
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
+
+CHAINS = ("PlanarChain", "ScrewChain", "prismatic", "revolute", "translation")
+"""What the reference shows of `servoctl.mechanics.serial`."""
+
+WRITTEN = ("Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "ScrewChain", "SecondOrder")
+"""Classes that a user derives from or asks, whose methods are shown with their arguments."""
+
+METHODS = (*WRITTEN, "Run", "Trajectory")
+"""Classes whose methods are listed."""
 
 
 def written() -> dict[str, str]:
@@ -25,7 +36,7 @@ def _config() -> str:
         "`deg rad ms us rpm mm`: `60*deg`, `2*pi`, `5*ms`. `servoctl schema` prints the same as JSON Schema, for "
         "editors.",
     ]
-    return "\n\n".join([*head, *_sections("", Config)]) + "\n"
+    return "\n\n".join([*head, *_sections("", Config), *_protocols(), *_faults()]) + "\n"
 
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
@@ -34,7 +45,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         key = field.alias or name
         inner = list(_models(field.annotation))
-        rows.append(f"| `{key}` | {_default(field)} | {_cell(field.description or '')} |")
+        rows.append(f"| `{key}` | {_default(field)} | {_cell(_meaning(field))} |")
         below += [(f"{path}.{key}".lstrip("."), each) for each in inner]
     if path:
         yield f"## `{path}`"
@@ -44,6 +55,89 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
         if each.__name__ == "Correction" and place != "law.correction":
             continue  # of the same form everywhere: shown once
         yield from _sections(place, each)
+
+
+def _meaning(field: Any) -> str:
+    """A field's description, with the words that it may be where the description does not have them."""
+    words = [word for word in _words(field.annotation) if word not in (field.description or "")]
+    known = ", ".join(f"`{word}`" for word in _words(field.annotation))
+    return f"{field.description or ''}; one of {known}" if words else field.description or ""
+
+
+def _words(annotation: Any) -> list[str]:
+    if get_origin(annotation) is Literal:
+        return [word for word in get_args(annotation) if isinstance(word, str)]
+    return [word for each in get_args(annotation) for word in _words(each)]
+
+
+def _protocols() -> Iterator[str]:
+    """The keys that a drive and an encoder node have besides, protocol by protocol."""
+    from hil.drives.protocols import PROTOCOLS
+
+    yield "## Keys of drives by protocol"
+    yield (
+        "Beside the keys of [`hil.drives`](#hildrives) and [`hil.sensors`](#hilsensors), a drive or an encoder node "
+        "has the keys of its protocol."
+    )
+    for name, protocol in PROTOCOLS.items():
+        for path, what in ((protocol.drive, "drive"), (protocol.sensor, "encoder node")):
+            if path:
+                module, kind = path.split(":")
+                yield f"### `{name}`: {what}"
+                yield _options(getattr(import_module(module), kind).Options)
+
+
+def _options(kind: type) -> str:
+    rows = ["| key | default | meaning | give |", "|---|---|---|---|"]
+    for each in dataclasses.fields(kind):
+        required = each.default is dataclasses.MISSING
+        default = "required" if required else "" if each.default is None else f"`{_yaml(each.default)}`"
+        rows.append(
+            f"| `{each.name}` | {default} | {_cell(_attribute(kind, each.name))} | {_cell(each.metadata['expected'])} |"
+        )
+    return "\n".join(rows)
+
+
+def _attribute(kind: type, name: str) -> str:
+    """What a docstring, of a class or of one that it derives from, says of an attribute."""
+    for each in kind.__mro__:
+        found = re.search(rf"^ +{name}: (.*(?:\n {{5,}}.*)*)", inspect.getdoc(each) or "", re.MULTILINE)
+        if found and "Attributes:" in (each.__doc__ or ""):
+            return " ".join(found[1].split())
+    raise LookupError(f"{kind.__name__}.{name}: its docstring does not say what it is")
+
+
+def _faults() -> Iterator[str]:
+    """The fields of a fault, and the kinds."""
+    from hil.emulator.fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
+    from hil.emulator.faults import KINDS
+
+    yield "## Faults"
+    yield (
+        "Each entry of `hil.faults` has the fields of the first table, and those of its kind. Example: "
+        "`{kind: lost, at: 0.3, for: 0.2, p: 0.2}` loses every fifth frame for 0.2 s."
+    )
+    rows = ["| field | default | meaning |", "|---|---|---|"]
+    for name, text in COMMON.items():
+        default = COMMON_DEFAULTS[name]
+        shown = default if default == "required" else "" if default is None else f"`{default}`"
+        rows.append(f"| `{name}` | {shown} | {_cell(text)} |")
+    yield "\n".join(rows)
+    rows = ["| kind | what happens | to | fields (default) |", "|---|---|---|---|"]
+    for name, kind in KINDS.items():
+        text, fields = TEXTS[name]
+        only = f", only {' and '.join(kind.protocols)}" if kind.protocols else ""
+        shown = [
+            f"`{key}`{'' if option.default in (None, '') else f' ({_default_of(key, option.default)})'}: {fields[key]}"
+            for key, option in kind.options.items()
+        ]
+        rows.append(f"| `{name}` | {_cell(text)} | {PLACES[kind.place]}{only} | {_cell('; '.join(shown))} |")
+    yield "\n".join(rows)
+
+
+def _default_of(field: str, value: Any) -> str:
+    """A default of a fault's field; ids and codes as data sheets have them."""
+    return f"0x{value:X}" if field in ("id", "mask", "code", "index") and value else _yaml(value)
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -61,7 +155,18 @@ def _default(field: Any) -> str:
         value = value.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)
     if value is None or value in ({}, ()):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return f"`{_yaml(value)}`"
+
+
+def _yaml(value: Any) -> str:
+    """A value as a config has it, in one line."""
+    if isinstance(value, float):
+        return re.sub(r"e([+-])0", r"e\1", f"{value:g}")
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_yaml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_yaml, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _cell(text: str) -> str:
@@ -85,21 +190,30 @@ def _commands() -> str:
 
 def _python() -> str:
     import servoctl as sc
+    from servoctl.mechanics import serial
 
     parts = [
         "# Python",
         "`import servoctl as sc`; names are imported when they are first used. Examples: [from Python](../python.md).",
     ]
-    for name in sorted(set(sc.__all__) - {"__version__"}, key=str.lower):
-        thing = getattr(sc, name)
-        parts += [f"## `sc.{name}`", _signature(name, thing), _docstring(thing)]
-        if isinstance(thing, type) and name in ("Run", "Trajectory"):
+    things = {f"sc.{name}": getattr(sc, name) for name in set(sc.__all__) - {"__version__"}}
+    things |= {f"servoctl.mechanics.serial.{name}": getattr(serial, name) for name in CHAINS}
+    for place, thing in sorted(things.items(), key=lambda each: each[0].rpartition(".")[2].lower()):
+        name = place.rpartition(".")[2]
+        parts += [f"## `{place}`", _signature(name, thing), _docstring(thing)]
+        if isinstance(thing, type) and name in METHODS:
+            called = _arguments if name in WRITTEN else lambda method: ""
             parts += [
-                f"- `{method}`: {_first(getattr(thing, method))}"
-                for method in sorted(vars(thing))
+                f"- `{method}{called(getattr(thing, method))}`: {_first(getattr(thing, method))}"
+                for method in (vars(thing) if name in WRITTEN else sorted(vars(thing)))
                 if not method.startswith("_") and callable(getattr(thing, method))
             ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _arguments(method: Any) -> str:
+    """The names of what a method takes, as a person writes them."""
+    return f"({', '.join(name for name in inspect.signature(method).parameters if name != 'self')})"
 
 
 def _signature(name: str, thing: Any) -> str:
@@ -116,14 +230,18 @@ def _signature(name: str, thing: Any) -> str:
 
 def _docstring(thing: Any) -> str:
     """A docstring of Google's form as Markdown: prose, and a list below each heading."""
-    lines = []
+    lines: list[str] = []
+    example = False  # a part of a config, indented
     for line in (inspect.getdoc(thing) or "").splitlines():
+        if example != (starts := line.startswith("    - {") or (example and line.startswith("     "))):
+            lines.append("```text" if starts else "```")
+            example = starts
         if re.fullmatch(r"(Args|Attributes|Returns|Raises|Source):", line):
             lines += ["", f"*{line}*", ""]
-        elif item := re.match(r"    (\w[\w, ]*): (.*)", line):
+        elif not example and (item := re.match(r"    (\w[\w, ]*): (.*)", line)):
             lines.append(f"- `{item[1]}`: {item[2]}")
-        elif line.startswith("    - {"):
-            lines += ["```text", line, "```"]
+        elif example:
+            lines.append(line.removeprefix("    "))
         else:
             lines.append(line.strip())
     return "\n".join(lines)

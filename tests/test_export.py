@@ -48,7 +48,7 @@ def built(made: Export, folder: Path, *flags: str) -> Path:
     """The test of an export, compiled; any warning is an error."""
     write(made.files, folder, force=True)
     program = folder / "law_test"
-    sources = [str(folder / name) for name in made.files if name.endswith(".c")]
+    sources = [str(folder / name) for name in made.files if name.endswith(("_law.c", "_test.c"))]
     done = subprocess.run(
         [str(CC), *STRICT, *flags, "-o", str(program), *sources, "-lm"], capture_output=True, text=True
     )
@@ -87,6 +87,53 @@ def test_the_law_in_float_keeps_to_its_measured_error(name: str, tmp_path: Path)
     assert f"largest relative error of u {made.float_error:.1e}" in made.files[f"{identifier(name)}_law.h"]
     assert passes(built(made, tmp_path, "-O0" if name == "swarm" else "-O1", "-Wdouble-promotion")) > 20
     assert not re.search(r"\bdouble\b|1e\+308", made.files[f"{name}_law.c"])
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("single", [False, True])
+def test_make_builds_example_and_test_of_every_law_of_a_folder(single: bool, tmp_path: Path) -> None:
+    """Two laws share a folder; the example prints the command of the run's first row."""
+    flags = f"CFLAGS={' '.join(STRICT)}"
+    for name in ("two_mass_spring", "coordinated_robots"):
+        write(exported(name, single).files, tmp_path)
+    done = subprocess.run(["make", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(["make", "-s", "test", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count(" passed, 0 failed"), done.stderr) == (0, 2, "")
+    for name in ("two_mass_spring", "coordinated_robots"):
+        said = subprocess.run([tmp_path / f"{name}_law_example"], capture_output=True, text=True)
+        run = load(name, ["run.duration=0.01"]).simulate()
+        lines = [line.split(" = ") for line in said.stdout.splitlines()]
+        assert [line[0] for line in lines] == run.actuators
+        commands = [float(line[1].split()[0]) for line in lines]
+        first = [run[f"u.{actuator}"][0] for actuator in run.actuators]
+        np.testing.assert_allclose(commands, first, rtol=2e-4 if single else 1e-8, atol=1e-4 if single else 1e-8)
+    subprocess.run(["make", "-s", "clean"], cwd=tmp_path, check=True)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", *6 * [".c"], ".h", ".h", ".txt"]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["two_mass_spring", "coordinated_robots"])
+def test_the_lines_of_header_and_readme_build_and_call(name: str, tmp_path: Path) -> None:
+    made = exported(name)
+    write(made.files, tmp_path)
+    header, readme = made.files[f"{name}_law.h"], made.files["README.txt"]
+    assert f"if ({name}_law(0, t, q, v, &out) < {name.upper()}_NOT_POSITIVE)" in header
+    lines = re.findall(r"^  (cc .*)$", readme, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        done = subprocess.run(line.replace("NAME", name).replace("cc ", f"{CC} ", 1), shell=True, cwd=tmp_path)
+        assert done.returncode == 0
+
+
+@needs_compiler
+def test_the_example_of_a_law_with_memory_compiles(tmp_path: Path) -> None:
+    write(export(with_memory()).files, tmp_path)
+    sources = [f"two_mass_spring_law{end}" for end in (".c", "_example.c")]
+    subprocess.run([str(CC), *STRICT, "-o", "example", *sources, "-lm"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
+    assert said.returncode == 0 and said.stdout.startswith("F = ")
 
 
 @needs_compiler
@@ -219,7 +266,9 @@ def cart(tmp_path: Path) -> Path:
 @needs_compiler
 def test_a_users_plant_is_exported_under_names_that_c_takes(cart: Path, tmp_path: Path) -> None:
     made = export(load(cart))
-    assert list(made.files) == ["my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c"]
+    assert list(made.files) == [
+        "my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c", "my_cart_law_example.c", "Makefile", "README.txt",
+    ]  # fmt: skip
     text = made.files["my_cart_law.h"]
     assert "double m[2]; /* [kg] cart and mass; default 1, 2 */" in text
     assert "double register_; /* [N s/m]; default 0.5 */" in text
@@ -283,7 +332,7 @@ def test_float_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         export(load("two_mass_spring"), single=True)
 
 
-def test_the_command_writes_three_files_and_says_what_they_cost(
+def test_the_command_writes_its_files_and_says_what_they_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "law"
@@ -291,8 +340,8 @@ def test_the_command_writes_three_files_and_says_what_they_cost(
         main(["export", "two_mass_spring", "--out", str(out), "--set", "plant.parameters.m1=1.5"])
     said = capsys.readouterr()
     assert (ended.value.code, said.err) == (0, "")
-    names = ["two_mass_spring_law.h", "two_mass_spring_law.c", "two_mass_spring_law_test.c"]
-    assert said.out.splitlines()[:3] == [str(out / name) for name in names]
+    names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c", "_example.c")] + ["Makefile", "README.txt"]
+    assert said.out.splitlines()[:6] == [str(out / name) for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
     assert "at most 142 operations a call, of these 18 divisions and square roots" in said.out
     assert "bytes of stack\n20 reference vectors\n" in said.out
@@ -338,7 +387,7 @@ def test_an_earlier_export_is_replaced_only_by_force_and_only_unchanged(tmp_path
     other = {name: text + "\n" for name, text in made.items()}
     with pytest.raises(ConfigError, match="an earlier export is there") as refused:
         write(other, tmp_path)
-    assert len(refused.value.problems) == 3
+    assert len(refused.value.problems) == 6
     assert texts(tmp_path) == before
     write(other, tmp_path, force=True)
     assert texts(tmp_path).keys() == before.keys() and texts(tmp_path) != before

@@ -146,6 +146,114 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, runs: dict[st
         found.shot("page_phone")
 
 
+DASH_OF_LIMITS = """() => {
+  const { u } = window.page.group.plots.find((plot) => plot.spec.limits?.length);
+  let dash = null;
+  u.ctx.setLineDash([7, 4]);  // as the last line has left it
+  u.ctx.stroke = function () { dash = this.getLineDash(); };
+  drawLimits(u, { limits: [{ value: 8.1, side: 1 }] });
+  delete u.ctx.stroke;
+  return dash;
+}"""
+TICKS = "window.page.group.plots[{}].u.axes[1]._values"
+
+
+def with_last(run: Trajectory, value: float) -> Trajectory:
+    """The run with other last coordinates, velocities, inputs and violations, and a drawing that flies off."""
+    columns = {name: np.array(x) for name, x in run.columns.items()}
+    for name, x in columns.items():
+        if name.startswith(("q.", "v.", "u.", "violation.")):
+            x[-1] = value
+    drawing = {name: np.array(points) for name, points in run.drawing.items()}
+    for points in drawing.values():
+        if points.ndim == 3:
+            points[-1] *= value
+    return Trajectory(columns, run.units, run.metadata, drawing)
+
+
+def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
+    t = np.arange(0, 5, 0.01)
+    columns = {"t": t, "q.x": 2e5 + 3e4 * np.sin(t), "v.x": 1e-6 * np.cos(t), "u.F": 123456.0 + 2 * np.sin(9 * t)}
+    Trajectory(columns, {}, {}).save(tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        page = found.page
+        assert page.evaluate(TICKS.format(0)) == ["1.8e5", "2.0e5", "2.2e5"]
+        assert page.evaluate(TICKS.format(1)) == ["-1.0e-6", "-0.5e-6", "0", "0.5e-6", "1.0e-6"]
+        assert page.evaluate(TICKS.format(2))[:2] == ["1.23454e5", "1.23455e5"]
+        fits = (
+            "window.page.group.plots.every(({ u }) => { const { _values, _size, ticks, gap, font } = u.axes[1];"
+            " u.ctx.font = font[0];"
+            " return _values.every((s) => u.ctx.measureText(s).width / devicePixelRatio <= _size - ticks.size - gap);"
+            " })"
+        )
+        assert page.evaluate(fits)
+        assert page.evaluate("tickLabels([0.25, 0.5, 0.75])") == ["0.25", "0.50", "0.75"]
+
+
+def test_a_run_that_ran_away_is_seen_until_it_did(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with_last(Trajectory.load(runs["robots"]), 1e10).save(tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        page = found.page
+        y = "window.page.group.plots[{}].u.scales.y"
+        assert page.evaluate(f"{y.format(0)}.max") < 2.0
+        assert (
+            "beyond the axis: 1.00e+10 at 2 s (zoom in to see it)" in page.locator("#plots .panel").first.inner_text()
+        )
+        assert page.evaluate("window.page.scene.extent") < 5.0
+        sizes = page.evaluate("window.page.group.plots.find(p => p.spec.log).u.scales.y.max")
+        assert sizes < 1e-6
+        page.evaluate("window.page.group.setRange([1.9, 2])")
+        assert page.evaluate(f"{y.format(0)}.max") > 1e9
+
+
+def test_one_exact_sample_and_ticks_that_are_never_late_do_not_make_the_scale(browser: Any, tmp_path: Path) -> None:
+    t = np.arange(0, 5, 0.01)
+    size = 1e-3 * np.exp(-0.2 * t)
+    size[7] = 3e-17
+    Trajectory({"t": t, "q.x": t, "violation.x": size, "lateness": 0.0 * t}, {}, {}).save(tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        page = found.page
+        assert page.evaluate("window.page.group.plots.find(p => p.spec.log).u.scales.y.min") == pytest.approx(1e-4)
+        span = page.evaluate("(({ min, max }) => max - min)(histograms[0].plots[0].u.scales.x)")
+        assert 0 < span < 0.05  # [ms]
+
+
+def test_limits_are_hatched_and_dashes_are_the_second_run(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    limited = simulated("coordinated_robots_limited", tmp_path / "limited", "run.duration=0.5")
+    with opened(browser, [limited, runs["stiff"]], tmp_path) as found:
+        page = found.page
+        text = page.locator("section[aria-label=Inputs]").inner_text()
+        assert "hatched: limits" in text and "dashed" not in text
+        assert page.evaluate(DASH_OF_LIMITS) == []
+
+
+def test_at_400_pixels_every_value_of_a_table_is_in_sight(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, [runs["caught"]], tmp_path, viewport={"width": 400, "height": 844}) as found:
+        page = found.page
+        ends = page.evaluate(
+            "[...document.querySelectorAll('#tables table td')].map((cell) => cell.getBoundingClientRect().right)"
+        )
+        assert len(ends) > 100 and max(ends) <= 400
+        cut = "[...document.querySelectorAll('#tables .scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+        assert page.evaluate(f"{cut}.filter((box) => box.querySelector('table')).length") == 0
+        assert "drift" in page.evaluate(
+            "[...document.querySelectorAll('#tables td[data-head]')].map((cell) => cell.dataset.head)"
+        )
+
+
+@pytest.mark.parametrize("size", [(1300, 700), (400, 844)])
+def test_the_animation_stays_in_sight_while_the_plots_scroll(
+    size: tuple[int, int], browser: Any, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    width, height = size
+    with opened(browser, [runs["robots"]], tmp_path, viewport={"width": width, "height": height}) as found:
+        page = found.page
+        page.evaluate("document.querySelector('#plots section:last-child').scrollIntoView({ block: 'end' })")
+        box = page.locator("#player").bounding_box()
+        assert page.evaluate("scrollY") > 500
+        assert box["y"] >= -1 and box["y"] + box["height"] <= height
+
+
 def test_a_folder_without_rows_opens_too(browser: Any, tmp_path: Path) -> None:
     Trajectory({"t": np.empty(0)}, {}, {"status": "failed", "error": "no first step"}).save(tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:

@@ -74,9 +74,9 @@ def test_one_bad_set_among_many_is_refused_under_its_path_and_value() -> None:
     path = "law.correction.baumgarte.alpha"
     rows = sc.load("two_mass_spring", ["run.duration=0.05"], engine="vm").batch({path: alphas})
     assert [i for i, status in enumerate(rows["status"]) if status != "done"] == [137, 200]
-    start = f"--set {path}=-1: {path}: expected a number >= 0 [1/s], got -1"
+    start = f"{path}=-1: expected a number >= 0 [1/s], got -1"
     assert rows["status"][137] == "refused" and rows["error"][137] == start
-    assert rows["error"][200].startswith(f"--set {path}=nan: {path}: expected a number >= 0 [1/s], got 'nan'")
+    assert rows["error"][200].startswith(f"{path}=nan: expected a number >= 0 [1/s], got 'nan'")
 
 
 @pytest.mark.parametrize(("number", "text"), [(3.0, "3"), (0.1, "0.1"), (-0.0, "0"), (1e-7, "1e-07"), (5e22, "5e+22")])

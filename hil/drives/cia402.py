@@ -49,8 +49,8 @@ class Cia402Options(EncoderOptions):
     """Options of a drive.
 
     Attributes:
-        master: Node id of our heartbeat.
-        status_every: SYNCs from one status to the next.
+        master: Node id under which the loop sends its heartbeat.
+        status_every: Number of SYNCs from one status frame to the next.
     """
 
     master: int = number("a node id from 1 to 127", 127, least=1, below=128, whole=True)

@@ -23,8 +23,8 @@ class EncoderOptions:
     """Options of an encoder node.
 
     Attributes:
-        counts_per_turn: Of 0x6064.
-        velocity_unit: Of one count of 0x606C [rad/s].
+        counts_per_turn: Counts of 0x6064 per turn of the motor.
+        velocity_unit: Speed of the motor per count of 0x606C [rad/s].
     """
 
     counts_per_turn: int = number("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)

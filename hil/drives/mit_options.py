@@ -54,12 +54,12 @@ class MitOptions:
     """Options of a drive.
 
     Attributes:
-        motor: Name in the table of ranges; None where `ranges` are given.
-        ranges: Of this motor.
+        motor: Name of the motor in the table of ranges; left out where `ranges` are given.
+        ranges: Ranges of position, velocity, torque and gains in the frames of this motor.
         host: Id of all replies.
         status: What a reply says beside measurements.
-        drive_watchdog: Whether the drive stops by itself when nothing comes; None: nobody has said, which on a real
-            bus is refused.
+        drive_watchdog: Whether the drive stops by itself when nothing comes; left out: not known, which is
+            refused on a real bus.
     """
 
     motor: str | None = word("a motor of the table", tables(), None)

@@ -30,8 +30,8 @@ class OdriveOptions(EncoderOptions):
     """Options of a drive.
 
     Attributes:
-        heartbeat_period: Of the heartbeat [s].
-        current_limit: Of the motor [A]; None: the drive's own current and speed limits stay.
+        heartbeat_period: Period of the heartbeat [s].
+        current_limit: Current limit of the motor [A]; left out: the drive's own current and speed limits stay.
     """
 
     heartbeat_period: float = number("a period above 0 and at most 0.15 [s]", 0.1, above=0.0, below=0.1501)

@@ -28,8 +28,8 @@ class EncoderOptions:
     """Options of an encoder node.
 
     Attributes:
-        feedback_period: Of the encoder estimates [s].
-        encoder_bits: Bits per turn of the encoder; None: what single precision resolves.
+        feedback_period: Period of the encoder estimates [s].
+        encoder_bits: Bits per turn of the encoder; left out: what single precision resolves.
     """
 
     feedback_period: float = number("a period above 0 [s]", 0.001, above=0.0)

@@ -30,6 +30,7 @@ ASSETS = {
     "live.css": (WEB / "live.css", "text/css; charset=utf-8"),
     "live.js": (WEB / "live.js", "text/javascript; charset=utf-8"),
     "style.css": (LIBRARY / "style.css", "text/css; charset=utf-8"),
+    "scales.js": (LIBRARY / "scales.js", "text/javascript; charset=utf-8"),
     "plots.js": (LIBRARY / "plots.js", "text/javascript; charset=utf-8"),
     "uPlot.iife.min.js": (LIBRARY / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
     "uPlot.min.css": (LIBRARY / "uPlot.min.css", "text/css; charset=utf-8"),

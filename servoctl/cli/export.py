@@ -24,7 +24,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export that nobody has changed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the law as standalone C99 with a test."""
+    """Write the law as standalone C99 with a test, an example, a Makefile and a README."""
     from servoctl.export import export as law_in_c
     from servoctl.export import write
     from servoctl.runs import load
@@ -40,7 +40,8 @@ def export(
     for path in written:
         say(str(path))
     _say_facts(made)
-    say(f"next: cd {quote(str(out))} && {made.compile_line}")
+    say(f"next: cd {quote(str(out))} && make test")
+    say(f"without make: {made.compile_line}")
 
 
 def _say_facts(made: "Export") -> None:

@@ -101,8 +101,8 @@ class Sensor(Node):
     coordinate: Name = Field(description="name of the plant's coordinate that it measures")
     speed_limit: Positive | None = Field(
         default=None,
-        description="largest speed that the coordinate can have, by which a jump is told [its unit/s]; left out: what "
-        "the encoder and the model say of its speed, and start_tolerance beside",
+        description="largest speed that the coordinate can have, by which a jump is told [its unit/s]; left out: the "
+        "speeds that the encoder and the model report decide, together with start_tolerance",
     )
 
 
@@ -141,7 +141,8 @@ class Safety(Section):
     late_ticks: Count = Field(default=5, description="late ticks in a row that stop the machine [-]")
     late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
     clamped: Literal["warn", "stop"] = Field(
-        default="warn", description="when more than half of the ticks of 0.5 s were clamped by a torque limit"
+        default="warn",
+        description="what happens when a torque limit clamped more than half of the ticks of 0.5 s",
     )
 
 
@@ -152,16 +153,17 @@ class Emulation(Section):
         default=0.001, description="time constant of the current loop [s]"
     )
     coulomb_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
-        default=0.0, description="at the joint [actuator unit]"
+        default=0.0, description="dry friction at the joint [actuator unit]"
     )
     viscous_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
-        default=0.0, description="at the joint [actuator unit per its speed]"
+        default=0.0, description="friction per speed at the joint [actuator unit per its speed]"
     )
     encoder_resolution: Annotated[float, Number("an angle >= 0 [rad]", least=0)] | None = Field(
-        default=None, description="of the motor [rad]; left out: what the protocol's options say"
+        default=None,
+        description="resolution of the encoder, at the motor [rad]; left out: what the protocol's options say",
     )
     encoder_noise: Annotated[float, Number("an angle >= 0 [rad]", least=0)] = Field(
-        default=0.0, description="standard deviation, of the motor [rad]"
+        default=0.0, description="standard deviation of the encoder, at the motor [rad]"
     )
     parameters: dict[str, Parameter] = Field(
         default={}, description="fields of the simulated plant that differ from the model that the law has"
@@ -192,5 +194,6 @@ class Hil(Section):
     )
     live_ramp: PositiveTime = Field(default=0.5, description="time that such a change takes [s]")
     faults: tuple[dict[str, Parameter], ...] = Field(
-        default=(), description="faults of emulated drives: {kind, at [s], for [s], drive, ...}"
+        default=(),
+        description="faults of emulated drives, each {kind, at, for, since, drive, bus, ...}; the reference lists them",
     )

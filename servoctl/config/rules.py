@@ -99,12 +99,14 @@ def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
     correction = _mapping(values, "law").get("correction")
     yield from _one_kind(correction, path)
     entries = _entries(values)
-    only_equations = all(_given(entry, TASK_KINDS[:2]) for _, entry in entries)
+    common = [entry for _, entry in entries if entry.get("correction") is None]
+    only_equations = all(_given(entry, TASK_KINDS[:2]) for entry in common)
     for place, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
             yield from _by_name(gain, place, entries)
-        elif isinstance(gain, list) and only_equations:
-            yield from _length(gain, place, len(entries))
+        elif isinstance(gain, list) and only_equations and not (place[-1] == "poles" and len(common) == 1):
+            own = "" if len(common) == len(entries) else " that has no correction of its own"
+            yield from _length(gain, place, len(common), own)
 
 
 def _own_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
@@ -113,7 +115,7 @@ def _own_correction(correction: Any, path: FieldPath, rows: int | None) -> Itera
     for place, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
             yield Problem(place, "a mapping by task name (only law.correction has one; here a number, or one per row)")
-        elif isinstance(gain, list) and rows is not None:
+        elif isinstance(gain, list) and rows is not None and place[-1] != "poles":  # a row has several poles
             yield from _length(gain, place, rows)
 
 
@@ -129,13 +131,18 @@ def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
 
 def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
     for kind in CORRECTION_KINDS:
+        if kind == "poles":
+            if isinstance(correction, Mapping) and correction.get(kind) is not None:
+                yield (*path, kind), correction[kind]
+            continue
         for word, gain in _mapping(correction, kind).items():
             yield (*path, kind, word), gain
 
 
-def _length(gains: list[Any], path: FieldPath, rows: int) -> Iterator[Problem]:
+def _length(gains: list[Any], path: FieldPath, rows: int, own: str = "") -> Iterator[Problem]:
     if len(gains) != rows and gains:
-        yield Problem(path, f"{len(gains)} values for {rows} {'row' if rows == 1 else 'rows'} (give one per row)")
+        many = f"{len(gains)} value{'s' * (len(gains) != 1)} for {rows} row{'s' * (rows != 1)}"
+        yield Problem(path, f"{many} (give one per row{own})")
 
 
 def _by_name(

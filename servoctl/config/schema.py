@@ -229,7 +229,8 @@ class Integrator(Section):
         default="rk4", description="rk4 takes fixed steps, the others keep tolerances"
     )
     step: PositiveTime | None = Field(
-        default=None, description="step of rk4 [s], a whole part of the period; default 0.001 or the part next below"
+        default=None,
+        description="step of rk4 [s], a whole part of the period; left out: 0.001, or the next shorter part",
     )
     rtol: Positive | None = Field(default=None, description="relative tolerance [-]; default 1e-10, not with rk4")
     atol: Positive | None = Field(

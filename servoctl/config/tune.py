@@ -70,14 +70,14 @@ class Tune(Section):
     )
     uncertainty: dict[str, Members] = Field(
         default={},
-        description="path in the config -> values; each trial runs with every combination, the first of each first",
+        description="path in the config -> values; each trial runs with every combination, the first values first",
     )
     sensitivity: dict[str, dict[str, Parameter]] = Field(
         default={},
         description="name -> values at paths of one more run per trial; the metric sensitivity.<name> is by how much "
         "rms_violation differs there",
     )
-    objective: Objective = Field(default=Objective(), description="what is to be small")
+    objective: Objective = Field(default=Objective(), description="what is minimised")
     constraints: dict[str, Real] = Field(
         default={}, description="metric -> greatest value that it may have, with any plant of uncertainty"
     )

@@ -75,7 +75,9 @@ def _text(function: Any) -> str:
         named |= {"ROWS": str(rows), "N": str(n), "K": str(min(rows, n))}
         return "".join(f"#define {key} {value}\n" for key, value in named.items()) + template("decompose.h")
     if "decompose_" in function.name():
-        raise CompileError("derivatives of a decomposition have no C, whose factors are not those of CasADi")
+        raise CompileError(
+            "no C code for the derivative of a rank decomposition, which this law or plant needs (take --engine vm)"
+        )
     given = [f"const V* restrict x{i}" for i in range(function.n_in())]
     taken = [f"V* restrict y{i}" for i in range(function.n_out())]
     lines = _loop(function) if function.name() in REPEATED else _Body(function).lines
@@ -99,12 +101,17 @@ def _loop(function: Any) -> list[str]:
     ]
 
 
+def _name_of(operation: int) -> str:
+    """What CasADi calls an operation: `erfinv`."""
+    return next(word[3:].lower() for word in dir(ca) if word.startswith("OP_") and getattr(ca, word) == operation)
+
+
 class _Body:
     """The statements of one function."""
 
     def __init__(self, function: Any) -> None:
         if not function.is_a("SXFunction"):
-            raise CompileError(f"{function.name()}: a function of matrices has no C (make it of scalars, ca.SX)")
+            raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
         self.lines: list[str] = []
         self._function = function
         self._expressions: Any = None
@@ -160,7 +167,9 @@ class _Body:
         elif operation in _BINARY:
             self._set(i, taken[0], _BINARY[operation].format(*map(self._value, given)))
         else:
-            raise CompileError(f"{function.name()}: there is no C for operation {operation} of CasADi")
+            raise CompileError(
+                f"{function.name()}: no C code for the operation {_name_of(operation)} (take --engine vm)"
+            )
 
     def _set(self, i: int, place: int, text: str) -> None:
         self._held[place] = f"a{i}"

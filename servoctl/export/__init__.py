@@ -7,6 +7,8 @@ it is tested against comes from the NumPy engine. The C allocates nothing, print
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import servoctl
 from servoctl.closed_loop import CompiledLoop
 from servoctl.errors import CompileError, ConfigError
@@ -18,8 +20,10 @@ from servoctl.export.law import law
 from servoctl.export.single import Measured, measure
 from servoctl.export.source import Cost, Source
 from servoctl.export.trial import test
+from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
 from servoctl.runs import Run
+from servoctl.types import Array
 
 TOLERANCE = 1e-9
 """Of u in double, relative to its largest entry or to 1."""
@@ -107,9 +111,16 @@ def export(run: Run, single: bool = False) -> Export:
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),
         f"{name}_law_test.c": test(facts, references, tolerance),
+        f"{name}_law_example.c": example(facts, float(run.start.t), _start(run, loop)),
+        "Makefile": MAKEFILE,
+        "README.txt": README,
     }
     off, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
     return Export(name, files, source.cost, source.stack, len(references), left_out, off, differs)
+
+
+def _start(run: Run, loop: CompiledLoop) -> Array:
+    return np.concatenate([run.start.q, run.start.v, loop.memory_start])
 
 
 def _compiled(run: Run) -> CompiledLoop:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from servoctl.errors import ConfigError
 
-_MARK = "/* written by servoctl export; an edited file is not replaced; digest {} */\n"
-_MARKED = re.compile(_MARK.split("{}")[0].replace("*", r"\*") + r"([0-9a-f]{16}) \*/\n")
+_MARK = "written by servoctl export; an edited file is not replaced; digest {}"
+_MARKED = re.compile(r"(?:/\*|#) " + _MARK.format("([0-9a-f]{16})") + r"(?: \*/)?\n")
 
 
 def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[Path]:
@@ -28,7 +28,7 @@ def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[P
     Raises:
         ConfigError: A file is there that may not be replaced, or the folder cannot be written.
     """
-    paths = {folder / name: _marked(text) for name, text in texts.items()}
+    paths = {folder / name: _marked(name, text) for name, text in texts.items()}
     try:
         refused = [reason for path, text in paths.items() if (reason := _refusal(path, text, force))]
         if refused:
@@ -44,8 +44,9 @@ def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[P
     return list(paths)
 
 
-def _marked(text: str) -> str:
-    return _MARK.format(_digest(text)) + text
+def _marked(name: str, text: str) -> str:
+    mark = _MARK.format(_digest(text))
+    return (f"/* {mark} */\n" if name.endswith((".c", ".h")) else f"# {mark}\n") + text
 
 
 def _digest(text: str) -> str:

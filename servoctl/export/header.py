@@ -41,7 +41,7 @@ typedef struct {{
 extern const {name}_parameters {name}_defaults;
 
 typedef struct {{
-  {real} u[{len(border.actuators)}]; /* {_named(border.actuators)}; NaN where there is no command */
+  {real} u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN where there is no command */
   int rank; /* independent directions of the task that the inputs serve */
   {real} residual; /* largest acceleration of a task row that stays out of reach, in the row's unit / s^2 */
   {real} pivot; /* [-] smallest pivot counted into the rank: near the rank tolerance the task is nearly singular */
@@ -53,8 +53,8 @@ typedef struct {{
 
     p    parameters; 0 for the defaults
     t    [s] time of the task
-    q    {_named(border.coordinates)}
-    v    {_named(_rates(border.coordinates))}
+    q    {named(border.coordinates)}
+    v    {named(rates(border.coordinates))}
 {memory[1]}    out  the command
 */
 {facts.signature};
@@ -75,8 +75,11 @@ def _about(facts: Facts) -> list[str]:
     lines = [
         f"The control law of {facts.title}, exported by servoctl {facts.version}.",
         "",
-        f"Compile: cc -std=c99 -O2 -c {name}_law.c",
+        f"Compile: cc -std=c99 -O2 -c {name}_law.c, or make",
         f"Test:    cc -std=c99 -O2 -o {name}_law_test {name}_law_test.c {name}_law.c -lm && ./{name}_law_test",
+        "Call:    once per period:",
+        f"         if ({name}_law(0, t, q, v, {_memory_word(facts)}&out) < {name.upper()}_NOT_POSITIVE)",
+        f"         apply out.u; else stop the machine. {name}_law_example.c is a whole program.",
         "",
         f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
         f"         included; of these {cost.divisions} divisions and square roots, {cost.functions} sines, powers and",
@@ -123,6 +126,10 @@ def _memory(facts: Facts) -> tuple[str, str]:
     return rate, f"    memory  {comment(starts)} at the start\n"
 
 
+def _memory_word(facts: Facts) -> str:
+    return "memory, " if facts.border.memory else ""
+
+
 def _statuses(name: str) -> str:
     return "\n".join(
         f"  {name.upper()}_{status.name} = {status.code}{',' if status is not Status.NON_FINITE else ''}"
@@ -150,9 +157,11 @@ def _remark(member: Member, facts: Facts) -> str:
     return comment(f"{member.remark or '[unit not stated]'}; default {values}")
 
 
-def _named(units: Mapping[str, str]) -> str:
+def named(units: Mapping[str, str]) -> str:
+    """Names with their units, as a comment."""
     return comment(", ".join(f"{name} [{unit}]" for name, unit in units.items()))
 
 
-def _rates(units: Mapping[str, str]) -> dict[str, str]:
+def rates(units: Mapping[str, str]) -> dict[str, str]:
+    """The velocities of coordinates, with their units."""
     return {f"{name}'": f"{unit}/s" for name, unit in units.items()}

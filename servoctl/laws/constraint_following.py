@@ -140,7 +140,9 @@ class ConstraintFollowing(Law):
         named = {"allocation.weighted": self.weights, "limits": self.limits, "null_space": self.null_space}
         for field, mapping in named.items():
             for wrong in [name for name in mapping if name not in actuators] if isinstance(mapping, Mapping) else []:
-                problems.append(f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators)})")
+                problems.append(
+                    f"law.{field}: there is no actuator '{wrong}' (actuators: {', '.join(actuators) or 'none'})"
+                )
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")

@@ -41,7 +41,7 @@ def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
         return [float(value) for value in gain]
     groups = list(dict.fromkeys(row.group for row in rows))
     for wrong in [key for key in gain if key not in groups]:
-        raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups)})")
+        raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
     values: list[float] = []
     for group in groups:
         if group not in gain:
@@ -179,7 +179,7 @@ class Poles(Correction):
         groups = list(dict.fromkeys(row.group for row in rows))
         if isinstance(self.poles, Mapping):
             for wrong in [name for name in self.poles if name not in groups]:
-                raise TaskError(f"poles: there is no task '{wrong}' (tasks: {', '.join(groups)})")
+                raise TaskError(f"poles: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
             for name in [name for name in groups if name not in self.poles]:
                 raise TaskError(f"poles: no value for task '{name}' (give one, or one number for all)")
             return [
@@ -245,7 +245,7 @@ def resolve_all(
     own = own or {}
     groups = list(dict.fromkeys(row.group for row in rows))
     problems = [
-        f"task.{wrong}.correction: there is no task '{wrong}' (tasks: {', '.join(groups)})"
+        f"task.{wrong}.correction: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})"
         for wrong in own
         if wrong not in groups
     ]

@@ -26,7 +26,7 @@ class Secondary:
     def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
         """What is wrong with it for these actuators and limits, one sentence each."""
         found = [
-            f"law.secondary.preload: there is no actuator '{name}' (actuators: {', '.join(actuators)})"
+            f"law.secondary.preload: there is no actuator '{name}' (actuators: {', '.join(actuators) or 'none'})"
             for name in self.preload or {}
             if name not in actuators
         ]

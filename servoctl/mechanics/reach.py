@@ -29,7 +29,8 @@ class Reach:
         generic_rank: Largest rank of T at any state.
         gain: |row of T| / (|row of A L^-T| |L^-1 B|_F) at the first state, per row: 0 out of reach, at most 1.
         largest_gain: The same, largest over all states.
-        dependent: Rows that add no direction to those above them, at every state.
+        dependent: Rows that do not raise the largest rank, over all states, of the rows above them: with
+            `unreachable`, as many as the generic rank lacks.
         pivot: Smallest pivot at the first state, relative.
         largest_pivot: The largest that the smallest pivot is at any state of the generic rank.
     """
@@ -65,9 +66,10 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     splits = [decompose(at.reach, rank_tolerance, at.scale) for at in terms]
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]
-    own_direction = np.full(r, max(ranks) == r)
-    for at in terms if max(ranks) < r else []:
-        own_direction |= _independent(at.reach, rank_tolerance, at.scale)
+    own_direction = np.full(r, True)
+    if max(ranks) < r:
+        leading = np.max([_leading_ranks(at.reach, rank_tolerance, at.scale) for at in terms], axis=0)
+        own_direction = np.diff(leading, prepend=0) > 0
     largest = np.max(gains, axis=0)
     dependent = [
         row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES
@@ -92,7 +94,6 @@ def _gains(terms: Terms) -> Array:
     return gains
 
 
-def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:
-    """Which rows add a direction to those above them."""
-    ranks = [decompose(T[: i + 1], rank_tolerance, scale).rank for i in range(len(T))]
-    return np.diff([0, *ranks]) > 0
+def _leading_ranks(T: Array, rank_tolerance: float, scale: float) -> list[int]:
+    """Rank of the first row, of the first two, and so on."""
+    return [decompose(T[: i + 1], rank_tolerance, scale).rank for i in range(len(T))]

@@ -13,7 +13,8 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.report import SMALL_MULTIPLES, save
-from servoctl.report.panels import FLOOR
+from servoctl.report.panels import fit_log, leave_out_runaway
+from servoctl.report.scales import FLOOR
 from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
 from servoctl.trajectory import Trajectory
@@ -107,6 +108,10 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
             for run, x in panels[name].items():
                 draw_lines(axes, runs[run].t, {run: x}, shades)
             axes.margins(x=0.0)
+            if group == "violation":
+                fit_log(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
+            else:
+                leave_out_runaway(axes, {run: (runs[run].t, [x]) for run, x in panels[name].items()})
             axes.set_xlabel("t [s]")
             axes.set_ylabel(axis_label("|violation|" if group == "violation" else group, _unit(runs, group, name)))
         name_all_lines(drawn)

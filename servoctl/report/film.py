@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
-from servoctl.report.path import draw_stands, draw_task, frames, view
+from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.trajectory import Trajectory, traced
 from servoctl.types import Array
@@ -113,7 +113,8 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
     draw_stands(axes, list(paper.values()))
     draw_task(axes, trajectory, seen.matrix)
-    corners = np.concatenate([points.reshape(-1, 2) for points in paper.values()])
+    whole = calm_frames(paper)
+    corners = np.concatenate([points[:whole].reshape(-1, 2) for points in paper.values()])
     low, high = corners.min(axis=0), corners.max(axis=0)
     air = 0.08 * max(float(np.max(high - low)), 1e-9)
     axes.set_xlim(low[0] - air, high[0] + air)

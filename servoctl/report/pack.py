@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.report.scales import histogram_edges
 from servoctl.types import Array
 
 BINS = 80
@@ -45,8 +46,9 @@ class Thinner:
         if not self._wanted(name):
             return None
         if name.startswith(self._counted) and np.isfinite(x).any():
-            counts, edges = np.histogram(x[np.isfinite(x)], BINS)
-            self.counts[name] = edges, counts
+            known = x[np.isfinite(x)]
+            edges = histogram_edges(known, BINS)
+            self.counts[name] = edges, np.histogram(known, edges)[0]
         return thinned(x, self._points, ends=name == "t")
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from servoctl.errors import RunFolderError
 from servoctl.report.pack import Blob, bucket, thinned
-from servoctl.report.panels import FLOOR
 from servoctl.report.path import frames, task_paths
+from servoctl.report.scales import FLOOR
 from servoctl.report.source import Source, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace
@@ -35,7 +35,17 @@ NUMBERS = 550_000
 """Values in all lines of a page, about; of all drawings another half of it."""
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
-SCRIPTS = ("uPlot.iife.min.js", "plots.js", "data.js", "scene.js", "player.js", "panels.js", "tables.js", "page.js")
+SCRIPTS = (
+    "uPlot.iife.min.js",
+    "scales.js",
+    "plots.js",
+    "data.js",
+    "scene.js",
+    "player.js",
+    "panels.js",
+    "tables.js",
+    "page.js",
+)
 
 
 def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> Path:

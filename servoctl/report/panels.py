@@ -1,10 +1,11 @@
 """What is drawn over time: coordinates, inputs, violations, and the evidence of the law."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
 from servoctl.report.stages import of_task, shade_stages
 from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
 from servoctl.trajectory import Trajectory
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
-
-FLOOR = 1e-17
-"""Least violation that is drawn: a tenth of the rounding of numbers near 1; zeros are drawn here."""
 
 BANDS = {
     Status.RANK_DEFICIENT: "#F2E6B8",
@@ -44,6 +42,39 @@ def time_axis(axes: "Axes", t: Array) -> None:
         axes.set_xlim(float(t[0]), float(t[-1]))
 
 
+def leave_out_runaway(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:
+    """Keeps the last rows of runs that ran away in them off the vertical axis, and writes what they hold.
+
+    Args:
+        axes: With the lines, and the limits as lines whose `gid` begins with `limit`.
+        runs: Name of a run, empty where there is one -> its times [s] and its lines.
+    """
+    lines = {name: [drawable(x) for x in some] for name, (_, some) in runs.items()}
+    calm = {name: found for name, some in lines.items() if (found := calm_range(some)) is not None}
+    if not calm:
+        return
+    ends = [end for found in calm.values() for end in found[:2]]
+    ends += [
+        float(end(x))
+        for name, some in lines.items()
+        if name not in calm
+        for x in some
+        for end in (np.nanmin, np.nanmax)
+        if np.isfinite(x).any()
+    ]
+    for line in axes.get_lines():
+        if str(line.get_gid()).startswith("limit "):
+            ends += [float(y) for y in np.asarray(line.get_ydata())]
+    air = 0.08 * (max(ends) - min(ends))
+    axes.set_ylim(min(ends) - air, max(ends) + air)
+    _write_beyond(axes, [f"{name} {at.value:.3g} at {runs[name][0][at.row]:.4g} s" for name, at in calm.items()])
+
+
+def _write_beyond(axes: "Axes", facts: list[str]) -> None:
+    text = f"beyond the axis: {', '.join(fact.strip() for fact in facts)}"
+    axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET, parse_math=False)
+
+
 def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, prefix: str, title: str) -> None:
     """A stack of panels, one per unit, of `q`, `v` or `u` over time."""
     groups = by_unit(trajectory, prefix)
@@ -58,6 +89,7 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
             _draw_limits(axes, trajectory, lines, shades)
         axes.set_ylabel(axis_label(prefix, unit))
         axes.margins(y=0.08)
+        leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
         time_axis(axes, trajectory.t)
         if place == 0:
             axes.set_title(title)
@@ -67,14 +99,17 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
 
 
 def _draw_limits(axes: "Axes", trajectory: Trajectory, names: Iterable[str], shades: dict[str, str]) -> None:
-    """The torque limits of drives, dashed: one pair of lines where they are all the same, else in each one's colour."""
+    """The torque limits of drives, hatched outwards: one pair of lines where they are all the same, else one each."""
+    from matplotlib.patheffects import withTickedStroke
+
     limits = trajectory.metadata.get("torque_limits", {})
     known = {name: float(limits[name]) for name in names if name in limits}
     same = len(set(known.values())) == 1
     for name, limit in list(known.items())[: 1 if same else None]:
         for side in (-limit, limit):
             colour = QUIET if same else shades[name]
-            axes.axhline(side, color=colour, linewidth=0.8, linestyle="--", gid=f"limit {name} {side:g}")
+            line = axes.axhline(side, color=colour, linewidth=0.7, gid=f"limit {name} {side:g}")
+            line.set_path_effects([withTickedStroke(spacing=7, angle=np.copysign(60.0, side), length=0.7)])
 
 
 def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
@@ -100,14 +135,34 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
     shade_stages(axes, trajectory)
     for line in axes.get_lines():
         line.set_linewidth(1.1 if len(rows) <= 8 else 0.7)
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low, FLOOR / 2), max(high, 100 * FLOOR))
+    fit_log(axes, {"": (trajectory.t, rows.values())})
     axes.set_ylabel(axis_label("|violation|", common))
     both = any(column.startswith("passive") for column in rows) and any(
         column.startswith("violation") for column in rows
     )
     axes.set_title("Violations (dashed: passive constraints)" if both else "Violations")
     time_axis(axes, trajectory.t)
+
+
+def fit_log(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:
+    """Shows on a logarithmic axis where the lines are, two decades at least, and writes what is beyond.
+
+    Args:
+        axes: With the lines.
+        runs: As for `leave_out_runaway`.
+    """
+    lines = {name: [drawable(x) for x in some] for name, (_, some) in runs.items()}
+    least = log_floor(x for some in lines.values() for x in some)
+    top = log_top(least, lines.values())
+    axes.set_ylim(least / 2, max(axes.get_ylim()[1] if top is None else 3 * top, 100 * least))
+    if top is None:
+        return
+    facts = []
+    for name, some in lines.items():
+        size = np.nan_to_num(np.max(np.abs(some), axis=0), nan=0.0)
+        if size.max() > 3 * top:
+            facts.append(f"{name} {size.max():.3g} at {runs[name][0][int(np.argmax(size))]:.4g} s")
+    _write_beyond(axes, facts)
 
 
 def status_runs(t: Array, codes: Array, buckets: int = 1000) -> list[tuple[float, float, int]]:
@@ -141,6 +196,7 @@ def draw_status(figure: "Figure", trajectory: Trajectory) -> None:
         else:
             axes.set_yscale("log")
             axes.plot(*envelope(t, np.maximum(np.abs(x), FLOOR)), color=PALETTE[0], linewidth=1.2, gid=column)
+            fit_log(axes, {"": (t, [x])})
         for begin, end, code in runs:
             if code:
                 axes.axvspan(begin, end, color=_shade(code), linewidth=0, alpha=0.75, zorder=0)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from servoctl.report.scales import calm_range
 from servoctl.report.style import INK, QUIET, axis_label, blend, chosen, colours, drawable
 from servoctl.trajectory import Trajectory, traced
 from servoctl.types import Array
@@ -71,11 +72,34 @@ def view(lines: dict[str, Array]) -> View:
     return View(np.array([[-sa, ca, 0.0], [-se * ca, -se * sa, ce]]), None)
 
 
+def calm_frames(lines: dict[str, Array]) -> int:
+    """Number of frames, without the last ones in which the mechanism runs away from where it was."""
+    frames = len(next(iter(lines.values())))
+    low, high = (np.full(frames, end) for end in (np.inf, -np.inf))
+    for points in lines.values():
+        low = np.minimum(low, points.min(axis=(1, 2)))
+        high = np.maximum(high, points.max(axis=(1, 2)))
+    calm = calm_range([low, high])
+    if calm is None:
+        return frames
+    room = calm.high - calm.low
+    return int(np.argmax((high > calm.high + room) | (low < calm.low - room)))
+
+
+def _with_air(x: Array) -> tuple[float, float]:
+    """Least and greatest value, with some air; the same on both sides of a single one."""
+    low, high = float(np.min(x)), float(np.max(x))
+    air = 0.08 * (high - low) or 1e-3
+    return low - air, high + air
+
+
 def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     """The mechanism at several instants, from light to dark, and the curves of its ends."""
     t, lines = frames(trajectory)
     seen = view(lines)
     paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+    whole, frame_count = calm_frames(paper), len(t)
+    t, paper = t[:whole], {name: points[:whole] for name, points in paper.items()}
     instants = np.unique(np.searchsorted(t, np.linspace(t[0], t[-1], INSTANTS)).clip(0, len(t) - 1))
     shades = colours(paper)
     for name, points in paper.items():
@@ -104,7 +128,8 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     else:
         axes.set_xlabel(seen.labels[0])
         axes.set_ylabel(seen.labels[1])
-    axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s)")
+    then = ", then it runs away" if whole < frame_count else ""
+    axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s{then})")
     name_beside(axes, shades)
 
 
@@ -117,13 +142,18 @@ def draw_task(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
 
 def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: dict[str, str]) -> None:
     """Velocities over coordinates; a ring where the run starts, a dot where it ends."""
-    stride = -(-len(trajectory) // POINTS)
+    stride, shown = -(-len(trajectory) // POINTS), []
     for name in names:
         index = np.append(np.arange(0, len(trajectory) - 1, stride), len(trajectory) - 1)
         q, v = drawable(trajectory[f"q.{name}"])[index], drawable(trajectory[f"v.{name}"])[index]
         axes.plot(q, v, color=shades[name], linewidth=1.2, gid=name)
         axes.plot(q[:1], v[:1], "o", color=shades[name], markersize=4.5, markerfacecolor="white")
         axes.plot(q[-1:], v[-1:], "o", color=shades[name], markersize=4.5)
+        shown.append((q, v))
+    if (calm := calm_range(q for q, _ in shown)) is not None:
+        axes.set_xlim(*_with_air(np.array(calm[:2])))
+    if (calm := calm_range(v for _, v in shown)) is not None:
+        axes.set_ylim(*_with_air(np.array(calm[:2])))
     symbols = (names[0], f"der({names[0]})") if len(names) == 1 else ("q", "v")
     axes.set_xlabel(axis_label(symbols[0], trajectory.units.get(f"q.{names[0]}", "")))
     axes.set_ylabel(axis_label(symbols[1], trajectory.units.get(f"v.{names[0]}", "")))

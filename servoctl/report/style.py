@@ -6,10 +6,11 @@ neither change nor matter. Lines are named at their right end, in their own colo
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from servoctl.report.scales import Scale
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -151,6 +152,20 @@ def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str
         points = envelope(t, drawable(x))
         marker = "o" if len(t) == 1 else ""
         axes.plot(*points, linestyle, color=shades[name], linewidth=width, gid=name, marker=marker, markersize=4)
+
+
+def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> None:
+    """Gives an axis its scale, and says how many values are beyond it."""
+    log = scale.kind == "log"
+    (axes.set_yscale if axis == "y" else axes.set_xscale)(scale.kind)
+    if not scale.below + scale.above:
+        return
+    air = (scale.high / scale.low) ** 0.08 if log else 0.08 * (scale.high - scale.low)
+    ends = (scale.low / air, scale.high * air) if log else (scale.low - air, scale.high + air)
+    (axes.set_ylim if axis == "y" else axes.set_xlim)(*ends)
+    sides = [(scale.below, "below"), (scale.above, "above")]
+    text = ", ".join(f"{count} {side} this axis" for count, side in sides if count)
+    axes.set_title(text, loc="right", fontsize=7, fontweight="normal", color=QUIET)
 
 
 def blank(width: float, height: float, dpi: float = DPI) -> "Figure":

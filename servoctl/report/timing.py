@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from servoctl.report.panels import time_axis
+from servoctl.report.scales import SPREAD, histogram_edges
 from servoctl.report.stages import STOPS, first_stop, shade_stages, stage_spans
 from servoctl.report.style import INK, PALETTE, QUIET, colours, draw_lines, drawable
 from servoctl.trajectory import Trajectory
@@ -51,7 +52,7 @@ def draw_timing(figure: "Figure", trajectory: Trajectory) -> None:
 def _count(axes: "Axes", lines: dict[str, Array], shades: dict[str, str]) -> None:
     """Ticks per value, on a logarithmic axis: the rare ones are those that matter."""
     values = {name: x[np.isfinite(x)] for name, x in lines.items()}
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=BINS)
+    edges = histogram_edges(np.concatenate(list(values.values())), BINS, 1e3 * SPREAD)
     for name, x in values.items():
         axes.stairs(np.histogram(x, edges)[0], edges, color=shades[name], fill=len(values) == 1)
     axes.set_yscale("log", nonpositive="clip")

@@ -25,6 +25,7 @@ from servoctl.runs.engine import batch_library, take_engine
 from servoctl.runs.make import make_run
 from servoctl.runs.many import SideBySide
 from servoctl.runs.metrics import metrics_of
+from servoctl.runs.paths import brief
 from servoctl.runs.run import Run
 from servoctl.simulation import simulate_loop
 
@@ -227,7 +228,7 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
     try:
         return work()
     except ServoctlError as error:
-        return {"status": REFUSED, "error": "; ".join(str(error).splitlines())}
+        return {"status": REFUSED, "error": "; ".join(map(brief, str(error).splitlines()))}
     except Exception as error:  # a user's plant may raise anything: the other runs go on
         return {"status": CRASHED, "error": in_one_line(error)}
 

@@ -282,7 +282,7 @@ def check_actuators(law: LawValues, plant: Plant, problems: Problems) -> None:
         "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
         "secondary.preload": None if law.secondary is None else law.secondary.preload,
     }
-    known = ", ".join(plant.actuators)
+    known = ", ".join(plant.actuators) or "none"
     for field, mapping in named.items():
         for wrong in [name for name in mapping or {} if name not in plant.actuators]:
             problems.add(f"there is no actuator '{wrong}' (actuators: {known})", "law", *field.split("."))

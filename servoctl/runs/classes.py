@@ -9,9 +9,7 @@ from typing import Any
 
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression.suggest import remedy
-
-_PREFIX = "servoctl_user_"
-"""Of the names of modules that come from files."""
+from servoctl.runs.siblings import PREFIX, importable, module_name
 
 
 def load_class(path: str, folder: Path, base: type) -> type[Any]:
@@ -40,7 +38,7 @@ def file_of(kind: type) -> Path | None:
     """The file that `load_class` took a class from; None where it is of an installed package."""
     module = sys.modules.get(kind.__module__)
     path = getattr(module, "__file__", None)
-    return Path(path) if path is not None and kind.__module__.startswith(_PREFIX) else None
+    return Path(path) if path is not None and kind.__module__.startswith(PREFIX) else None
 
 
 def _from_package(place: str) -> ModuleType:
@@ -60,14 +58,15 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
     resolved = path.resolve()
-    name = f"{_PREFIX}{resolved.stem}_{abs(hash(resolved)):x}"
+    name = module_name(resolved)
     specification = importlib.util.spec_from_file_location(name, resolved)
     if specification is None or specification.loader is None:
         raise ConfigError(f"{path}: is not a Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        specification.loader.exec_module(module)
+        with importable(resolved.parent):
+            specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error

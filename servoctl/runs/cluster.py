@@ -29,6 +29,7 @@ from servoctl.errors import ClusterError, ConfigError, MissingPackageError, Serv
 from servoctl.runs.batch import CRASHED, Row, Way, rows_of
 from servoctl.runs.make import make_run
 from servoctl.runs.run import Run
+from servoctl.runs.siblings import siblings
 
 CONNECT = 10.0
 """Longest wait for the scheduler's answer, and for its first worker [s]."""
@@ -60,7 +61,7 @@ class Parcel:
         version: Of servoctl.
         path: Of the config's file.
         document: What it says.
-        files: Paths of class files, as the config has them, and their content.
+        files: Paths of class files, as the config has them, and of what they import beside them, and their content.
         engine: What was asked for.
         way: How runs are taken.
     """
@@ -82,9 +83,17 @@ def pack(run: Run, way: Way) -> Parcel:
     assert loaded is not None
     named = [loaded.config.plant.class_, *(entry.class_ for entry in loaded.config.task)]
     places = dict.fromkeys(name.partition(":")[0] for name in named if name is not None)
-    files = [(place, (loaded.folder / place).read_bytes()) for place in places if place.endswith(".py")]
+    own = [place for place in places if place.endswith(".py")]
+    beside = [name for place in own for name in _imported(place, loaded.folder)]
+    files = [(place, (loaded.folder / place).read_bytes()) for place in dict.fromkeys([*own, *beside])]
     content = (servoctl.__version__, loaded.path.resolve(), loaded.document, tuple(files), run.engine, way)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
+
+
+def _imported(place: str, folder: Path) -> list[str]:
+    """The files beside a class file that it imports, as paths from the config's folder."""
+    home = (folder / place).resolve().parent
+    return [str(Path(place).parent / path.relative_to(home)) for path in siblings(home)]
 
 
 class Cluster:

@@ -1,5 +1,6 @@
 """Which paths of a config hold a value that a sweep or a search can change."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,14 +24,14 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
         besides: `PATH=VALUE` that is set as well.
 
     Raises:
-        ConfigError: It cannot; says which path may be meant.
+        ConfigError: It cannot; says which path may be meant, and leaves this one to be said by the caller.
     """
     assert run.loaded is not None
     known = leaves(run)
     numbers = [name for name, value in known.items() if is_number(value)]
     wants_number = all(is_number(value) for value in values)
     if wants_number and path in known and path not in numbers:
-        raise ConfigError(f"{path} is {known[path]!r}, no number (vary a number)")
+        raise ConfigError(f"is {known[path]!r}, no number (vary a number)")
     overrides = [setting(path, value) for value in values]
     _, refused = apply_overrides(run.loaded.document, overrides[:1])
     if wants_number and path in numbers and not refused:
@@ -44,9 +45,22 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
             first = first or error
     near = suggestion(path, known if not wants_number else numbers)
     if first is not None and not any(words in str(first) for words in ("unknown key", "no such")):
-        raise ConfigError("; ".join(str(first).splitlines()))
+        raise ConfigError("; ".join(brief(line, path) for line in str(first).splitlines()))
     listed = f"numbers: {', '.join(numbers[:LISTED])}{' and more' if len(numbers) > LISTED else ''}"
-    raise ConfigError(f"{path}: the config has no such number ({near or listed})")
+    raise ConfigError(f"the config has no such number ({near or listed})")
+
+
+def brief(sentence: str, path: str | None = None) -> str:
+    """A sentence about a value that a program has set, without `--set` and with its path once.
+
+    Args:
+        sentence: `--set PATH=VALUE: PATH: what is wrong`, or another, which stays.
+        path: Known from the context, and left out where it is this one.
+    """
+    found = re.match(r"--set ([^\s=]+)=(\S*): (?:\1: )?", sentence)
+    if found is None:
+        return sentence
+    return f"{f'with {found[2]}' if found[1] == path else f'{found[1]}={found[2]}'}: {sentence[found.end() :]}"
 
 
 def leaves(run: Run) -> dict[str, Any]:

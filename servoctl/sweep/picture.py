@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style
+from servoctl.report.scales import scale_of
+from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style, show_scale
 from servoctl.sweep.limit import Limit
 from servoctl.sweep.study import Study
-from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.patheffects import AbstractPathEffect
-
-DECADES = 1.5
-"""Values that span more powers of ten are drawn on a logarithmic scale."""
 
 
 def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
@@ -51,17 +48,19 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
     """Two paths: cells of the grid, or coloured points."""
     x, y = (study.numbers(path) for path in study.paths)
     values = np.where(study.done, study.numbers(metric), np.nan)
-    norm = "log" if _is_wide(values) else "linear"
-    known = np.isfinite(values) & ((values > 0.0) | (norm == "linear"))
+    scale = scale_of(values)
+    known = np.isfinite(values)
+    values = np.clip(values, scale.low, scale.high)  # the bar's arrows say so
+    shades: dict[str, Any] = {"norm": scale.kind, "clim": (scale.low, scale.high)} if known.any() else {}
     first, second = study.varies
     whole = len(values) == study.planned and min(first.count, second.count) > 1
     drawn: Any
     if study.sample == "grid" and whole:
         cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
         ticks = x[:: second.count], y[: second.count]
-        drawn = axes.pcolormesh(*ticks, np.ma.masked_invalid(cells), norm=norm if known.any() else None)
+        drawn = axes.pcolormesh(*ticks, np.ma.masked_invalid(cells), **shades)
     else:
-        drawn = axes.scatter(x[known], y[known], c=values[known], norm=norm if known.any() else None, s=22)
+        drawn = axes.scatter(x[known], y[known], c=values[known], s=22, **shades)
     failed = ~study.done
     axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
     for limit in study.limits:
@@ -69,7 +68,8 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
     axes.set_xlabel(study.paths[0], parse_math=False)
     axes.set_ylabel(study.paths[1], parse_math=False)
     assert axes.figure is not None
-    axes.figure.colorbar(drawn, ax=axes, label=metric)
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+    axes.figure.colorbar(drawn, ax=axes, label=metric, extend=extend[scale.below > 0, scale.above > 0])
 
 
 def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
@@ -77,8 +77,7 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     x, values = study.numbers(path), np.where(study.done, study.numbers(metric), np.nan)
     joined = len(study.paths) == 1 and study.sample == "grid"
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
-    if _is_wide(values):
-        axes.set_yscale("log")
+    show_scale(axes, scale_of(values))
     for place in x[~study.done]:
         axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
@@ -95,7 +94,9 @@ def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
     x, y, growth = limit.over(study.varies)
     drawn = axes.contour(x, y, np.ma.masked_invalid(growth.T), levels=[1.0], colors=INK, linewidths=1.5)
     drawn.set_path_effects(_halo())
-    longest = max(drawn.allsegs[0], key=len)
+    longest = max(drawn.allsegs[0], key=len, default=())
+    if not len(longest):  # beside numbers that the config refuses, nothing is left of the line
+        return
     for label in axes.clabel(drawn, fmt=limit.name, fontsize=8, manual=[longest[len(longest) // 2]]):
         label.set_path_effects(_halo())
 
@@ -105,8 +106,3 @@ def _halo() -> "list[AbstractPathEffect]":
     from matplotlib.patheffects import withStroke
 
     return [withStroke(linewidth=3.0, foreground="white")]
-
-
-def _is_wide(values: Array) -> bool:
-    positive = values[np.isfinite(values) & (values > 0.0)]
-    return bool(len(positive) > 1 and np.log10(positive.max()) - np.log10(positive.min()) > DECADES)

@@ -48,19 +48,27 @@ def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
     if not texts:
         raise ConfigError(f"--vary: there is none ({FORM})")
     found: list[Vary] = []
-    problems: list[str] = []
+    problems: list[tuple[str, str]] = []
     for text in texts:
         try:
             vary = _read(text)
             if vary.path in [other.path for other in found]:
-                raise ConfigError(f"{vary.path} is varied twice (leave one out)")
+                raise ConfigError("varied twice (leave one out)")
             check_path(run, vary.path, [vary.low, vary.high])
             found.append(vary)
         except ConfigError as error:
-            problems += [f"--vary {text}: {line}" for line in error.problems]
+            problems += [(text, line) for line in error.problems]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(_grouped(problems))
     return found
+
+
+def _grouped(problems: Sequence[tuple[str, str]]) -> list[str]:
+    """One sentence for all arguments of which the same is to be said."""
+    arguments: dict[str, list[str]] = {}
+    for text, line in problems:
+        arguments.setdefault(line, []).append(f"--vary {text}")
+    return [f"{', '.join(texts)}: {line}" for line, texts in arguments.items()]
 
 
 def _read(text: str) -> Vary:
@@ -105,11 +113,9 @@ def points_of(
         raise ConfigError(f"--sample {sample}: expected one of {', '.join(SAMPLES)}")
     paths = [vary.path for vary in varies]
     if sample == "grid":
-        missing = [
-            f"--vary {vary.text}: a grid needs the number of values ({FORM})" for vary in varies if not vary.count
-        ]
+        missing = [(vary.text, f"a grid needs the number of values ({FORM})") for vary in varies if not vary.count]
         if missing:
-            raise ConfigError(missing)
+            raise ConfigError(_grouped(missing))
         axes = [np.linspace(vary.low, vary.high, vary.count).tolist() for vary in varies]
         return [dict(zip(paths, values, strict=True)) for values in product(*axes)]
     if samples < 1:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from servoctl.config.tune import Range
-from servoctl.report.style import PALETTE, QUIET, blank, drawing_style
+from servoctl.report.scales import scale_of
+from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, show_scale
 from servoctl.tune.judge import DONE
 from servoctl.tune.result import Tuning
 from servoctl.types import Array
@@ -14,9 +15,6 @@ from servoctl.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-DECADES = 1.5
-"""Values that span more powers of ten are drawn on a logarithmic scale."""
 
 ACROSS = 3
 """Panels beside each other."""
@@ -68,7 +66,7 @@ def _draw_convergence(axes: "Axes", tuning: Tuning, place: int) -> None:
         axes.plot(number[refined], values[refined], "v", color=PALETTE[0], markersize=6, label="refined")
     if tuning.standing.values:
         axes.axhline(tuning.standing.values[place], color=PALETTE[2], linewidth=1.0, label="as it stands")
-    _scale_of(axes, values)
+    show_scale(axes, scale_of(values))
     axes.set_xlabel("trial")
     axes.set_ylabel(_label(tuning, tuning.problem.objectives[place]), parse_math=False)
     axes.legend(fontsize=7)
@@ -93,7 +91,7 @@ def _draw_trials(axes: "Axes", tuning: Tuning, path: str) -> None:
         axes.set_xscale(choice.scale)
     else:
         axes.set_xticks(range(len(choice)), [str(value) for value in choice])
-    _scale_of(axes, values)
+    show_scale(axes, scale_of(values))
     axes.set_xlabel(_label(tuning, path), parse_math=False)
     axes.set_ylabel(_label(tuning, tuning.problem.objectives[0]), parse_math=False)
     axes.legend(fontsize=7)
@@ -119,8 +117,8 @@ def _draw_front(axes: "Axes", tuning: Tuning, place: int) -> None:
     if tuning.standing.values:
         axes.plot(tuning.standing.values[0], tuning.standing.values[place], "D", color=PALETTE[2], markersize=5,
                   label="as it stands")  # fmt: skip
-    _scale_of(axes, second)
-    axes.set_xscale("log" if _is_wide(first) else "linear")
+    show_scale(axes, scale_of(second))
+    show_scale(axes, scale_of(first), "x")
     axes.set_xlabel(_label(tuning, tuning.problem.objectives[0]), parse_math=False)
     axes.set_ylabel(_label(tuning, tuning.problem.objectives[place]), parse_math=False)
     axes.legend(fontsize=7)
@@ -139,13 +137,3 @@ def _values(tuning: Tuning, place: int) -> Array:
 
 def _feasible(tuning: Tuning) -> Array:
     return np.array([trial.verdict.status == DONE for trial in tuning.trials], dtype=bool)
-
-
-def _scale_of(axes: "Axes", values: Array) -> None:
-    axes.set_yscale("log" if _is_wide(values) else "linear")
-
-
-def _is_wide(values: Array) -> bool:
-    """Whether positive values span some powers of ten, as in the picture of a sweep."""
-    known = values[np.isfinite(values)]
-    return bool(len(known) > 1 and known.min() > 0.0 and np.log10(known.max() / known.min()) > DECADES)

@@ -183,13 +183,13 @@ def test_lanes_that_are_done_wait_for_the_others(tmp_path: Path) -> None:
 
 def test_an_operation_that_has_no_c_is_refused_by_name() -> None:
     x = ca.SX.sym("x")
-    with pytest.raises(CompileError, match="inverse_error: there is no C for operation"):
+    with pytest.raises(CompileError, match=r"inverse_error: no C code for the operation erfinv \(take --engine vm\)"):
         Program([ca.Function("inverse_error", [x], [ca.erfinv(x)])])
 
 
 def test_a_function_of_matrices_is_refused_by_name() -> None:
     x = ca.MX.sym("x", 3)
-    with pytest.raises(CompileError, match=r"matrices: a function of matrices has no C \(make it of scalars, ca.SX\)"):
+    with pytest.raises(CompileError, match=r"matrices: no C code for a function of matrices \(make it of scalars"):
         Program([ca.Function("matrices", [x], [2 * x])])
 
 
@@ -208,5 +208,5 @@ def test_derivatives_of_a_decomposition_have_no_c() -> None:
     Z = decomposition_function(2, 3)(A, 1e-10)[0]
     emit([ca.Function("factors", [A], [Z])])
     moved = ca.Function("moved", [A], [ca.jacobian(ca.vec(Z), ca.vec(A))])
-    with pytest.raises(CompileError, match="derivatives of a decomposition have no C"):
+    with pytest.raises(CompileError, match=r"no C code for the derivative of a rank decomp.*\(take --engine vm\)"):
         emit([moved])

@@ -50,8 +50,12 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         live.until("document.querySelector('#gains .force').textContent === 'in force 12'")
         assert f"{ALPHA}: gain, by the operator (8 -> 12 within 0.5 s)" in live.text("#events")
         live.shot("live-running")
+        page.set_viewport_size({"width": 1400, "height": 600})
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
         assert page.locator("#stop").bounding_box()["y"] < 60  # always in sight
+        assert page.evaluate("scrollY") > 100
+        head, machine = (page.locator(name).bounding_box() for name in (".top", "#machine"))
+        assert head["height"] <= machine["y"] < head["height"] + 60  # beside the plots, whatever is scrolled to
         page.click("#stop")
         live.until("document.querySelector('#banner').textContent.startsWith('Loop ended: interrupted')")
         assert loop.end() == 130

@@ -132,7 +132,7 @@ def test_a_row_that_no_input_reaches_at_any_degree_is_named() -> None:
         ("law.correction={baumgarte: {alpha: 1, beta: 1}}", r"law\.correction\.baumgarte: given with law\.kind input_"),
         ("law.correction={poles: 4}", r"law\.correction\.poles: expected a negative number"),
         ("law.correction={poles: [-1, -2]}", r"x2: poles: expected 1 or 4, its relative degree, got 2"),
-        ("law.correction={poles: {x1: -2}}", r"poles: there is no task 'x1' \(tasks: x2\)"),
+        ("law.correction={poles: {x1: -2}}", r"law\.correction\.poles\.x1: no task has this name \(known: x2\)"),
     ],
 )
 def test_poles_that_do_not_fit_are_named(override: str, error: str) -> None:

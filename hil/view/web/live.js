@@ -157,7 +157,7 @@ function paint() {
   fill($("buses"), Object.entries(bus).map(([name, b]) => [
     name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
-  if (about.lockstep) $("late").textContent = "in lock-step time stands still while the loop works: no tick is late";
+  if (about.lockstep) $("late").textContent = "virtual time: lateness does not apply";
   else if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +
     `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
@@ -231,5 +231,12 @@ function listen() {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.restyle());
+const covering = new ResizeObserver(() => { // what stays in sight below the head begins below it
+  const head = document.querySelector(".top").offsetHeight, { style } = document.documentElement;
+  style.setProperty("--head", `${head}px`);
+  style.setProperty("--covered", `${head + $("banner").offsetHeight}px`);
+});
+covering.observe(document.querySelector(".top"));
+covering.observe($("banner"));
 setInterval(say, 250);
 fetch("about").then((answer) => answer.json()).then((found) => { about = found; begin(); listen(); });

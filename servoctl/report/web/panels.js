@@ -26,11 +26,19 @@ function addPanels(root, group, content) {
 }
 
 /** A panel with its title, unit and notes. */
-function panel(box, group, runs, { title, notes = [], ...spec }) {
+function panel(box, group, runs, { title, notes: given = [], ...spec }) {
+  const notes = [...given];
   const root = box.appendChild(document.createElement("div"));
   root.className = "panel";
   const unit = spec.unit ? ` <span class="quiet">[${escaped(spec.unit)}]</span>` : "";
   root.innerHTML = `<header><h3>${escaped(title)}${unit}</h3></header>`;
+  if (!spec.log && !spec.range) {
+    const calm = calmRange(spec.tables.flatMap(([, ...lines]) => lines));
+    if (calm) {
+      spec.calm = calm;
+      notes.push(beyondNote(spec.tables, ...calm));
+    }
+  }
   spec.bands ??= stageBands(runs);
   spec.marks ??= marksOf(runs);
   const many = spec.lines.length > MANY;
@@ -84,13 +92,14 @@ function motion(box, group, runs) {
 function inputs(box, group, runs) {
   byUnit(box, group, runs, "u", "Inputs", (pick, drawn) => {
     const limits = runs.flatMap((run) => pick(run).flatMap(([name], i) =>
-      (run.limits[name] ?? []).map((value) => ({ name, value, colour: drawn.lines[i].colour }))));
+      (run.limits[name] ?? []).map((value, end) => ({ name, value, colour: drawn.lines[i].colour, side: end ? 1 : -1 }))));
     const values = [...new Set(limits.filter(({ value }) => value !== null).map(({ value }) => value))].sort((a, b) => a - b);
     if (!values.length) return {};
     const alike = values.length <= 2;
-    const drawnLimits = alike ? values.map((value) => ({ value })) : limits.filter(({ value }) => value !== null);
+    const sideOf = (value) => limits.find((limit) => limit.value === value).side;
+    const drawnLimits = alike ? values.map((value) => ({ value, side: sideOf(value) })) : limits.filter(({ value }) => value !== null);
     const said = alike ? `limits ${values.map((x) => shown(x)).join(" and ")}` : "limits in the colour of their input";
-    return { limits: drawnLimits, notes: [`dashed: ${said}`] };
+    return { limits: drawnLimits, notes: [`hatched: ${said}`] };
   });
 }
 
@@ -102,9 +111,9 @@ function violations(box, group, runs, { floor, task_stage: task }) {
     const units = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => run.units[`${columns}.${name}`] ?? "")))];
     const drawn = overlay(runs, pick, { of: Math.abs });
     if (!drawn.lines.length) continue;
-    const { least, notes } = floored(drawn.tables, floor);
+    const { notes, ...scale } = floored(drawn.tables, floor);
     if (units.length > 1) notes.push(`each in its row's unit: ${units.join(", ")}`);
-    panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, least, notes, ...drawn });
+    panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, notes, ...scale, ...drawn });
   }
 }
 
@@ -115,16 +124,15 @@ function duringTask(run, x, task) {
   return x.map((y, i) => (spans.some(([from, to]) => t[i] >= from && t[i] < to) ? y : NaN));
 }
 
-/** Lifts what is below the least decade with a number in it, zeros too; returns that decade, and what is to be said of it. */
+/** Where a log axis begins and ends, and what is to be said of it; lifts the few values below it, zeros too. */
 function floored(tables, floor) {
-  const values = () => tables.flatMap(([, ...lines]) => lines).flat();
-  const least = values().reduce((a, y) => (y > 0 && y < a ? y : a), Infinity);
-  const decade = Number.isFinite(least) ? 10 ** Math.floor(Math.log10(Math.max(least, floor))) : floor;
-  const below = values().some((y) => y !== null && y < decade);
+  const lines = tables.flatMap(([, ...ys]) => ys), least = logFloor(lines, floor), top = logTop(lines, least), notes = [];
+  if (lines.some((ys) => ys.some((y) => y !== null && y < least))) notes.push(`values below ${least.toExponential(0)}, exact zeros too, are drawn at the lower edge`);
+  if (top !== null) notes.push(beyondNote(tables, 0, top));
   for (const table of tables) {
-    for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, decade)));
+    for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, least)));
   }
-  return { least: decade, notes: below ? [`on the floor, ${decade.toExponential(0)}: exact zeros${least < decade ? " and what is less" : ""}`] : [] };
+  return { least, calm: top === null ? undefined : [least, top], notes };
 }
 
 function evidence(box, group, runs, { floor, statuses }) {
@@ -210,7 +218,7 @@ function busLoad(box, group, runs) {
   const limits = [...new Set(found.map(({ most }) => 100 * most))].map((value) => ({ value }));
   const { t } = found[0];
   panel(box, group, runs, { title: "Bus load", unit: "%", height: 150, tables, lines, limits,
-    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, stuff bits not counted; dashed: max_bus_load`] });
+    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, stuff bits not counted; hatched: max_bus_load`] });
 }
 
 /** Ticks per value on a log axis, of all rows: the rare ones are those that matter. */

@@ -41,7 +41,7 @@ class PlotGroup {
    * Adds a plot to an element.
    *
    * spec: {tables: [[t, y, ...], ...], lines: [{name, colour: "--c0", dash, width, step}, ...] in the tables' order,
-   *        unit, height, log, least, ticks: value -> text, limits: [{value, colour}], bands: [{from, to, colour, text}],
+   *        unit, height, log, least, ticks: value -> text, limits: [{value, colour, side: 1 above, -1 below}], calm: [low, high] of the whole, bands: [{from, to, colour, text}],
    *        marks: [{t, colour, text}], labels (write the marks' texts), range: [low, high],
    *        points: whether rows are dots (left out: where there is but one), xName, xUnit (where it is not time),
    *        onNear(text or null): what the reader points at, of many lines}
@@ -125,14 +125,14 @@ class PlotGroup {
     return {
       width: Math.max(plot.root.clientWidth, 200),
       height: spec.height ?? 190,
-      padding: [(spec.bands ?? []).some(({ text }) => text) ? 17 : 6, 10, 0, 0],
+      padding: [(spec.bands ?? []).some(({ text }) => text) ? 17 : 6, 16, 0, 0],
       scales: {
         x: { time: false },
-        y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high) },
+        y: { distr: spec.log ? 3 : 1, range: (u, low, high) => yRange(spec, low, high, this.range === null) },
       },
       axes: [
         { ...axis, size: 24, values: (u, ticks) => ticks.map((t) => `${+t.toPrecision(8)}`) },
-        { ...axis, size: 54, values: (u, ticks) => ticks.map((y) => yTick(spec, y)) },
+        { ...axis, size: (u, values, index) => axisWidth(u, values, index, 54), values: (u, ticks) => yTicks(spec, ticks) },
       ],
       series: [
         { label: spec.xName ?? "t", value: (u, x) => (x === null ? "–" : `${shown(x, 6)} ${spec.xUnit ?? "s"}`) },
@@ -153,7 +153,7 @@ class PlotGroup {
         dataIdx: (u, series, index) => defined(u.data[series], index),
       },
       focus: { alpha: 0.35 },
-      legend: { live: true, show: spec.legend ?? true },
+      legend: { live: true, show: spec.legend ?? true, markers: { dash: (u, i) => (spec.lines[i - 1]?.dash?.length ? "dashed" : "solid") } },
       hooks: {
         drawClear: [(u) => drawBands(u, spec)],
         draw: [(u) => drawLimits(u, spec), (u) => drawMarks(u, spec)],
@@ -219,9 +219,10 @@ function nearText(u, spec, index) {
   return `${spec.lines[index - 1].name}: ${shown(u.data[index][at])} ${spec.unit ?? ""} at ${shown(u.data[0][at], 6)} s`;
 }
 
-/** What the vertical axis shows: the lines, their limits, and some air. */
-function yRange(spec, low, high) {
+/** What the vertical axis shows: the lines, their limits, and some air; a run that ran away, only where one zooms in. */
+function yRange(spec, low, high, whole) {
   if (spec.range) return spec.range;
+  if (whole && spec.calm) [low, high] = spec.calm;
   if (spec.log) {
     const least = spec.least ?? 1e-17;
     const top = Math.max(high ?? least, least);
@@ -229,16 +230,18 @@ function yRange(spec, low, high) {
   }
   const limits = (spec.limits ?? []).map((limit) => limit.value);
   const [least, most] = [Math.min(low ?? 0, ...limits), Math.max(high ?? 0, ...limits)];
-  const air = most > least ? 0.06 * (most - least) : Math.max(Math.abs(most) * 0.1, 1e-9);
+  const air = most > least ? 0.06 * (most - least) : Math.abs(most) * 0.1 || 1;
   return [least - air, most + air];
 }
 
-function yTick(spec, y) {
-  if (y === null) return "";
-  if (spec.ticks) return spec.ticks(y);
-  if (!spec.log) return shown(y, 5);
-  const power = Math.log10(y);
-  return Math.abs(power - Math.round(power)) < 1e-6 ? `1e${Math.round(power)}` : "";
+function yTicks(spec, ticks) {
+  if (!spec.log && !spec.ticks) return tickLabels(ticks);
+  return ticks.map((y) => {
+    if (y === null) return "";
+    if (spec.ticks) return spec.ticks(y);
+    const power = Math.log10(y);
+    return Math.abs(power - Math.round(power)) < 1e-6 ? `1e${Math.round(power)}` : "";
+  });
 }
 
 /** Stretches of time as shaded bands, their names above them where there is room. */
@@ -260,19 +263,26 @@ function drawBands(u, { bands = [] }) {
   ctx.restore();
 }
 
-/** Limits as dashed horizontal lines. */
+/** Limits as horizontal lines, hatched on the side that is not allowed: dashes are another run's. */
 function drawLimits(u, { limits = [] }) {
-  const { ctx, bbox } = u, ratio = devicePixelRatio;
+  const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   ctx.save();
-  ctx.setLineDash([5 * ratio, 4 * ratio]);
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.setLineDash([]); // those of the last line would stay
   ctx.lineWidth = ratio;
-  for (const { value, colour } of limits) {
-    const y = u.valToPos(value, "y", true);
+  for (const { value, colour, side } of limits) {
+    const y = u.valToPos(value, "y", true), out = (side ?? (value < 0 ? -1 : 1)) > 0 ? -5 * ratio : 5 * ratio;
     if (y < bbox.top || y > bbox.top + bbox.height) continue;
     ctx.strokeStyle = colourOf(colour ?? "--quiet");
     ctx.beginPath();
     ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.lineTo(right, y);
+    for (let x = bbox.left + 4 * ratio; x < right; x += 9 * ratio) {
+      ctx.moveTo(x, y);
+      ctx.lineTo(x + 4 * ratio, y + out);
+    }
     ctx.stroke();
   }
   ctx.restore();
@@ -283,6 +293,7 @@ function drawMarks(u, { marks = [], labels = false }) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   const lanes = [];
   ctx.save();
+  ctx.setLineDash([]);
   ctx.lineWidth = ratio;
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   ctx.textBaseline = "middle";

@@ -1,6 +1,23 @@
 "use strict";
 // The mechanism on a canvas: in the plane as it is, in space turned by the mouse or a finger.
 
+/** Number of frames of a drawing, without the last ones in which the mechanism runs away from where it was. */
+function calmFrames({ t, lines }) {
+  const low = Array(t.length).fill(Infinity), high = Array(t.length).fill(-Infinity);
+  for (const { x, shape } of lines) {
+    const size = shape[1] * shape[2];
+    for (let i = 0; i < x.length; i++) {
+      const frame = Math.floor(i / size);
+      if (x[i] < low[frame]) low[frame] = x[i];
+      if (x[i] > high[frame]) high[frame] = x[i];
+    }
+  }
+  const calm = calmRange([low, high]);
+  if (!calm) return t.length;
+  const room = calm[1] - calm[0];
+  return low.findIndex((y, i) => y < calm[0] - room || high[i] > calm[1] + room);
+}
+
 class Scene {
   /** runs: those that have a drawing; canvas: where to draw. */
   constructor(canvas, runs) {
@@ -47,9 +64,10 @@ class Scene {
     this.low = [Infinity, Infinity, Infinity];
     this.high = [-Infinity, -Infinity, -Infinity];
     for (const run of this.runs) {
+      const frames = calmFrames(run.drawing);
       for (const { x, shape } of [...run.drawing.lines, ...run.drawing.task]) {
-        const d = shape[shape.length - 1];
-        for (let i = 0; i < x.length; i++) {
+        const d = shape[shape.length - 1], values = shape.length === 3 ? frames * shape[1] * d : x.length;
+        for (let i = 0; i < values; i++) {
           if (!Number.isFinite(x[i])) continue;
           this.low[i % d] = Math.min(this.low[i % d], x[i]);
           this.high[i % d] = Math.max(this.high[i % d], x[i]);

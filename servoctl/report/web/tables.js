@@ -68,9 +68,9 @@ function fillTables(root, content, goTo) {
 
 /** A table; columns from `numbers` on hold numbers. */
 function tableOf(header, rows, numbers) {
-  const cell = (tag, text, i) => `<${tag} ${i >= numbers ? 'class="number"' : ""}>${escaped(text)}</${tag}>`;
+  const cell = (tag, text, i) => `<${tag} ${i >= numbers ? `class="number" data-head="${escaped(header[i])}"` : ""}>${escaped(text)}</${tag}>`;
   const line = (tag, cells) => `<tr>${cells.map((text, i) => cell(tag, text, i)).join("")}</tr>`;
-  return `<table><thead>${line("th", header)}</thead><tbody>${rows.map((cells) => line("td", cells)).join("")}</tbody></table>`;
+  return `<table class="values"><thead>${line("th", header)}</thead><tbody>${rows.map((cells) => line("td", cells)).join("")}</tbody></table>`;
 }
 
 /** The metrics of the runs: of one as tables by kind, of several in columns beside each other. */

@@ -1,0 +1,99 @@
+"""The reference is complete and says whole sentences: it is written from the models, classes and tables that run."""
+
+import dataclasses
+import re
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
+
+import pytest
+from pages import DOCS
+
+from hil.drives.protocols import PROTOCOLS
+from hil.emulator.fault_texts import COMMON, PLACES, TEXTS
+from hil.emulator.faults import KINDS
+from servoctl.config.problems import json_schema
+
+
+def written() -> dict[str, str]:
+    """The pages, from `.docs/reference.py`: by its place, for there is another `reference` beside the tests."""
+    found = spec_from_file_location("docs_reference", DOCS / "reference.py")
+    assert found is not None and found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    pages: dict[str, str] = module.written()
+    return pages
+
+
+PAGES = written()
+CONFIG, PYTHON = PAGES["config"], PAGES["python"]
+TABLES = [line for line in CONFIG.splitlines() if line.startswith("| `")]
+ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in TABLES]
+
+
+def test_every_field_of_the_schema_has_a_meaning() -> None:
+    for name, model in json_schema()["$defs"].items():
+        for key, field in model.get("properties", {}).items():
+            assert len(field.get("description", "").split()) >= 2, f"{name}.{key}"
+
+
+def test_no_sentence_is_cut_off_and_no_default_is_a_python_value() -> None:
+    text = {cells[0].strip("`"): cells[2] for cells in ROWS}
+    assert text["clamped"].startswith("what happens when a torque limit clamped more than half of the ticks of 0.5 s")
+    assert text["clamped"].endswith("one of `warn`, `stop`")
+    speed = next(cells[2] for cells in ROWS if cells[0] == "`speed_limit`" and "left out" in cells[2])
+    assert speed.endswith("the speeds that the encoder and the model report decide, together with start_tolerance")
+    assert not [cells for cells in ROWS if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
+    passive = next(cells for cells in ROWS if cells[2].startswith("correction of the passive constraints"))
+    assert passive[1] == "`{baumgarte: {alpha: 10, beta: 10}}`"
+    assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", CONFIG)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str) -> None:
+    for path, what in ((PROTOCOLS[name].drive, "drive"), (PROTOCOLS[name].sensor, "encoder node")):
+        if not path:
+            continue
+        module, kind = path.split(":")
+        options = dataclasses.fields(getattr(import_module(module), kind).Options)
+        part = CONFIG.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
+        for option in options:
+            row = next(line for line in part.splitlines() if line.startswith(f"| `{option.name}` |"))
+            _, _, default, meaning, give, _ = re.split(r"(?<!\\)\|", row)
+            assert (default.strip() == "required") == (option.default is dataclasses.MISSING)
+            assert len(meaning.split()) >= 3 and not meaning.strip().startswith("Of ")
+            assert option.metadata["expected"] in give.replace("\\|", "|")
+
+
+def test_every_kind_of_fault_and_every_field_of_it_is_listed() -> None:
+    assert TEXTS.keys() == KINDS.keys()
+    for name, kind in KINDS.items():
+        assert TEXTS[name][1].keys() == kind.options.keys(), name
+        assert kind.place in PLACES
+        row = next(line for line in CONFIG.splitlines() if line.startswith(f"| `{name}` | {TEXTS[name][0]}"))
+        assert all(f"`{field}`" in row for field in kind.options)
+    assert "`mask` (0x7FF)" in CONFIG and "`code` (0x8000020): SDO abort code" in CONFIG
+    assert all(f"| `{field}` |" in CONFIG for field in COMMON)
+
+
+@pytest.mark.parametrize(
+    ("place", "called"),
+    [
+        ("sc.LagrangianPlant", "kinetic_energy(q, v, t)"),
+        ("sc.Holonomic", "phi(q, t)"),
+        ("sc.Nonholonomic", "psi(q, v, t)"),
+        ("sc.Plant", "actuation(q, t)"),
+        ("servoctl.mechanics.serial.PlanarChain", "coriolis_matrix(q, v)"),
+        ("servoctl.mechanics.serial.ScrewChain", "gravity_force(q)"),
+        ("servoctl.mechanics.serial.revolute", "revolute(axis, point)"),
+    ],
+)
+def test_the_classes_that_a_user_derives_from_show_their_methods(place: str, called: str) -> None:
+    part = PYTHON.partition(f"## `{place}`\n")[2].partition("\n## ")[0]
+    assert called in part
+
+
+def test_an_example_of_a_docstring_stays_whole() -> None:
+    part = PYTHON.partition("## `sc.PointFollows`\n")[2].partition("\n## ")[0]
+    block: Any = re.search(r"```text\n- \{name: tool.*?```", part, re.DOTALL)
+    assert "parameters: {point: tool" in block[0]

@@ -1,0 +1,66 @@
+"""What the actuators reach: the rows that depend on others are named, wherever the run starts."""
+
+import inspect
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.reach import reach
+from servoctl.types import Array, State
+
+
+@dataclass(frozen=True)
+class Slider(sc.Plant):
+    """A force along a direction that turns with `a`."""
+
+    m: float = 1.0
+    coordinates: ClassVar = {"x": "m", "y": "m", "a": "rad"}
+    actuators: ClassVar = {"F": "N", "T": "N m"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return self.m * np.eye(3)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return 0.0 * v
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[np.cos(q[2]), 0.0], [np.sin(q[2]), 0.0], [0.0, 1.0]])
+
+
+def row(text: str) -> sc.Holonomic:
+    return sc.Holonomic(text)
+
+
+@pytest.mark.parametrize("angle", [0.0, np.pi / 2, 0.3])
+def test_as_many_rows_are_dependent_as_the_rank_lacks(angle: float) -> None:
+    """At pi/2 the first row has no gain and the second has; elsewhere the first is independent, and not the second."""
+    start = State(0.0, np.array([0.0, 0.0, angle]), np.zeros(3))
+    model = Model(Slider(), {"x": row("x - t"), "y": row("y"), "a": row("a")}, start)
+    states = [State(0.0, np.array([0.0, 0.0, a]), np.zeros(3)) for a in (angle, 0.4, 1.1)]
+    found = reach(model, states, 1e-10, 1e-6)
+    assert (found.generic_rank, [each.name for each in found.dependent]) == (2, ["y"])
+
+
+def test_the_warning_names_the_row_also_where_the_start_is_the_exception(tmp_path: Path) -> None:
+    (tmp_path / "slider.py").write_text(inspect.getsource(sys.modules[__name__]))
+    (tmp_path / "slider.yaml").write_text(
+        """
+plant: {class: "slider.py:Slider"}
+initial: {q: [0, 0, pi/2]}
+task:
+  - {name: x, holonomic: "x"}
+  - {name: y, holonomic: "y"}
+  - {name: a, holonomic: "a - pi/2"}
+law: {correction: {baumgarte: {alpha: 4, beta: 4}}}
+run: {duration: 0.1}
+"""
+    )
+    warnings = sc.load(tmp_path / "slider.yaml").warnings
+    named = [line for line in warnings if line.startswith("task: rank 2 of 3 rows")]
+    assert len(named) == 1 and "y" in named[0]

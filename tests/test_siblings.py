@@ -1,0 +1,161 @@
+"""A user's file imports the files beside it: in a run, a task class, processes, a cluster's parcel; nothing is left."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.errors import ConfigError
+from servoctl.runs.classes import load_class
+from servoctl.runs.cluster import pack, unpack
+
+PLANT = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+from drag import Drag
+from shared.inertia import mass
+
+@dataclass(frozen=True)
+class Puck(Drag):
+    m: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[mass(self.m)]])
+
+    def actuation(self, q, t):
+        return np.eye(1)
+"""
+DRAG = """
+from __future__ import annotations
+from dataclasses import dataclass
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Drag(sc.Plant):
+    d: float = {d}
+
+    def force(self, q, v, t):
+        return -self.d * v
+"""
+TASK = """
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+from drag import Drag
+from puck import Puck
+
+@dataclass(frozen=True)
+class Place(sc.Holonomic):
+    at: float = 0.1
+
+    def phi(self, q, t):
+        return np.array([q[0] - self.at])
+
+class Related(Puck, Drag):
+    pass
+"""
+CONFIG = """
+plant: {class: "puck.py:Puck"}
+initial: {q: 0}
+task: [{name: place, class: "my_task.py:Place"}]
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 0.1, output_step: 0.01}
+"""
+
+
+def write(folder: Path, d: float = 0.5) -> Path:
+    """A config with its files; `d` is the drag that a sibling holds [N s/m]."""
+    texts = {"puck.py": PLANT, "drag.py": DRAG.format(d=d), "my_task.py": TASK, "puck.yaml": CONFIG}
+    texts |= {
+        "shared/__init__.py": "",
+        "shared/inertia.py": "from .scale import SCALE\ndef mass(m): return SCALE * m\n",
+        "shared/scale.py": "SCALE = 2.0\n",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "puck.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Search paths, finders and plain names are as they were."""
+    path, finders = list(sys.path), list(sys.meta_path)
+    yield
+    assert sys.path == path and sys.meta_path == finders
+    assert not {"drag", "puck", "shared", "shared.inertia", "gains", "json_"} & sys.modules.keys()
+
+
+def test_a_plant_and_a_task_class_import_the_files_beside_them(tmp_path: Path) -> None:
+    run = sc.load(write(tmp_path), ["law.limits={F: 100}"])
+    trajectory = run.simulate()
+    a = 2 * 5 * 0.0 + 5**2 * 0.1  # of the violation -0.1 at rest
+    assert trajectory["u.F"][0] == pytest.approx(2.0 * a)  # the mass of the sibling's package is twice m
+    assert trajectory["v.x"][-1] > 0.0
+
+
+def test_two_folders_may_have_siblings_of_one_name(tmp_path: Path) -> None:
+    drags = [sc.load(write(tmp_path / name, d)).system.model.plant for name, d in (("a", 0.5), ("b", 7.0))]
+    assert [float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) for plant in drags] == [-0.5, -7.0]
+
+
+def test_a_sibling_that_has_changed_is_loaded_again(tmp_path: Path) -> None:
+    config = write(tmp_path, 0.5)
+    sc.load(config)
+    write(tmp_path, 11.25)
+    plant = sc.load(config).system.model.plant
+    assert float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) == -11.25
+
+
+def test_plant_and_task_share_a_sibling(tmp_path: Path) -> None:
+    write(tmp_path)
+    puck = load_class("puck.py:Puck", tmp_path, sc.Plant)
+    related = load_class("my_task.py:Related", tmp_path, sc.Plant)
+    assert related.__mro__[-4:] == puck.__mro__[-4:]  # Drag, Plant, ABC, object
+
+
+def test_a_file_never_replaces_a_module_of_python_or_of_a_package(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('taken for the module of Python')\n")
+    (tmp_path / "yaml.py").write_text("raise RuntimeError('taken for the package')\n")
+    (tmp_path / "colorsys.py").write_text("raise RuntimeError('taken for the module of Python')\n")
+    (tmp_path / "p.py").write_text("import json, yaml, colorsys\nimport servoctl as sc\nclass P(sc.Plant): pass\n")
+    sys.modules.pop("colorsys", None)  # one that is not imported yet
+    assert load_class("p.py:P", tmp_path, sc.Plant).__name__ == "P"
+
+
+def test_a_sibling_that_fails_is_named_with_its_line_and_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "gains.py").write_text("G = 1 / 0\n")
+    (tmp_path / "p.py").write_text("import servoctl as sc\nfrom gains import G\nclass P(sc.Plant): pass\n")
+    with pytest.raises(ConfigError, match=r"p\.py: cannot be imported: ZeroDivisionError: .* \(line 1 of gains\.py\)"):
+        load_class("p.py:P", tmp_path, sc.Plant)
+    (tmp_path / "gains.py").write_text("G = 1.0\n")
+    assert load_class("p.py:P", tmp_path, sc.Plant).__name__ == "P"
+
+
+def test_a_module_that_is_nowhere_is_still_an_error(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text("from nowhere_at_all import G\n")
+    with pytest.raises(ConfigError, match=r"p\.py: cannot be imported: ModuleNotFoundError: No module named 'nowhere"):
+        load_class("p.py:P", tmp_path, sc.Plant)
+
+
+def test_processes_of_a_batch_import_them_too(tmp_path: Path) -> None:
+    run = sc.load(write(tmp_path), engine="numpy")
+    values = {"task.place.parameters.at": [0.1, 0.2]}
+    alone, together = run.batch(values), run.batch(values, jobs=2)
+    assert together["status"] == ["done", "done"]
+    assert together["rms_violation"] == alone["rms_violation"]
+
+
+def test_a_parcel_for_a_cluster_holds_them(tmp_path: Path) -> None:
+    parcel = pack(sc.load(write(tmp_path / "here"), engine="numpy"), "vm")
+    assert {"drag.py", "shared/__init__.py", "shared/inertia.py", "shared/scale.py"} <= {
+        name for name, _ in parcel.files
+    }
+    there = unpack(parcel, tmp_path / "there")
+    assert there.simulate()["u.F"][0] == pytest.approx(5.0)
