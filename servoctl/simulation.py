@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import Loop
+from servoctl.closed_loop import Loop, System
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.drawing import drawing as draw
-from servoctl.mechanics.model import Model
 from servoctl.run_folder import RunFolder
 from servoctl.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, State, Status
@@ -139,12 +139,13 @@ def simulate_loop(
         if facts["status"] == "interrupted":
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        metadata = said | _afterwards(loop, trajectory) | facts
-        return Trajectory(recorded, columns.units(), metadata, _drawn(model, trajectory) if drawing else {})
+        found, drawn = _afterwards(loop, trajectory, drawing)
+        return Trajectory(recorded, columns.units(), said | found | facts, drawn)
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
         recorded, facts = _run(loop, start, settings, columns, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
-        closed = folder.close(said | _afterwards(loop, trajectory) | facts, _drawn(model, trajectory))
+        found, drawn = _afterwards(loop, trajectory)
+        closed = folder.close(said | found | facts, drawn)
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed
@@ -228,17 +229,31 @@ def _bad_terms(loop: Loop, state: State) -> str:
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 
 
-def _afterwards(loop: Loop, trajectory: Trajectory) -> dict[str, Any]:
-    """Events, and the drift of the energy where nothing from outside acts."""
+def _afterwards(loop: Loop, trajectory: Trajectory, drawing: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Events, the drift of the energy where nothing from outside acts, and the drawing.
+
+    What the plant fails to give is left out, and said: the run has ended as it has.
+    """
     facts: dict[str, Any] = {"events": _events(loop, trajectory)}
-    system = loop.system
-    if system.law is None and not system.inputs and len(trajectory):
-        energies = [
-            system.model.plant.energy(q, v, t) for t, q, v in zip(trajectory.t, trajectory.q, trajectory.v, strict=True)
-        ]
-        if energies[0] is not None:
-            facts["energy_drift"] = float(np.max(np.abs(np.array(energies, dtype=float) - float(energies[0]))))
-    return facts
+    drawn: dict[str, Array] = {}
+    left_out = []
+    try:
+        facts |= _energy_drift(loop.system, trajectory)
+    except PlantError as error:
+        left_out.append(f"energy drift: {error}")
+    try:
+        drawn = draw(loop.system.model, trajectory.t, trajectory.q, trajectory.v) if drawing else {}
+    except PlantError as error:
+        left_out.append(f"drawing: {error}")
+    return facts | ({"left_out": left_out} if left_out else {}), drawn
+
+
+def _energy_drift(system: System, trajectory: Trajectory) -> dict[str, float]:
+    if system.law is not None or system.inputs:
+        return {}
+    states = map(State, trajectory.t.tolist(), trajectory.q, trajectory.v)
+    energies = plant_values.energies(system.model.plant, states)
+    return {} if energies is None else {"energy_drift": float(np.max(np.abs(energies - energies[0])))}
 
 
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -265,7 +280,3 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
         more = len(events) - EVENTS
         events = [*events[:EVENTS], {"t": events[EVENTS]["t"], "event": "more", "count": more}]
     return events
-
-
-def _drawn(model: Model, trajectory: Trajectory) -> dict[str, Array]:
-    return draw(model, trajectory.t, trajectory.q, trajectory.v)

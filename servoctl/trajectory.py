@@ -35,7 +35,7 @@ SETTLING_BAND = 1e-3
 
 SAID_SOMETIMES = (
     "settling_band", "energy_drift", "error", "emulated", "lockstep", "stage", "task_span", "timing", "bus", "drives",
-    "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
+    "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism", "left_out",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 
