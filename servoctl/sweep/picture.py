@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style
 from servoctl.sweep.limit import Limit
+from servoctl.sweep.points import Vary
 from servoctl.sweep.study import Study
 from servoctl.types import Array
 
@@ -58,18 +59,28 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
     drawn: Any
     if study.sample == "grid" and whole:
         cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
-        ticks = x[:: second.count], y[: second.count]
-        drawn = axes.pcolormesh(*ticks, np.ma.masked_invalid(cells), norm=norm if known.any() else None)
+        edges = _edges(first), _edges(second)
+        drawn = axes.pcolormesh(*edges, np.ma.masked_invalid(cells), norm=norm if known.any() else None)
     else:
         drawn = axes.scatter(x[known], y[known], c=values[known], norm=norm if known.any() else None, s=22)
     failed = ~study.done
     axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
     for limit in study.limits:
         _draw_limit(axes, study, limit)
+    axes.set_xscale("log" if first.log else "linear")
+    axes.set_yscale("log" if second.log else "linear")
     axes.set_xlabel(study.paths[0], parse_math=False)
     axes.set_ylabel(study.paths[1], parse_math=False)
     assert axes.figure is not None
     axes.figure.colorbar(drawn, ax=axes, label=metric)
+
+
+def _edges(vary: Vary) -> Array:
+    """Where the cells of a grid meet, halfway between its values in the spacing that they have, shape (count + 1,)."""
+    x = np.log(vary.line(vary.count)) if vary.log else vary.line(vary.count)
+    middle = (x[1:] + x[:-1]) / 2
+    edges = np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
+    return np.exp(edges) if vary.log else edges
 
 
 def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
@@ -79,6 +90,8 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
     if _is_wide(values):
         axes.set_yscale("log")
+    if any(vary.log for vary in study.varies if vary.path == path):
+        axes.set_xscale("log")
     for place in x[~study.done]:
         axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
