@@ -1,4 +1,4 @@
-"""What lies in the cache runs in this process: only the user's own files count, and whatever is wrong is compiled anew."""
+"""What lies in the cache runs in this process: only the user's own files count; what is wrong is compiled anew."""
 
 import os
 import shutil
@@ -110,7 +110,7 @@ def test_what_is_no_file_neither_hangs_a_run_nor_ends_it(own_cache: Path, kind: 
         path.mkdir()
     else:
         path.symlink_to(path.name)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t; print(t.value().tolist())"  # a process of its own, which a fifo can hang
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t; print(t.value().tolist())"
     found = subprocess.run(
         [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, timeout=60
     )
