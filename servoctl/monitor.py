@@ -20,8 +20,9 @@ import numpy as np
 
 from servoctl.closed_loop import Loop
 from servoctl.engine.linalg import decompose
-from servoctl.errors import ServoctlError
+from servoctl.errors import PlantError, ServoctlError
 from servoctl.integrate import Integrator, integrate
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, State
@@ -64,6 +65,7 @@ class Monitor:
 
     Attributes:
         energies: Mechanical energy of every row so far [J]; empty where the plant does not say, or inputs act.
+        failed: Why the plant's energy cannot be computed; None where it can.
     """
 
     def __init__(self, loop: Loop, start: State, integrator: Integrator) -> None:
@@ -71,6 +73,7 @@ class Monitor:
         self._loop, self._start, self._integrator = loop, start, integrator
         self._model = loop.simulated().system.model
         self.energies: list[float] = []
+        self.failed: str | None = None
         system = loop.system
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and conserves_energy(loop, start)
@@ -87,6 +90,8 @@ class Monitor:
         found = self._rank(rows)
         if self._has_energy:
             for i in range(len(rows) if found is None else found[0]):
+                if not self._has_energy:
+                    break
                 moment = Moment(float(rows.t[i]), np.concatenate([rows.q[i], rows.v[i]]), 0.0)
                 sentence = self._energy_row(moment)
                 if sentence is not None:
@@ -117,8 +122,12 @@ class Monitor:
         return f"{', '.join(names[:NAMED])}{more}"
 
     def _energy(self, state: State) -> float | None:
-        value = self._model.plant.energy(state.q, state.v, state.t)
-        return None if value is None else float(value)
+        """The plant's energy [J]; None where it gives none, or fails, which `failed` then says."""
+        try:
+            return plant_values.energy(self._model.plant, state, state.q, state.v, state.t)
+        except PlantError as error:
+            self.failed, self._has_energy = str(error), False
+            return None
 
     def _energy_row(self, moment: Moment) -> str | None:
         """Takes a row; says why the run must end there, if it must."""

@@ -16,7 +16,6 @@ from servoctl.closed_loop import Loop
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.integrate import Chunk, Integrator, integrate
 from servoctl.mechanics.drawing import drawing as draw
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.monitor import Monitor
 from servoctl.run_folder import RunFolder
@@ -140,25 +139,26 @@ def simulate_loop(
         KeyboardInterrupt: After the files are written.
         RunFolderError: The folder cannot be written.
     """
-    columns = Columns(loop)
+    columns, monitor = Columns(loop), Monitor(loop, start, settings.integrator)
     model = loop.system.model
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
     said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
     if out is None:
-        recorded, facts, last = _run(loop, start, settings, columns, progress, lambda _: None)
+        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
         if facts["status"] == "interrupted":
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), said | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
-        metadata = said | {"events": _events(loop, trajectory)} | facts
-        return Trajectory(recorded, columns.units(), metadata, _drawn(model, trajectory) if drawing else {})
+        found, drawn = _afterwards(loop, trajectory, monitor, drawing)
+        return Trajectory(recorded, columns.units(), said | found | facts, drawn)
     with RunFolder.create(out, config_text, said, columns.units()) as folder:
-        recorded, facts, last = _run(loop, start, settings, columns, progress, folder.append)
+        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), said | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
-        closed = folder.close(said | {"events": _events(loop, trajectory)} | facts, _drawn(model, trajectory))
+        found, drawn = _afterwards(loop, trajectory, monitor)
+        closed = folder.close(said | found | facts, drawn)
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed
@@ -169,6 +169,7 @@ def _run(
     start: State,
     settings: Settings,
     columns: Columns,
+    monitor: Monitor,
     progress: Callable[[float], None] | None,
     record: Callable[[dict[str, Array]], None],
 ) -> tuple[dict[str, Array], dict[str, Any], State | None]:
@@ -178,7 +179,6 @@ def _run(
     at: tuple[float, Array] | None = None
     began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
     x, s, wrong = loop.vector(start), settings, None
-    monitor = Monitor(loop, start, settings.integrator)
     try:
         for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
             rows, stopped, at = columns.of(chunk), chunk.stopped, chunk.at
@@ -208,8 +208,6 @@ def _run(
         "wall_time": wall,
         "realtime_factor": (reached - start.t) / wall,
     }
-    if monitor.energies:
-        facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
     last = None if stopped is None else _bad_state(loop, joined, at)
     if wrong is not None:
         facts["error"] = wrong[1]
@@ -261,6 +259,27 @@ def _bad_terms(loop: Loop, state: State) -> str:
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 
 
+def _afterwards(
+    loop: Loop, trajectory: Trajectory, monitor: Monitor, drawing: bool = True
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Events, the drift of the energy where nothing from outside acts, and the drawing.
+
+    What the plant fails to give is left out, and `left_out` says why: the run itself is not affected.
+    """
+    facts: dict[str, Any] = {"events": _events(loop, trajectory)}
+    drawn: dict[str, Array] = {}
+    left_out = []
+    if monitor.failed is not None:
+        left_out.append(f"energy drift: {monitor.failed}")
+    elif monitor.energies:
+        facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
+    try:
+        drawn = draw(loop.system.model, trajectory.t, trajectory.q, trajectory.v) if drawing else {}
+    except PlantError as error:
+        left_out.append(f"drawing: {error}")
+    return facts | ({"left_out": left_out} if left_out else {}), drawn
+
+
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
     """Changes of rank and of status, each with its time; a start that is not OK is one. Saturation names its inputs."""
     events: list[dict[str, Any]] = []
@@ -285,7 +304,3 @@ def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
         more = len(events) - EVENTS
         events = [*events[:EVENTS], {"t": events[EVENTS]["t"], "event": "more", "count": more}]
     return events
-
-
-def _drawn(model: Model, trajectory: Trajectory) -> dict[str, Array]:
-    return draw(model, trajectory.t, trajectory.q, trajectory.v)

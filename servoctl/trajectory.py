@@ -35,8 +35,8 @@ SETTLING_BAND = 1e-3
 
 SAID_SOMETIMES = (
     "engine_choice", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage",
-    "task_span", "timing",
-    "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder", "realism",
+    "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
+    "realism", "left_out",
 )  # fmt: skip
 """What a run says of itself only where it applies."""
 

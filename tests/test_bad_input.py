@@ -626,7 +626,7 @@ def test_code_that_fails_during_the_run_is_named_and_no_row_before_it_is_lost(se
     answer = servoctl("--out", "out", plant=RAISES, config=config)
     reason, trajectory = answer.stopped()
     assert re.search(
-        r"Cart: failed at t = 1\.0\d+ s, x=0\.5\d*, s=.*: ValueError: math domain error \(line \d+ of", reason
+        r"Cart.force: failed at t = 1\.0\d+ s, x=0\.5\d*, s=.*: ValueError: math domain error \(line \d+ of", reason
     )
     assert trajectory.t[-1] == pytest.approx(np.pi / 3, abs=0.1)
 

@@ -61,6 +61,7 @@ def examine() -> dict[str, Any]:
         "cache": str(cache.folder()),
         "cache_files": cache.size()[0],
         "cache_bytes": cache.size()[1],
+        "cache_used": cache.refusal() is None,
         "can_interfaces": _can_interfaces(),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
         "sched_fifo": _may_run_in_real_time(),
@@ -75,6 +76,7 @@ def lacks(findings: dict[str, Any]) -> list[str]:
     costs = {
         "compiler": "no C compiler: engine vm needs none, but long runs take some ten times as long on it",
         "compiled_loop": f"the loop on drives runs as Python, at half its speed: {AS_PYTHON}",
+        "cache_used": f"compiled libraries are not kept, so each run compiles its own: {cache.refusal()}",
         "can_interfaces": "no CAN interface: no real drive can be reached; simulation needs none",
         "realtime_kernel": "no real-time kernel: a loop in real time may be late by milliseconds under load;"
         " simulation does not care",

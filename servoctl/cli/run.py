@@ -47,6 +47,8 @@ def run(
         note(f"interrupted; what there is: {folder}")
         raise typer.Exit(Outcome.INTERRUPTED) from None
     summary = trajectory.summary()
+    for sentence in summary.get("left_out", []):
+        note(f"warning: left out: {sentence}")
     if as_json:
         say_json(summary)
     else:

@@ -23,7 +23,8 @@ def sweep(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH=LO:HI:N", help="A number of the config, its range, and how many values; repeatable."
+            metavar="PATH=LO:HI:N[:log]",
+            help="A number of the config, its range, and how many values; log: equal ratios; repeatable.",
         ),
     ] = None,
     sample: Annotated[
@@ -34,6 +35,7 @@ def sweep(
     seed: Annotated[int, typer.Option(metavar="S", min=0, help="Of the random points.")] = 0,
     jobs: Jobs = 1,
     cluster: ClusterAddress = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out.")] = False,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the table and the picture show; default: rms_violation.")
     ] = None,
@@ -50,18 +52,19 @@ def sweep(
 ) -> None:
     """Run a config many times over ranges of its numbers."""
     from servoctl.runs import load
-    from servoctl.sweep import make_folder, plan, points_of, read_varies
+    from servoctl.sweep import RowStore, identity_of, make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
     loaded = load(config, given(set_file, overrides), engine=engine)
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
-    folder = out or fresh_folder(f"{loaded.name}-sweep")
+    folder = _folder(loaded.name, out, resume)
     points = points_of(varies, sample, samples, seed)
-    with connected(cluster, jobs) as workers:
+    identity = identity_of(loaded, varies, sample, seed, len(points))
+    with connected(cluster, jobs) as workers, RowStore.open(folder, identity, len(points), resume) as store:
         make_folder(folder)
         with ProgressBar(loaded.name) as progress:
-            study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers)
+            study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)
     for sentence in filter(None, [loaded.engine_warning, study.broken]):
         note(f"warning: {sentence}")
     study.save(folder, shown)
@@ -71,10 +74,23 @@ def sweep(
     else:
         _say_study(study, summary, shown)
         say(f"\nwritten to {quote(str(folder))}: sweep.parquet, sweep.png, summary.json")
+        if summary["runs"] < summary["planned"]:
+            say(f"next: the same command with --out {quote(str(folder))} --resume")
     if summary["status"] == "interrupted":
         raise typer.Exit(Outcome.INTERRUPTED)
     bad = study.broken is not None or summary["failed"] == summary["runs"]
     raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
+
+
+def _folder(name: str, out: Path | None, resume: bool) -> Path:
+    from servoctl.errors import ConfigError
+    from servoctl.sweep.store import FILE
+
+    if out is not None or not resume:
+        return out or fresh_folder(f"{name}-sweep")
+    there = sorted(Path("runs").glob(f"{name}-sweep-*/{FILE}"), key=lambda path: path.stat().st_mtime)
+    hint = f"the newest: --out {there[-1].parent}" if there else f"there is none in runs/{name}-sweep-*"
+    raise ConfigError(f"--resume: which sweep? ({hint})")
 
 
 def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:

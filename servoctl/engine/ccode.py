@@ -80,7 +80,7 @@ class Source:
         if found is not None:
             try:
                 return self._open(found)
-            except OSError:
+            except (OSError, AttributeError):
                 cache.drop(found)
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
@@ -89,21 +89,25 @@ class Source:
                 kept = cache.put(self.key, built)
                 try:
                     return self._open(kept)
-                except OSError:
+                except (OSError, AttributeError):
                     cache.drop(kept)
                     raise
-        except OSError as error:
+        except (OSError, AttributeError) as error:
             why = " ".join(
                 str(error).partition(".  Additionally")[0].split()
             )  # cffi looks elsewhere then, and says so at length
             raise CompileError(f"the compiled library cannot be loaded: {why}") from error
 
     def _open(self, path: Path) -> tuple[Any, Any]:
+        """Raises OSError for what is no library, AttributeError for a library without what was declared."""
         import cffi
 
         ffi = cffi.FFI()
         ffi.cdef("\n".join(self._declarations))
-        return ffi, ffi.dlopen(str(path))
+        library = ffi.dlopen(str(path))
+        for name in dir(library):
+            getattr(library, name)
+        return ffi, library
 
 
 class Program(Source):

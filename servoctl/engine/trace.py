@@ -91,11 +91,20 @@ def _location(error: BaseException) -> str | None:
     return f"{frames[-1].filename}:{frames[-1].lineno} `{frames[-1].line}`" if frames else None
 
 
+def read_only(argument: Any) -> Any:
+    """The argument; an array as a view that cannot be written to."""
+    if not isinstance(argument, np.ndarray):
+        return argument
+    view = argument.view()
+    view.flags.writeable = False
+    return view
+
+
 def trace(function: Callable[..., Any], *arguments: Any) -> Any:
     """The function's value on symbols.
 
     Args:
-        function: Plain NumPy code.
+        function: Plain NumPy code, which cannot change its arguments.
         arguments: Symbols, arrays of them, or numbers.
 
     Raises:
@@ -103,10 +112,10 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     with tracing():
         try:
-            return function(*arguments)
-        except ServoctlError:
+            return function(*map(read_only, arguments))
+        except (KeyboardInterrupt, ServoctlError):
             raise
-        except Exception as error:  # a user's code may raise anything where a number turns out to be a symbol
+        except BaseException as error:  # a user's code may raise anything where a number turns out to be a symbol
             raise TraceError(
                 f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)
             ) from error

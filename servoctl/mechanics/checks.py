@@ -3,16 +3,19 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import PlantError, TaskError, in_one_line
+from servoctl.errors import PlantError, TaskError
 from servoctl.expression import check_names
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+
+T = TypeVar("T")
 
 SINGULAR = 1e-12
 """A mass matrix whose smallest eigenvalue is below this times its largest entry counts as singular."""
@@ -49,44 +52,34 @@ def check_plant(plant: Plant, state: State) -> None:
     problems: list[str] = []
     t, q, v = state
 
-    def array(method: str, shape: tuple[int, ...], function: Callable[[], Any]) -> Array | None:
+    def tried(work: Callable[[], T]) -> T | None:
         try:
-            given = np.asarray(function())
-            if np.iscomplexobj(given):
-                raise TypeError(f"expected real numbers, got {given.tolist()}")
-            value = given.astype(float)
-        except Exception as error:
-            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
+            return work()
+        except PlantError as error:
+            problems.append(str(error))
             return None
-        if value.shape != shape:
-            problems.append(f"{name}.{method}: expected shape {shape}, got {value.shape}")
-            return None
-        if not np.isfinite(value).all():
-            problems.append(f"{name}.{method}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
-            return None
-        return value
 
-    M = array("mass_matrix", (n, n), lambda: plant.mass_matrix(q, t))
-    array("force", (n,), lambda: plant.right_hand_side(q, v, t))
-    array("actuation", (n, m), lambda: plant.actuation(q, t))
+    def array(method: str, shape: tuple[int, ...], *arguments: Any) -> Array | None:
+        value = tried(lambda: plant_values.numbers(plant, method, None, shape, *arguments))
+        if value is None or np.isfinite(value).all():
+            return value
+        label = "force" if method == "right_hand_side" else method
+        problems.append(f"{name}.{label}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
+        return None
 
-    def nonideal() -> Any:
-        c = plant.nonideal_force(q, v, t)
-        return np.zeros(n) if c is None else c
-
-    array("nonideal_force", (n,), nonideal)
-    given = {"passive_constraints": lambda: plant.passive_constraints(q, t)}
-    given["passive_rates"] = lambda: plant.passive_rates(q, v, t)
-    constrained = False
-    for method, function in given.items():
-        try:
-            groups = function()
-            constrained = constrained or bool(groups)
-        except Exception as error:
-            problems.append(f"{name}.{method}: failed at the initial state: {in_one_line(error)}")
-            continue
-        if not isinstance(groups, dict):
-            problems.append(f"{name}.{method}: expected a mapping of names to values, got {groups!r}")
+    M = array("mass_matrix", (n, n), q, t)
+    array("right_hand_side", (n,), q, v, t)
+    array("actuation", (n, m), q, t)
+    if tried(lambda: plant_values.call(plant, "nonideal_force", None, q, v, t)) is not None:
+        array("nonideal_force", (n,), q, v, t)
+    given: dict[str, tuple[Any, ...]] = {"passive_constraints": (q, t), "passive_rates": (q, v, t)}
+    groups = [
+        tried(lambda method=method, at=at: plant_values.passive_groups(plant, method, None, *at))
+        for method, at in given.items()
+    ]
+    constrained = any(groups)
+    tried(lambda: plant_values.energy(plant, None, q, v, t))
+    tried(lambda: plant_values.links(plant, None, q))
     if M is not None:
         skew = float(np.abs(M - M.T).max())
         smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])

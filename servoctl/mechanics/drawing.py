@@ -5,8 +5,12 @@ path of the task comes from its equations: where a logged pose violates them, th
 the passive constraints with them, is drawn instead.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from servoctl.errors import PlantError
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
 from servoctl.trajectory import traced
@@ -42,18 +46,19 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
         (frames,), where the plant gives one; `task.<polyline>` -> where its end should be, shape (places, 2 or 3),
         where the task has holonomic rows. Empty without rows, or where the plant draws nothing and has no energy.
+
+    Raises:
+        PlantError: `links` or `energy` failed, or the polylines are not the same in all frames.
     """
     model = model.plain
-    plant = model.plant
     chosen = _chosen(t)
-    out: dict[str, Array] = {}
-    frames = [plant.links(q[i]) for i in chosen]
-    if frames and frames[0]:
-        out = {name: np.array([np.asarray(frame[name], dtype=float) for frame in frames]) for name in frames[0]}
+    states = [State(float(t[i]), q[i], v[i]) for i in chosen]
+    out = _polylines(model, states)
+    if out:
         out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
-    energies = [plant.energy(q[i], v[i], t[i]) for i in chosen]
-    if energies and energies[0] is not None:
-        out["energy"] = np.array(energies, dtype=float)
+    energies = plant_values.energies(model.plant, states)
+    if energies is not None:
+        out["energy"] = energies
     return {**out, "t": t[chosen]} if out else {}
 
 
@@ -65,16 +70,35 @@ def _chosen(t: Array) -> Array:
     return np.unique(np.linspace(0, len(t) - 1, count).round().astype(int))
 
 
+def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
+    """Polyline -> points, shape (frames, points, 2 or 3); NaN where the pose is not finite: the plant is not asked."""
+    name = type(model.plant).__name__
+    frames = [plant_values.links(model.plant, at, at.q) if np.isfinite(at.q).all() else None for at in states]
+    first = next((frame for frame in frames if frame is not None), {})
+    shapes = {line: points.shape for line, points in first.items()}
+    for frame, at in zip(frames, states, strict=True):
+        found = shapes if frame is None else {line: points.shape for line, points in frame.items()}
+        if found != shapes:
+            raise PlantError(
+                f"{name}.links: at t = {at.t:.6g} s: expected the same polylines as before, {shapes}, got {found}"
+            )
+    return {
+        line: np.array([np.full(shape, np.nan) if frame is None else frame[line] for frame in frames])
+        for line, shape in shapes.items()
+    }
+
+
 def _task_paths(
     model: Model, task_time: Array, q: Array, v: Array, lines: dict[str, Array], chosen: Array
 ) -> dict[str, Array]:
     if not any(row.kind == "holonomic" for row in model.task_rows):
         return {}
     places = chosen[np.unique(np.linspace(0, len(chosen) - 1, PLACES).round().astype(int))]
-    poses = [_on_task(model, State(float(task_time[i]), q[i], v[i])) for i in places]
+    wanted = [State(float(task_time[i]), q[i], v[i]) for i in places]
+    poses = [_on_task(model, state) for state in wanted]
     moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]
-    frames = [model.plant.links(pose) for pose in poses]
-    return {f"task.{name}": traced(np.array([frame[name] for frame in frames], dtype=float)) for name in moving}
+    frames = _polylines(model, [State(at.t, pose, at.v) for at, pose in zip(wanted, poses, strict=True)])
+    return {f"task.{name}": traced(frames[name]) for name in moving if name in frames}
 
 
 def _travel(points: Array) -> float:

@@ -16,7 +16,8 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.trace import mismatch, trace
-from servoctl.errors import PlantError, TaskError, TraceError, in_one_line
+from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.passive import PassiveGroup, plant_arrays
@@ -88,8 +89,8 @@ class Model:
         self._kept: dict[str, tuple[Hashable, Any]] = {}
         check_plant(plant, around)
         check_task(self.task, plant)
-        holonomic = plant.passive_constraints(around.q, around.t)
-        rates = plant.passive_rates(around.q, around.v, around.t)
+        holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
+        rates = plant_values.passive_groups(plant, "passive_rates", None, around.q, around.v, around.t)
         for twice in [name for name in rates if name in holonomic]:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
@@ -177,16 +178,10 @@ class Model:
         """Plant in NumPy, constraints by their compiled derivatives.
 
         Raises:
-            PlantError: The plant's own code failed; says where.
+            PlantError: The plant's own code failed, or gave no real numbers; says where.
         """
-        t, q, v = state
         passive, task = self._rows(state)
-        try:
-            M, Q, B, c = plant_arrays(self.plant, t, q, v)
-        except Exception as error:
-            place = ", ".join(f"{name}={x:.6g}" for name, x in zip(self.plant.coordinates, q, strict=True))
-            message = f"{type(self.plant).__name__}: failed at t = {t:.6g} s, {place}: {in_one_line(error)}"
-            raise PlantError(message) from error
+        M, Q, B, c = plant_values.terms(self.plant, state)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def compiled_matrices(self, state: State) -> Matrices:
@@ -259,7 +254,7 @@ class Model:
         Raises:
             PlantError: They do not; names the direction.
         """
-        M = np.asarray(self.plant.mass_matrix(around.q, around.t), dtype=float)
+        M = plant_values.numbers(self.plant, "mass_matrix", None, (self.n, self.n), around.q, around.t)
         if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
             return False
         try:
@@ -319,5 +314,5 @@ def _variations(plant: Plant) -> Iterator[Any]:
         trial = with_parameters(plant, [float(x) for x in values])
         try:
             yield dataclasses.replace(trial)
-        except Exception:  # its own checks may raise anything
+        except (Exception, SystemExit):  # its own checks may raise anything
             yield plant

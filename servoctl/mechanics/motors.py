@@ -10,7 +10,8 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.symbol import is_symbolic, to_sx
 from servoctl.engine.trace import trace
-from servoctl.errors import PlantError, TraceError, in_one_line
+from servoctl.errors import PlantError, TraceError
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -43,11 +44,13 @@ def constant_actuation(plant: Plant, q: Array) -> Array:
 
 
 def _constant_numbers(plant: Plant, q: Array) -> Array | None:
-    B = np.atleast_2d(np.asarray(plant.actuation(q, 0.0), dtype=float))
+    shape = (len(plant.coordinates), len(plant.actuators))
+    B = plant_values.numbers(plant, "actuation", State(0.0, q, np.zeros(len(q))), shape, q, 0.0)
     random = np.random.default_rng(0)
     for _ in range(STATES):
         other, t = 2.0 * random.standard_normal(len(q)), 10.0 * float(random.random())
-        apart = np.abs(B - np.asarray(plant.actuation(other, t), dtype=float)).max(initial=0.0)
+        there = State(t, other, np.zeros(len(q)))
+        apart = np.abs(B - plant_values.numbers(plant, "actuation", there, shape, other, t)).max(initial=0.0)
         if not apart <= 1e-12 * np.abs(B).max(initial=0.0):
             return None
     return B
@@ -72,16 +75,10 @@ def check_motor_positions(plant: Plant, around: State) -> None:
     for i in range(STATES):
         q = around.q + (0.3 * random.standard_normal(n) if i else 0.0)
         t = around.t + i
-        try:
-            rho = np.asarray(plant.motor_positions(q), dtype=float)
-            J, limit = motor_jacobian(plant, q)
-        except PlantError:
-            raise
-        except Exception as error:
-            raise PlantError(f"{name}.motor_positions: failed at q={np.round(q, 4)}: {in_one_line(error)}") from error
-        if rho.shape != (m,):
-            raise PlantError(f"{name}.motor_positions: expected shape ({m},), one per actuator, got {rho.shape}")
-        B = np.asarray(plant.actuation(q, t), dtype=float)
+        at = State(t, q, np.zeros(n))
+        _displacements(plant, q, t)
+        J, limit = motor_jacobian(plant, q)
+        B = plant_values.numbers(plant, "actuation", at, (n, m), q, t)
         apart = np.abs(J - B.T).max(axis=1) / max(float(np.abs(B).max()), float(np.abs(J).max()))
         worst = int(np.argmax(apart))
         if not apart[worst] <= limit:
@@ -105,9 +102,14 @@ def motor_jacobian(plant: Plant, q: Array) -> tuple[Array, float]:
     for i in range(len(q)):
         step = np.zeros(len(q))
         step[i] = 1e-5 * max(1.0, abs(float(q[i])))
-        ahead, behind = plant.motor_positions(q + step), plant.motor_positions(q - step)
-        columns.append((np.asarray(ahead, dtype=float) - np.asarray(behind, dtype=float)) / (2 * step[i]))
+        ahead, behind = (_displacements(plant, at) for at in (q + step, q - step))
+        columns.append((ahead - behind) / (2 * step[i]))
     return np.stack(columns, axis=1), DIFFERENCES
+
+
+def _displacements(plant: Plant, q: Array, t: float = 0.0) -> Array:
+    state = State(t, q, np.zeros(len(q)))
+    return plant_values.numbers(plant, "motor_positions", state, (len(plant.actuators),), q)
 
 
 def displacement_unit(plant: Plant, actuator: str) -> str:

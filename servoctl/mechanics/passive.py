@@ -27,7 +27,7 @@ class PassiveGroup(Constraint):
 
 
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """M, Q, B and c as arrays of the right number of dimensions."""
+    """M, Q, B and c as arrays of the right number of dimensions; numbers come from `plant_values.terms`."""
     c = plant.nonideal_force(q, v, t)
     return (
         np.atleast_2d(plant.mass_matrix(q, t)),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.errors import PlantError, in_one_line
-from servoctl.mechanics.passive import plant_arrays
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.types import Array, State
@@ -74,8 +74,7 @@ def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[Sample], list[st
 
 
 def _ask(plant: Plant, state: State) -> Arrays:
-    t, q, v = state
-    return tuple(np.asarray(array, dtype=float) for array in plant_arrays(plant, t, q.copy(), v.copy()))
+    return plant_values.terms(plant, state)
 
 
 def _require_one_answer(plant: Plant, state: State, before: Arrays) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from servoctl.errors import RunFolderError
 from servoctl.report.pack import Thinner
-from servoctl.run_folder import load
+from servoctl.run_folder import load, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
 from servoctl.trajectory import SCHEMA, Trajectory
 from servoctl.types import Array
@@ -87,7 +87,7 @@ def read(folder: str | PathLike[str], name: str) -> Source:
     folder = Path(folder)
     keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."))
     trajectory = load(folder, keep)
-    summary = _object(_text(folder / SUMMARY))
+    summary = read_summary(folder) if (folder / SUMMARY).is_file() else {}
     whole = bool(summary) and summary.get("status") != "running"
     if not whole:  # of a run that was killed, or goes on: what its rows say
         summary = trajectory.summary() | summary | {"status": summary.get("status")}
@@ -132,13 +132,15 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
 
 
 def _text(path: Path) -> str:
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text(encoding="utf-8", errors="replace")
-    return ""
+    """A file's text; empty where it is missing, or is no regular file: a fifo would never end."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror} (check its permissions)") from error
 
 
 def _object(text: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, dict):
             return value
@@ -180,7 +182,7 @@ def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array,
 
 def _part(config: str, name: str) -> dict[str, Any]:
     """A part of the config; empty where there is none, or the text is no config."""
-    with contextlib.suppress(yaml.YAMLError, AttributeError):
+    with contextlib.suppress(yaml.YAMLError, AttributeError, RecursionError, ValueError):
         part = yaml.safe_load(config).get(name)
         if isinstance(part, dict):
             return part

@@ -1,8 +1,8 @@
 """Reading a run folder, also one whose run is still going on or was killed."""
 
 import contextlib
-import json
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.errors import RunFolderError
+from servoctl.run_folder import metadata
 from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMMARY, TABLE, arrays_of
 from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory
 from servoctl.types import Array, Status
@@ -39,9 +40,8 @@ def load(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
             raise RunFolderError(
                 f"{folder}: not a run folder (which has {SUMMARY} and {TABLE}, or {STREAM} while the run goes on)"
             )
-        summary = _decoded((folder / SUMMARY).read_bytes()) if SUMMARY in present else {}
-        keys = [key for key in (*SAID, *SAID_SOMETIMES, "events") if summary.get(key) is not None]
-        said = {key: summary[key] for key in keys}
+        summary = read_summary(folder) if SUMMARY in present else {}
+        said = {key: summary[key] for key in (*SAID, *SAID_SOMETIMES, "events") if key in summary}
         if TABLE in present:
             columns, own, units = _read(folder / TABLE, _open_parquet, keep)
             said |= own
@@ -71,13 +71,32 @@ def _read(
         other = path.name == TABLE and path.with_name(STREAM).exists()
         remedy = f"delete it to load {STREAM} beside it" if other else "restore it from a copy, or run again"
         raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
-    metadata = schema.metadata or {}
+    for name, values in columns.items():
+        if values.dtype.kind not in "iuf":
+            raise RunFolderError(
+                f"{path}: column {name}: expected numbers, got {values.dtype} (restore it from a copy, or run again)"
+            )
+    if columns and "t" not in columns:
+        raise RunFolderError(f"{path}: column t is missing (restore it from a copy, or run again)")
+    parts = schema.metadata or {}
     said, units, statuses = (
-        _decoded(metadata.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
+        metadata.decoded(parts.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
     )
     if "status" in columns and statuses:
-        columns["status"] = _our_codes(path, columns["status"], statuses)
-    return columns, said, units
+        columns["status"] = _our_codes(path, columns["status"], metadata.statuses(path, statuses))
+    return columns, metadata.checked(path, said), metadata.units(path, units)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """`summary.json` without what is null; empty where it is damaged.
+
+    Raises:
+        RunFolderError: A value in it is of another kind than any version of servoctl writes.
+        OSError: It cannot be read.
+    """
+    path = folder / SUMMARY
+    summary = metadata.decoded(path.read_bytes())
+    return metadata.checked(path, summary, {**metadata.KINDS, **metadata.METRIC_GROUPS})
 
 
 def _kept(names: list[str], read: Callable[[list[str] | None], Any], keep: Keep) -> dict[str, Array]:
@@ -114,29 +133,41 @@ def _open_stream(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None],
         yield stream.schema, lambda names: table if names is None else table.select(names)
 
 
-def _our_codes(path: Path, codes: Array, statuses: dict[str, Any]) -> Array:
+def _our_codes(path: Path, codes: Array, statuses: dict[int, str]) -> Array:
     """The codes in today's order of severity; the file's own dictionary says what they were when it was written."""
     out = codes.copy()
-    for code, (name, _) in statuses.items():
+    for code, name in statuses.items():
         if name in Status.__members__:
-            out[codes == int(code)] = Status[name].code
-        elif np.any(codes == int(code)):
+            out[codes == code] = Status[name].code
+        elif np.any(codes == code):
             raise RunFolderError(f"{path}: status: {name} is unknown to this version (update servoctl)")
     return out
-
-
-def _decoded(text: bytes) -> dict[str, Any]:
-    """A JSON object; empty where it is damaged, since nothing in it is needed to load the rows."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _read_drawing(path: Path) -> dict[str, Array]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            drawing = {name: np.asarray(array) for name, array in arrays.items()}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise RunFolderError(f"{path}: is damaged: {error} (delete it to load the run without it)") from error
+    problem = _unlike_a_drawing(drawing)
+    if problem is not None:
+        raise RunFolderError(f"{path}: is damaged: {problem} (delete it to load the run without it)")
+    return drawing
+
+
+def _unlike_a_drawing(drawing: dict[str, Array]) -> str | None:
+    """What is wrong with the arrays of a drawing, as `Trajectory.drawing` describes them."""
+    frames = drawing["t"].size if "t" in drawing else 0
+    for name, array in drawing.items():
+        if array.dtype.kind not in "iuf":
+            return f"{name}: expected numbers, got {array.dtype}"
+        if name in ("t", "energy"):
+            good = array.shape == (frames,)
+        elif name.startswith("task."):
+            good = array.ndim == 2 and array.shape[1] in (2, 3)
+        else:
+            good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)
+        if not good:
+            return f"{name}: unexpected shape {array.shape} for {frames} frames"
+    return None

@@ -229,7 +229,7 @@ def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
         return work()
     except ServoctlError as error:
         return {"status": REFUSED, "error": "; ".join(map(brief, str(error).splitlines()))}
-    except Exception as error:  # a user's plant may raise anything: the other runs go on
+    except (Exception, SystemExit) as error:  # a user's plant may raise anything: the other runs go on
         return {"status": CRASHED, "error": in_one_line(error)}
 
 

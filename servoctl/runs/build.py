@@ -95,13 +95,21 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
     except TypeError as error:
         problems.add(f"{kind.__name__} cannot be made: {error}", *path, "class")
         return None
-    except Exception as error:  # what the class itself says of its parameters
+    except (Exception, SystemExit) as error:  # what the class itself says of its parameters
         problems.add(f"{kind.__name__} refuses its parameters: {in_one_line(error)}", *path, "parameters")
         return None
     for name in parameter_fields(thing):
-        if not np.isfinite(np.asarray(getattr(thing, name), dtype=float)).all():
-            problems.add(f"expected finite numbers, got {getattr(thing, name)}", *path, "parameters", name)
+        if not _finite(getattr(thing, name)):
+            problems.add(f"expected finite numbers, got {getattr(thing, name)!r}", *path, "parameters", name)
     return thing
+
+
+def _finite(value: Any) -> bool:
+    """Whether a class left finite numbers in a field."""
+    try:
+        return bool(np.isfinite(np.asarray(value, dtype=float)).all())
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def _float_fields(kind: type[Any]) -> dict[str, bool]:
@@ -133,7 +141,7 @@ def _check_words(plant: Plant, problems: Problems) -> None:
     name = type(plant).__name__
     try:
         named = {"coordinates": plant.coordinates, "actuators": plant.actuators}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problems.add(f"{name}: coordinates or actuators: {in_one_line(error)}", "plant", "class")
         return
     before = len(problems.found)

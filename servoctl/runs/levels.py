@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import PassiveLevel as LevelValues
+from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics import plant_values
 from servoctl.mechanics.passive_levels import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
 from servoctl.runs.problems import Problems
@@ -46,10 +46,11 @@ def place_of(loaded: LoadedConfig, level: str) -> tuple[str, ...]:
 def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
     """Passive group -> number of rows; None where the plant fails, which is said when it is bound."""
     try:
-        groups = {**plant.passive_constraints(start.q, start.t), **plant.passive_rates(start.q, start.v, start.t)}
-    except Exception:
+        groups = plant_values.passive_groups(plant, "passive_constraints", None, start.q, start.t)
+        groups |= plant_values.passive_groups(plant, "passive_rates", None, start.q, start.v, start.t)
+    except PlantError:
         return None
-    return {name: np.size(rows) for name, rows in groups.items()}
+    return {name: rows.size for name, rows in groups.items()}
 
 
 def _check_level(name: str, level: LevelValues, size: Mapping[str, int], problems: Problems) -> None:

@@ -144,7 +144,7 @@ def _simulated(
     except ServoctlError as error:
         problems.add(f"the simulated plant: {error}", "realism", "parameter_error")
         return None
-    except Exception as error:  # what the class itself says of its parameters
+    except (Exception, SystemExit) as error:  # what the class itself says of its parameters
         problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", "realism", "parameter_error")
         return None
     if found is None:

@@ -91,7 +91,7 @@ def _over(run: Run, axes: Sequence[Vary], name: str, kind: Kind) -> Limit:
     growth = np.full([points] * len(axes), np.nan)
 
     def lines() -> list[Array]:
-        return [np.linspace(vary.low, vary.high, count) for vary, count in zip(axes, growth.shape, strict=True)]
+        return [vary.line(count) for vary, count in zip(axes, growth.shape, strict=True)]
 
     nodes: Iterable[tuple[int, ...]] = np.ndindex(growth.shape)
     for turn in range(1 + halvings):
@@ -125,7 +125,7 @@ def _halved(growth: Array) -> tuple[Array, set[tuple[int, ...]]]:
 
 def _matters(run: Run, vary: Vary, kind: Kind) -> bool:
     """Whether a number changes what gains or spacings there are."""
-    found = [_gains(run, {vary.path: x}, kind) for x in np.linspace(vary.low, vary.high, 3)]
+    found = [_gains(run, {vary.path: x}, kind) for x in vary.line(3)]
     return any(gains != found[0] for gains in found)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from servoctl.report.scales import scale_of
 from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style, show_scale
 from servoctl.sweep.limit import Limit
+from servoctl.sweep.points import Vary
 from servoctl.sweep.study import Study
+from servoctl.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,19 +59,28 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
     drawn: Any
     if study.sample == "grid" and whole:
         cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
-        ticks = x[:: second.count], y[: second.count]
-        drawn = axes.pcolormesh(*ticks, np.ma.masked_invalid(cells), **shades)
+        drawn = axes.pcolormesh(_edges(first), _edges(second), np.ma.masked_invalid(cells), **shades)
     else:
         drawn = axes.scatter(x[known], y[known], c=values[known], s=22, **shades)
     failed = ~study.done
     axes.plot(x[failed], y[failed], "x", color=PALETTE[1], markersize=5)
     for limit in study.limits:
         _draw_limit(axes, study, limit)
+    axes.set_xscale("log" if first.log else "linear")
+    axes.set_yscale("log" if second.log else "linear")
     axes.set_xlabel(study.paths[0], parse_math=False)
     axes.set_ylabel(study.paths[1], parse_math=False)
     assert axes.figure is not None
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
     axes.figure.colorbar(drawn, ax=axes, label=metric, extend=extend[scale.below > 0, scale.above > 0])
+
+
+def _edges(vary: Vary) -> Array:
+    """Where the cells of a grid meet, halfway between its values in the spacing that they have, shape (count + 1,)."""
+    x = np.log(vary.line(vary.count)) if vary.log else vary.line(vary.count)
+    middle = (x[1:] + x[:-1]) / 2
+    edges = np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
+    return np.exp(edges) if vary.log else edges
 
 
 def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
@@ -78,6 +89,8 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
     joined = len(study.paths) == 1 and study.sample == "grid"
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
     show_scale(axes, scale_of(values))
+    if any(vary.log for vary in study.varies if vary.path == path):
+        axes.set_xscale("log")
     for place in x[~study.done]:
         axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]

@@ -1,4 +1,4 @@
-"""`PATH=LO:HI:N` -> the values of every run: a grid, a Latin hypercube or random points."""
+"""`PATH=LO:HI:N` or `PATH=LO:HI:N:log` -> the values of every run: a grid, a Latin hypercube or random points."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,14 @@ from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import constant
 from servoctl.runs.paths import check_path
 from servoctl.runs.run import Run
+from servoctl.types import Array
 
 SAMPLES = ("grid", "lhs", "monte-carlo")
-FORM = "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10"
+LOG = "log"
+FORM = (
+    "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10, or PATH=LO:HI:N:log for equal ratios instead "
+    "of equal differences"
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Vary:
         low: Least value, in the config's unit.
         high: Greatest value.
         count: Values of a grid, both ends among them; one value is the least.
+        log: Whether the values have equal ratios, and random ones equal chances in each power of ten.
     """
 
     text: str
@@ -33,13 +39,25 @@ class Vary:
     low: float
     high: float
     count: int
+    log: bool = False
+
+    def line(self, count: int) -> Array:
+        """So many values from the least to the greatest, shape (count,)."""
+        return (np.geomspace if self.log else np.linspace)(self.low, self.high, count)
+
+    def at(self, share: Array) -> Array:
+        """The values at these shares of the range, 0 to 1."""
+        if self.log:
+            return np.asarray(np.exp(np.log(self.low) + share * np.log(self.high / self.low)))
+        return self.low + share * (self.high - self.low)
 
 
 def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
     """What is varied.
 
     Args:
-        texts: `PATH=LO:HI:N`, or `PATH=LO:HI` where no grid is made; bounds may be constant expressions.
+        texts: `PATH=LO:HI:N`, or `PATH=LO:HI` where no grid is made, each with `:log` behind it for equal ratios;
+            bounds may be constant expressions.
         run: Whose config it is.
 
     Raises:
@@ -74,15 +92,19 @@ def _grouped(problems: Sequence[tuple[str, str]]) -> list[str]:
 def _read(text: str) -> Vary:
     path, equals, span = text.partition("=")
     parts = [part.strip() for part in span.split(":")]
+    log = parts[-1] == LOG
+    parts = parts[:-1] if log else parts
     if not path.strip() or not equals or len(parts) not in (2, 3):
         raise ConfigError(FORM)
     low, high = (_number(name, part) for name, part in zip(("LO", "HI"), parts, strict=False))
     if low > high:
         raise ConfigError(f"LO {low:g} is above HI {high:g} (exchange them)")
+    if log and low <= 0.0:
+        raise ConfigError(f"LO: expected a number above 0, since the spacing is log, got {low:g}")
     count = _number("N", parts[2]) if len(parts) == 3 else 0.0
     if len(parts) == 3 and (count < 1 or not count.is_integer()):
         raise ConfigError(f"N: expected an integer of at least 1, got {parts[2]}")
-    return Vary(text, path.strip(), low, high, int(count))
+    return Vary(text, path.strip(), low, high, int(count), log)
 
 
 def _number(name: str, text: str) -> float:
@@ -116,7 +138,7 @@ def points_of(
         missing = [(vary.text, f"a grid needs the number of values ({FORM})") for vary in varies if not vary.count]
         if missing:
             raise ConfigError(_grouped(missing))
-        axes = [np.linspace(vary.low, vary.high, vary.count).tolist() for vary in varies]
+        axes = [vary.line(vary.count).tolist() for vary in varies]
         return [dict(zip(paths, values, strict=True)) for values in product(*axes)]
     if samples < 1:
         raise ConfigError(f"--samples {samples}: expected at least 1")
@@ -127,5 +149,5 @@ def points_of(
         unit = qmc.LatinHypercube(len(varies), rng=random).random(samples)
     else:
         unit = random.random((samples, len(varies)))
-    low, high = (np.array([getattr(vary, side) for vary in varies]) for side in ("low", "high"))
-    return [dict(zip(paths, row, strict=True)) for row in (low + unit * (high - low)).tolist()]
+    columns = [vary.at(unit[:, i]).tolist() for i, vary in enumerate(varies)]
+    return [dict(zip(paths, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -25,6 +25,7 @@ from servoctl.types import Array
 
 if TYPE_CHECKING:
     from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.store import RowStore
 
 SCHEMA = 1
 
@@ -42,7 +43,7 @@ class Study:
         planned: Number of runs that were wanted.
         columns: `run`, one per varied path, `status`, `error`, `engine`, and the metrics; None where there is none.
         metrics: Names of the metrics among them.
-        wall_time: [s].
+        wall_time: Of all runs, those before a `--resume` included [s].
         broken: What ended the sweep, where neither its end nor a person did.
         limits: Where the gains end that the period or the step bears; none where what is varied does not matter.
     """
@@ -98,7 +99,10 @@ class Study:
             "error": self.broken,
             "sample": self.sample,
             "seed": self.seed,
-            "vary": {v.path: {"low": v.low, "high": v.high, "count": v.count or None} for v in self.varies},
+            "vary": {
+                v.path: {"low": v.low, "high": v.high, "count": v.count or None} | ({"spacing": "log"} if v.log else {})
+                for v in self.varies
+            },
             "planned": self.planned,
             "runs": count,
             "failed": int(count - self.done.sum()),
@@ -191,6 +195,7 @@ def sweep(
     jobs: int = 1,
     progress: Callable[[float], None] | None = None,
     cluster: "Cluster | None" = None,
+    store: "RowStore | None" = None,
 ) -> Study:
     """Runs a config at every point; interrupted, or where what works for it dies, what there is.
 
@@ -203,15 +208,20 @@ def sweep(
         jobs: Threads of generated C, or else processes, that work at the same time; the table does not depend on it.
         progress: Called with the fraction that is done, 0 to 1.
         cluster: What does the work instead of this machine; the table does not depend on it.
+        store: Where each row is kept as it comes; those that are there already are not run again.
 
     Raises:
         ConfigError: The run was not loaded from a config.
+        RunFolderError: A row cannot be kept; those before are.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = [] if store is None else list(store.rows)
+    before, left = 0.0 if store is None else store.seconds, points[len(rows) :]
     broken, began = None, perf_counter()
     try:
-        for row in run_all(run, points, jobs, cluster):
+        for row in run_all(run, left, jobs, cluster, planned=len(points)) if left else ():
             rows.append(row)
+            if store is not None:
+                store.add(row, before + perf_counter() - began)
             if progress is not None:
                 progress(len(rows) / len(points))
     except KeyboardInterrupt:
@@ -220,7 +230,7 @@ def sweep(
         broken = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
     except ClusterError as error:
         broken = str(error)
-    wall_time = perf_counter() - began
+    wall_time = before + perf_counter() - began
     metrics = metric_names(run)
     found = columns_of(rows)
     columns: dict[str, list[Any]] = {"run": list(range(len(rows)))}

@@ -173,7 +173,7 @@ class TwoRopes(Winch):
 
 
 def test_there_is_one_displacement_per_actuator() -> None:
-    with pytest.raises(PlantError, match=r"TwoRopes.motor_positions: expected shape \(1,\), one per actuator, got"):
+    with pytest.raises(PlantError, match=r"TwoRopes.motor_positions: expected shape \(1,\), got"):
         check_motor_positions(TwoRopes(), HERE)
 
 

@@ -1,0 +1,171 @@
+"""What lies in the cache runs in this process: only the user's own files count; what is wrong is compiled anew."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servoctl.engine import cache, compiler
+from servoctl.engine.ccode import Program
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.types import Array
+
+pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
+
+STRANGER = 65534
+"""A user that is not us."""
+
+as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "cache"
+    monkeypatch.setenv("SERVOCTL_CACHE", str(place))
+    return place
+
+
+def doubled() -> Program:
+    """A program with one function, y = 2 x."""
+    x = inputs({"x": (2,)})
+    return Program([Kernel.compile("doubled", x, {"y": 2.0 * x["x"]}).function])
+
+
+def value() -> Array:
+    x = inputs({"x": (2,)})
+    kernel = Kernel.compile("doubled", x, {"y": 2.0 * x["x"]})
+    kernel.run_on(doubled().load())
+    return kernel(np.array([1.0, 2.0]))[0]
+
+
+def compiled(source: str, folder: Path) -> Path:
+    compiler.build(source, folder / "other.so")
+    return folder / "other.so"
+
+
+def kept(own_cache: Path) -> Path:
+    """The only file in the cache, after a first use has put it there."""
+    value()
+    (path,) = own_cache.iterdir()
+    return path
+
+
+def test_what_is_kept_is_for_its_user_alone(own_cache: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = kept(own_cache)
+    finally:
+        os.umask(before)
+    assert (own_cache.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
+    assert cache.find(doubled().key) == path and cache.refusal() is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_library_that_others_may_write_is_compiled_anew(own_cache: Path, mode: int) -> None:
+    path = kept(own_cache)
+    path.chmod(mode)
+    assert cache.find(doubled().key) is None and not path.exists()
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@as_root
+def test_a_library_of_another_user_is_compiled_anew(own_cache: Path) -> None:
+    path = kept(own_cache)
+    os.chown(path, STRANGER, STRANGER)
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert path.stat().st_uid == os.geteuid()
+
+
+def test_a_link_is_not_followed(own_cache: Path, tmp_path: Path) -> None:
+    path = kept(own_cache)
+    shutil.move(path, tmp_path / "elsewhere.so")
+    path.symlink_to(tmp_path / "elsewhere.so")
+    assert cache.find(doubled().key) is None
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert path.is_file() and not path.is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "loop"])
+def test_what_is_no_file_neither_hangs_a_run_nor_ends_it(own_cache: Path, kind: str, tmp_path: Path) -> None:
+    path = kept(own_cache)
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            here = Path.cwd()
+            os.chdir(own_cache)  # the name of a socket is short
+            try:
+                server.bind(path.name[:100])
+                os.rename(path.name[:100], path.name)
+            finally:
+                os.chdir(here)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path.name)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_cache_of_others as t; print(t.value().tolist())"
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout.strip() == "[2.0, 4.0]", found.stderr
+    assert path.is_dir() if kind == "folder" else cache.find(doubled().key) == path
+
+
+def test_a_truncated_library_is_compiled_anew(own_cache: Path) -> None:
+    path = kept(own_cache)
+    content = path.read_bytes()
+    path.unlink()  # the library is in use: never write into it
+    path.write_bytes(content[:700])
+    path.chmod(0o600)
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("damage", ["empty", "text"])
+def test_what_does_not_load_is_compiled_anew_though_its_name_fits_its_content(own_cache: Path, damage: str) -> None:
+    whole = kept(own_cache)
+    content = {"empty": b"", "text": b"#!/bin/sh\n"}[damage]
+    whole.unlink()
+    spoiled = own_cache.parent / "spoiled"
+    spoiled.write_bytes(content)
+    path = cache.put(doubled().key, spoiled)
+    assert cache.find(doubled().key) == path
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert not path.exists() and cache.find(doubled().key) is not None
+
+
+def test_a_library_without_the_function_is_compiled_anew(own_cache: Path, tmp_path: Path) -> None:
+    path = cache.put(doubled().key, compiled("int other(void) { return 0; }", tmp_path))
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert not path.exists() and cache.find(doubled().key) is not None
+
+
+def foreign(folder: Path) -> None:
+    os.chown(folder, STRANGER, STRANGER)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder: folder.chmod(0o770), "other users may write to it (chmod go-w, or set SERVOCTL_CACHE"),
+        (lambda folder: folder.chmod(0o1777), "other users may write to it (chmod go-w, or set SERVOCTL_CACHE"),
+        pytest.param(foreign, "belongs to another user (set SERVOCTL_CACHE to a folder of your own)", marks=as_root),
+    ],
+)
+def test_a_folder_that_others_may_write_to_is_not_used_and_that_is_said(
+    own_cache: Path, spoil: object, sentence: str
+) -> None:
+    path = kept(own_cache)
+    assert callable(spoil)
+    spoil(own_cache)
+    assert cache.find(doubled().key) is None and path.exists()
+    np.testing.assert_array_equal(value(), [2.0, 4.0])
+    assert list(own_cache.iterdir()) == [path]  # nothing was put there
+    assert str(cache.refusal()).startswith(f"{own_cache}: {sentence}")

@@ -1,0 +1,190 @@
+"""A sweep that was ended goes on where it was: the same table to the bit, and never another sweep's."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from test_sweep_ends import BALL, CONFIG, begin
+
+from servoctl.cli import main
+from servoctl.sweep.store import FILE
+
+GRID = "plant.parameters.m=1:2:7"
+
+
+def call(*words: str) -> int:
+    try:
+        return int(main(["sweep", "ball.yaml", "--engine", "vm", "--out", "found", *words]))
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "ball.py").write_text(BALL)
+    (tmp_path / "ball.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def columns(folder: Path) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = pq.read_table(folder / "found/sweep.parquet").to_pydict()
+    return found
+
+
+def cut(folder: Path, runs: int, torn: bytes = b"") -> None:
+    """Leaves of a sweep what a process that was killed after so many runs leaves."""
+    lines = (folder / "found" / FILE).read_bytes().splitlines(keepends=True)
+    (folder / "found" / FILE).write_bytes(b"".join(lines[: 1 + runs]) + torn)
+    for name in ("summary.json", "sweep.parquet", "sweep.png", "config.yaml"):
+        (folder / "found" / name).unlink()
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"run": 3, "seconds": 0.', b"\xff\x00"])
+@pytest.mark.parametrize("sample", [(), ("--sample", "lhs", "--samples", "7", "--seed", "5")])
+def test_a_resumed_sweep_gives_the_table_of_one_that_was_not_ended(
+    here: Path, sample: tuple[str, ...], torn: bytes
+) -> None:
+    assert call("--vary", GRID, *sample) == 0
+    whole = columns(here)
+    cut(here, 3, torn)
+    kept = (here / "found" / FILE).read_bytes().removesuffix(torn)
+    assert call("--vary", GRID, *sample, "--resume") == 0
+    assert (here / "found" / FILE).read_bytes().startswith(kept)  # the first three were not run again
+    assert repr(columns(here)) == repr(whole)  # to the bit: repr tells every float from its neighbours
+    summary = json.loads((here / "found/summary.json").read_text())
+    assert (summary["status"], summary["runs"], summary["planned"]) == ("done", 7, 7)
+
+
+def test_a_sweep_at_its_end_runs_nothing_again(here: Path) -> None:
+    assert call("--vary", GRID) == 0
+    whole, rows = columns(here), (here / "found" / FILE).read_bytes()
+    assert call("--vary", GRID, "--resume") == 0
+    assert repr(columns(here)) == repr(whole) and (here / "found" / FILE).read_bytes() == rows
+
+
+def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+    process = begin(tmp_path, "1:2:61")
+    rows = tmp_path / "found" / FILE
+    try:
+        deadline = time.monotonic() + 60
+        while (rows.read_bytes().count(b"\n") if rows.exists() else 0) < 6 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+    kept = rows.read_bytes().count(b"\n") - 1
+    assert 5 <= kept < 61
+    process = begin(tmp_path, "1:2:61", "--resume")
+    stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stderr) == (0, "") and stdout.startswith("ball: 61 runs, 0 failed")
+    resumed = columns(tmp_path)
+    process = begin(tmp_path, "1:2:61")  # at its end, a sweep is in nobody's way
+    assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
+    assert repr(columns(tmp_path)) == repr(resumed)
+
+
+def edit(folder: Path, file: str, old: str, new: str) -> None:
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "sentence"),
+    [
+        (None, ("--vary", "plant.parameters.m=1:3:7"), r"vary was \[.* 2\.0, .*\], is \[.* 3\.0, "),
+        (None, ("--vary", "plant.parameters.m=1:2:7:log"), r"vary was \[.*, False\]\], is \[.*, True\]\]"),
+        (None, ("--vary", "plant.parameters.m=1:2:8"), "vary was "),
+        (None, ("--vary", GRID, "--sample", "lhs", "--samples", "7"), "sample was grid, is lhs"),
+        (None, ("--vary", GRID, "--set", "run.duration=0.2"), "config.run.duration was 0.1, is 0.2"),
+        (None, ("--vary", GRID, "--engine", "numpy"), "engine was vm, is numpy"),
+        (("ball.py", "-9.8", "-9.81"), ("--vary", GRID), "files.ball.py was "),
+    ],
+)
+def test_another_sweep_does_not_go_on_there(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, str, str] | None,
+    words: tuple[str, ...],
+    sentence: str,
+) -> None:
+    assert call("--vary", GRID) == 0
+    cut(here, 3)
+    before = (here / "found" / FILE).read_bytes()
+    if change is not None:
+        edit(here, *change)
+    capsys.readouterr()
+    assert call(*words, "--resume") == 2
+    said = capsys.readouterr().err
+    assert re.match(rf"--resume: found/{FILE}: is of another sweep: {sentence}", said), said
+    assert (here / "found" / FILE).read_bytes() == before
+
+
+def test_an_unfinished_sweep_is_not_overwritten(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--vary", GRID) == 0
+    cut(here, 3)
+    before = (here / "found" / FILE).read_bytes()
+    assert call("--vary", GRID) == 2
+    said = f"found/{FILE}: holds 3 of 7 runs of a sweep (--resume goes on with it; or another --out)\n"
+    assert capsys.readouterr().err.endswith(said) and (here / "found" / FILE).read_bytes() == before
+
+
+def spoil(index: int, line: bytes) -> Callable[[Path], None]:
+    def work(path: Path) -> None:
+        lines = path.read_bytes().splitlines(keepends=True)
+        lines[index] = line
+        path.write_bytes(b"".join(lines))
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "sentence"),
+    [
+        (spoil(2, b"{}\n"), 3, f"found/{FILE}: line 3 is damaged (restore the file, or sweep anew to another --out)"),
+        (spoil(2, b"[1, 2]\n"), 3, f"found/{FILE}: line 3 is damaged"),
+        (spoil(2, b'{"run": 7, "row": {}}\n'), 3, f"found/{FILE}: line 3 is damaged"),
+        (spoil(2, b'{"run": 1, "row": 5}\n'), 3, f"found/{FILE}: line 3 is damaged"),
+        (spoil(2, b'{"run": 1, "seconds": "x", "row": {}}\n'), 3, f"found/{FILE}: line 3 is damaged"),
+        (spoil(1, b"[" * 100_000 + b"\n"), 3, f"found/{FILE}: line 2 is damaged"),
+        (spoil(0, b"\xff\n"), 3, f"found/{FILE}: line 1 is damaged"),
+        (spoil(0, b"{}\n"), 2, f"--resume: found/{FILE}: is of another sweep: "),
+        (lambda path: path.write_bytes(b""), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
+        (lambda path: path.unlink(), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
+        (lambda path: (path.unlink(), path.mkdir()), 3, "found: cannot be written: Is a directory"),
+    ],
+)
+def test_damaged_rows_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], object], code: int, sentence: str
+) -> None:
+    assert call("--vary", GRID) == 0
+    cut(here, 3)
+    damage(here / "found" / FILE)
+    capsys.readouterr()
+    assert call("--vary", GRID, "--resume") == code
+    assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_two_programs_do_not_write_to_one_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    assert call("--vary", GRID) == 0
+    with open(here / "found" / FILE, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert call("--vary", GRID) == 3
+    assert f"found/{FILE}: another program works on this sweep" in capsys.readouterr().err
+
+
+def test_resume_without_a_folder_names_the_newest(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.makedirs("runs/ball-sweep-1")
+    Path(f"runs/ball-sweep-1/{FILE}").write_text("")
+    assert main(["sweep", "ball.yaml", "--vary", GRID, "--resume"]) == 2
+    assert "--resume: which sweep? (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
