@@ -115,6 +115,16 @@ def test_the_delay_margin_is_the_delay_at_which_the_loop_is_unstable() -> None:
         assert loop_margins(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).stable == stable
 
 
+def test_a_delay_that_all_actuators_share_is_less_than_each_bears_alone_and_a_neutral_pole_is_no_limit() -> None:
+    """Six motors on one object; a joint that drifts freely beside two springs."""
+    robots = analyse(sc.load("coordinated_robots", engine="vm"), change=0.0).margins[0]
+    alone = min(one.delay for one in robots.actuators)
+    assert robots.delay_margin is not None and 0.0 < robots.delay_margin < 0.7 * alone
+    more = ["run.period=0.005", "run.integrator={method: rk4}", "run.output_step="]
+    arm = analyse(sc.load("flexible_joint_links", more, engine="vm"), change=0.0).margins[0]
+    assert arm.delay_margin is not None and arm.delay_margin > 1e-4
+
+
 def test_the_factor_on_the_gains_is_another_than_that_on_a_torque() -> None:
     run = sc.load("two_mass_spring", [*REST, LATE], engine="vm")
     found = loop_margins(run)

@@ -55,6 +55,8 @@ def _say(found: "Analysis") -> None:
         if rows:
             say(f"\n{title}")
             say_table(["of", "pole [1/s]", "frequency [rad/s]", "damping", "decay [s]"], rows, numbers=4)
+    for i, sentence in enumerate(found.notes):
+        say(sentence if i else f"\n{sentence}")
     for margins in found.margins:
         _say_margins(margins)
     if len(found.robustness) > 1:
@@ -65,10 +67,6 @@ def _say(found: "Analysis") -> None:
         titles = ["parameter", "is", "slowest pole [1/s]", "decay [s]", "least damping"]
         titles += ["gain", "phase [deg]", "delay [s]"] * (own is not None)
         say_table(titles, [_shifted_row(one, own) for one in found.robustness], numbers=4)
-    if found.notes:
-        say()
-    for sentence in found.notes:
-        say(sentence)
 
 
 def _say_margins(margins: "Margins") -> None:

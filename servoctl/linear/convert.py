@@ -137,7 +137,7 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
 def to_control(run: Run) -> control.NonlinearIOSystem:
     """The closed loop for python-control's simulations: inputs, outputs as of `linearize`, states q, v and memory.
 
-    A sampled run is a discrete-time system with its period.
+    A sampled run is a discrete-time system with its period; realism is left out of it.
     """
     loop, model, slices = run.loop, run.system.model, run.loop.layout.slices
     n, m, period = model.n, model.m, run.settings.period

@@ -199,5 +199,7 @@ def at_once_delay(at: Local) -> float:
         return math.inf
     found = loci(low)
     at_one = np.argmin(np.abs(np.abs(found) - 1.0), axis=1)
-    angles = np.angle(found[np.arange(len(low)), at_one]) % (2.0 * math.pi)
-    return float((angles / low).min())
+    found = found[np.arange(len(low)), at_one]
+    angles = np.angle(found) % (2.0 * math.pi)
+    delays = (angles / low)[np.abs(found - 1.0) > NOTHING]  # a neutral pole is on the axis without any delay
+    return float(delays.min(initial=math.inf))
