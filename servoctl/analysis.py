@@ -118,15 +118,15 @@ def chains(model: Model) -> list[Chain]:
     return found
 
 
-_KEPT: WeakKeyDictionary[CompiledLoop, dict[str, Kernel]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Kernel, dict[str, Kernel]] = WeakKeyDictionary()
 
 
 def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
-    """Keeps what is made for a loop as long as the loop."""
+    """Keeps what is made for a loop, for all loops that share its functions, as long as one of them."""
 
     @wraps(make)
     def kept(loop: CompiledLoop) -> Kernel:
-        known = _KEPT.setdefault(loop, {})
+        known = _KEPT.setdefault(loop.control_kernel, {})
         return known.get(make.__name__) or known.setdefault(make.__name__, make(loop))
 
     return kept

@@ -37,11 +37,11 @@ LEVELS = {
     "servoctl.check": 8,
     "servoctl.export": 8,
     "servoctl.linear": 8,
-    "servoctl.sweep": 8,
-    "servoctl.tune": 8,
     "servoctl.bench": 8,
     "hil": 8,  # within it: codecs know nothing, the emulator knows no driver codec
-    "servoctl.cli": 9,
+    "servoctl.sweep": 9,
+    "servoctl.tune": 9,
+    "servoctl.cli": 10,
 }
 SAME_ROOM = {
     "servoctl.errors": "servoctl.types",

@@ -12,6 +12,7 @@ import numpy as np
 from servoctl.analysis import error_kernel
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.decomposition import decompose
+from servoctl.engine.kernel import Kernel
 from servoctl.errors import TaskError
 from servoctl.integrate import held_steps
 from servoctl.runs import Run
@@ -78,12 +79,12 @@ def states(run: Run) -> list[str]:
     ]
 
 
-_JACOBIANS: WeakKeyDictionary[Loop, dict[Any, ca.Function]] = WeakKeyDictionary()
+_JACOBIANS: WeakKeyDictionary[Kernel, dict[Any, ca.Function]] = WeakKeyDictionary()
 
 
 def _known(loop: CompiledLoop, kind: Any, make: Callable[[CompiledLoop], ca.Function]) -> ca.Function:
-    """What `make` makes of a loop, made once."""
-    there = _JACOBIANS.setdefault(loop, {})
+    """What `make` makes of a loop, made once for all loops that share their functions."""
+    there = _JACOBIANS.setdefault(loop.control_kernel, {})
     if kind not in there:
         there[kind] = make(loop)
     return there[kind]

@@ -147,7 +147,7 @@ class Tuning:
             "error": self.broken,
             "objectives": list(self.problem.objectives),
             "over": tune.objective.over,
-            "constraints": dict(tune.constraints),
+            "constraints": dict(self.problem.bounds),
             "sampler": tune.sampler or ("nsga2" if self.problem.several else "tpe"),
             "seed": tune.seed,
             "generation": tune.generation,
