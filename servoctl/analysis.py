@@ -14,7 +14,6 @@ Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -118,16 +117,15 @@ def chains(model: Model) -> list[Chain]:
     return found
 
 
-_KEPT: WeakKeyDictionary[Kernel, dict[str, Kernel]] = WeakKeyDictionary()
-
-
 def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
-    """Keeps what is made for a loop, for all loops that share its functions, as long as one of them."""
+    """Keeps what is made of a loop for all loops that share its functions."""
 
     @wraps(make)
     def kept(loop: CompiledLoop) -> Kernel:
-        known = _KEPT.setdefault(loop.control_kernel, {})
-        return known.get(make.__name__) or known.setdefault(make.__name__, make(loop))
+        known: Kernel | None = loop.derived.get(make.__name__)
+        if known is None:
+            known = loop.derived[make.__name__] = make(loop)
+        return known
 
     return kept
 

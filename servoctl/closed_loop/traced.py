@@ -36,6 +36,7 @@ class TracedLoop(Loop):
 
     Attributes:
         parameters: That vector.
+        derived: Name -> what was derived from its functions; loops that are `retuned` from it share it.
     """
 
     engine = "vm"
@@ -44,6 +45,7 @@ class TracedLoop(Loop):
         super().__init__(system)
         model, law = system.model, system.law
         self.parameters = _parameters(system)
+        self.derived: dict[str, Any] = {}
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
         n, count = model.n, len(model.parameters)

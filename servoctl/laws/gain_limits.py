@@ -16,8 +16,8 @@ from functools import cache, lru_cache
 
 import numpy as np
 from scipy.integrate import DOP853
-from scipy.linalg import expm
 
+from servoctl.laws.hold import close, hold, transition
 from servoctl.types import Array
 
 KEPT = 1024
@@ -51,36 +51,9 @@ def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0
         delay: Cycles between a measurement and the command that answers it; any number >= 0.
         lag: Time constant of what then answers the command, in cycles; 0: none.
     """
-    r, whole = len(gains), math.floor(delay + 1e-9)
-    part = max(0.0, delay - whole) if delay - whole > 1e-9 else 0.0
-    kept = whole + (part > 0.0)
-    A_old, B_old = _hold(r, part * h, lag * h)
-    A_new, B_new = _hold(r, h - part * h, lag * h)
-    size = len(B_new)
-    following = np.zeros((size + kept, size + kept))
-    following[:size, :size] = A_new @ A_old
-    if part:
-        following[:size, -1] += A_new @ B_old
-    if whole:
-        following[:size, size + whole - 1] += B_new
-    else:
-        following[:size, :r] -= np.outer(B_new, gains)
-    if kept:
-        following[size, :r] = -np.array(gains)
-        following[size + 1 :, size:-1] = np.eye(kept - 1)
-    return following
-
-
-def _hold(r: int, s: float, lag: float) -> tuple[Array, Array]:
-    """(z, what lags) after s of a command w: A and B of A (z, a) + B w; all times in seconds."""
-    powers = [s**k / math.factorial(k) for k in range(r + 1)]
-    if not lag:
-        A = np.array([[powers[j - i] if j >= i else 0.0 for j in range(r)] for i in range(r)])
-        return A, np.array([powers[r - i] for i in range(r)])
-    rates = np.eye(r + 2, k=1)
-    rates[r, r:] = -1.0 / lag, 1.0 / lag
-    after = expm(s * rates)
-    return after[:-1, :-1], after[:-1, -1]
+    r = len(gains)
+    chain = hold(np.eye(r, k=1), np.eye(r)[:, -1:], h, delay * h, lag * h)
+    return close(chain, -np.array([gains])).A
 
 
 @cache
@@ -210,7 +183,7 @@ def overshoot(
     else:
         companion = np.eye(len(gains), k=1)
         companion[-1] = -np.array(gains)
-        step = expm(companion * (SAMPLE / speed))
+        step = transition(companion, SAMPLE / speed)
     radius = float(np.max(np.abs(np.linalg.eigvals(step))))
     if radius >= 1.0:
         return 1.0

@@ -10,5 +10,6 @@ coordinates. A state that moves is frozen: the eigenvalues decide where the moti
 
 from servoctl.linear.analyse import Analysis, analyse
 from servoctl.linear.convert import linearize, to_control
+from servoctl.linear.margins_at import LoopMargins, loop_margins
 
-__all__ = ["Analysis", "analyse", "linearize", "to_control"]
+__all__ = ["Analysis", "LoopMargins", "analyse", "linearize", "loop_margins", "to_control"]

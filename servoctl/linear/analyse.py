@@ -7,9 +7,10 @@ import numpy as np
 
 from servoctl.errors import TaskError
 from servoctl.linear.convert import state_at
-from servoctl.linear.margins_at import Margins, margins_at, timings
+from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.robustness import CHANGE, Shifted, robustness
+from servoctl.linear.sampled import timings
 from servoctl.runs import Run
 from servoctl.trajectory import plain
 from servoctl.types import State
@@ -67,7 +68,7 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     rates = run.loop.rates(state.t, x)[0]
     if not np.isfinite(rates).all():
         raise TaskError(f"analyse: the motion is not finite at t = {state.t:g} s (choose another state)")
-    margins = [margins_at(run, state, memory, *timing) for timing in timings(run)]
+    margins = [margins_at(run, state, memory, timing) for timing in timings(run)]
     said = [_grows(mode) for mode in found if mode.stable is False]
     said += [f"{one.timing}: the closed loop is unstable at this state, so it has no margins" for one in margins
              if not one.actuators]  # fmt: skip

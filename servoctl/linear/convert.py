@@ -9,11 +9,15 @@ import numpy as np
 from servoctl.closed_loop import rk4
 from servoctl.errors import TaskError
 from servoctl.integrate import held_steps
-from servoctl.linear.jacobians import HELD_STEPS, Linear, continuous, discrete, on_constraints, outputs, states
+from servoctl.linear.jacobians import Frame, local, outputs, states
+from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
 from servoctl.runs import Run
 from servoctl.types import Array, State
 
 Time = Literal["run", "continuous", "discrete"]
+
+HELD_STEPS = 20
+"""Steps of rk4 in one hold where the run itself has none."""
 
 
 def linearize(
@@ -21,7 +25,7 @@ def linearize(
     at: State | float | None = None,
     time: Time = "run",
     period: float | None = None,
-    delay: int = 0,
+    delay: float | None = None,
     full: bool = False,
 ) -> control.StateSpace:
     """The closed loop, linearised.
@@ -34,7 +38,8 @@ def linearize(
         at: A state, a time on the run [s], which is simulated up to it, or None: the start.
         time: `continuous`: the law acts at once; `discrete`: from period to period; `run`: as the run has it.
         period: For `discrete` [s]; None: of the run.
-        delay: Cycles between a measurement and the hold that answers it; discrete only.
+        delay: Cycles between a measurement and the torque that answers it, fractions too, without lag; discrete only.
+            None: delay and lag as the run's realism has them.
         full: Whether motion that breaks the passive constraints is kept, with q and v as states. Else the states are
             coordinates of the motion that they allow; where there are none, both are the same.
 
@@ -64,7 +69,7 @@ def linear_at(
     memory: Array,
     time: Time = "run",
     period: float | None = None,
-    delay: int = 0,
+    delay: float | None = None,
     full: bool = False,
     real: Array | None = None,
 ) -> Linear:
@@ -76,13 +81,35 @@ def linear_at(
     h = None if time == "continuous" else period or run.settings.period
     if time == "discrete" and h is None:
         raise TaskError("linearize: period: the run has none (give one [s])")
-    if delay < 0 or (delay and h is None):
+    if delay is not None and (delay < 0 or (delay and h is None)):
         raise TaskError(f"linearize: delay: expected cycles of a period, got {delay} (give time='discrete')")
-    found = continuous(run, at, memory, real) if h is None else discrete(run, at, memory, h, delay, real)
-    found = found if full else on_constraints(run, found, at, memory, real)
-    if not all(np.isfinite(matrix).all() for matrix in (found.A, found.B, found.C)):
-        raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
-    return found
+    timing = _timing(run, h, delay)
+    frame: Frame = "full" if full else "fixed"
+    found = LocalLoop(local(run, at, memory, frame, real, ahead=(h or 0.0) / 2), timing).linear
+    return replace(found, states=_state_names(run, found, timing))
+
+
+def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
+    m, own = run.system.model.m, run_timing(run)
+    if period is None:
+        return Timing(None, (0.0,) * m, (0.0,) * m)
+    if delay is None:
+        return replace(own, period=period)
+    return Timing(period, (delay * period,) * m, (0.0,) * m)
+
+
+def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
+    """Of the body, of torques that lag, and of commands on their way."""
+    body = tuple(name for name in linear.states if name.startswith("y"))
+    actuators = list(run.system.model.plant.actuators)
+    more = len(linear.states) - len(body)
+    if not more or timing.period is None:
+        return tuple(states(run)) if len(body) == len(states(run)) else body
+    torques = [f"torque.{name}" for name, lag in zip(actuators, timing.lag, strict=True) if lag > 0.0]
+    late = [name for name, delay in zip(actuators, timing.delay, strict=True) if delay > 0.0]
+    ages = (more - len(torques)) // max(1, len(late))
+    waiting = [f"u.{name} {age} late" for age in range(1, ages + 1) for name in late]
+    return (*(states(run) if len(body) == len(states(run)) else body), *torques, *waiting)
 
 
 def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:

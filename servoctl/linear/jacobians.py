@@ -1,49 +1,62 @@
-"""Exact derivatives of a closed loop at a state, with respect to the state and to what is added to the inputs."""
+"""Exact derivatives of plant and law at a state, in coordinates of the motion that the constraints allow.
 
-from collections.abc import Callable
+    x' = f(t, x, w),  w the command, held       A = df/dx, B = df/dw, K = dw/dx, C = dy/dx
+    dx = W dy,  S = Z W:   S dy' = rate W dy    W: an orthonormal basis of what the passive constraints allow
+    Z = W', rate = W' A                         fixed coordinates
+    Z = (E; N'), rate = (E A + H; N' A)         errors of the task, and what they leave free: exact in motion as well
+
+Design: the command is taken as an input of its own, so that what holds, delays and filters it can be put between. Dry
+friction is left out: its slope at rest stands for no speed but zero.
+"""
+
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
 
-from servoctl.analysis import error_kernel
+from servoctl.analysis import chains, error_kernel
 from servoctl.closed_loop import CompiledLoop, Loop, rk4
 from servoctl.engine.decomposition import decompose
-from servoctl.engine.kernel import Kernel
 from servoctl.errors import TaskError
-from servoctl.integrate import held_steps
 from servoctl.runs import Run
 from servoctl.types import Array, State
-
-HELD_STEPS = 20
-"""Steps of rk4 in one hold where the run itself has none."""
 
 RANK = 1e-9
 """Errors are independent along directions whose pivot exceeds this times their Frobenius norm."""
 
+Frame = Literal["full", "fixed", "errors"]
+"""Coordinates: all of x, those that the passive constraints allow, or the errors and what they leave free."""
+
 
 @dataclass(frozen=True)
-class Linear:
-    """dx' = A dx + B dw, dy = C dx; or the same from period to period.
+class Local:
+    """Plant and law at a state: dy' = A dy + B dw, dw = K dy in continuous time; dx = W dy.
+
+    The first m inputs are the actuators', the others are the rates of the law's memory.
 
     Attributes:
-        A: Shape (states, states).
-        B: Shape (states, m); w is added to the inputs.
-        C: Shape (outputs, states); outputs are q, v, u and the violations of the task, in this order.
-        fed: Command that reaches the plant, over the state, shape (m, states).
-        period: [s]; None: continuous time.
-        states: Their names.
+        A: Shape (states, states), under a command that is held.
+        B: Shape (states, inputs).
+        K: Shape (inputs, states).
+        C: What is read out: q, v, u and the violations of the task, shape (outputs, states).
+        W: Shape (2 n + memory, states).
+        S: Coordinates of `errors` over dy, the errors first; shape (coordinates, states).
+        errors: How many of them are errors.
+        n: Number of coordinates of the plant.
+        m: Number of actuators.
     """
 
     A: Array
     B: Array
+    K: Array
     C: Array
-    fed: Array
-    period: float | None
-    states: tuple[str, ...]
+    W: Array
+    S: Array
+    errors: int
+    n: int
+    m: int
 
 
 _TRACED: WeakKeyDictionary[Loop, CompiledLoop] = WeakKeyDictionary()
@@ -79,122 +92,96 @@ def states(run: Run) -> list[str]:
     ]
 
 
-_JACOBIANS: WeakKeyDictionary[Kernel, dict[Any, ca.Function]] = WeakKeyDictionary()
+def plant_parameters(run: Run, real: Array | None = None) -> Array:
+    """Parameters of the plant that answers the law, without dry friction; `real`: those, in place of the run's."""
+    loop = compiled(run)
+    found = (loop.simulated().parameters if real is None else real).copy()
+    friction = run.system.friction
+    if friction is not None:
+        first = len(found) - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
+        found[first : first + len(friction.coulomb)] = 0.0
+    return found
 
 
-def _known(loop: CompiledLoop, kind: Any, make: Callable[[CompiledLoop], ca.Function]) -> ca.Function:
-    """What `make` makes of a loop, made once for all loops that share their functions."""
-    there = _JACOBIANS.setdefault(loop.control_kernel, {})
-    if kind not in there:
-        there[kind] = make(loop)
-    return there[kind]
-
-
-def _symbols(loop: CompiledLoop) -> tuple[ca.MX, ca.MX, ca.MX, ca.MX]:
-    """t, x, the parameters that the law knows, those of the plant."""
-    count = len(loop.parameters)
-    t, x, p, real = (ca.MX.sym(name, n) for name, n in (("t", 1), ("x", loop.size), ("p", count), ("real", count)))
-    return t, x, p, real
-
-
-def _read_out(loop: CompiledLoop, x: ca.MX, command: ca.MX, log: ca.MX) -> ca.MX:
-    """y = (q, v, u, violation)."""
-    n, m, r = loop.system.model.n, loop.system.model.m, len(loop.system.model.task_rows)
-    place = loop.layout.slices["violation"].start - loop.layout.command_size
-    return ca.vertcat(x[: 2 * n], command[:m], log[place : place + r])
-
-
-def continuous(run: Run, at: State, memory: Array, real: Array | None = None) -> Linear:
-    """In continuous time, the law acting at once.
+def local(
+    run: Run,
+    at: State,
+    memory: Array,
+    frame: Frame = "errors",
+    real: Array | None = None,
+    law: Array | None = None,
+    ahead: float = 0.0,
+) -> Local:
+    """Plant and law at a state.
 
     Args:
-        run: The run.
+        run: Its plant must be one that can be compiled.
         at: Where.
         memory: Of the law.
-        real: Parameters of the plant that there is; None: those that the law knows.
+        frame: Coordinates.
+        real: Parameters of the plant that there is; None: those of the run's simulated plant.
+        law: Parameters as the law has them; None: the run's.
+        ahead: How far along the motion the plant is looked at, the law's command held meanwhile [s]: half a period,
+            and a moving state is followed to second order; not for `errors`, which move with it.
+
+    Raises:
+        TaskError: The plant cannot be differentiated, or a derivative is not finite there.
     """
-    loop = compiled(run)
-    A, B, C = _numbers(loop, _known(loop, "continuous", _at_once), at, memory, real)
-    return Linear(A, B, C, C[2 * loop.system.model.n :][: loop.system.model.m], None, tuple(states(run)))
+    loop, p = compiled(run), plant_parameters(run, real)
+    x, n, m = np.concatenate([at.q, at.v, memory]), run.system.model.n, run.system.model.m
+    command, K, C = (np.array(part) for part in _law(loop)(at.t, x, loop.parameters if law is None else law, p))
+    there = x
+    if ahead:
+        there = rk4(lambda s, y: loop.held_slopes_kernel(s, y, p, command[:, 0])[0], at.t, x, ahead)
+    f, Fx, B = (np.array(part) for part in _plant(loop)(at.t + ahead, there, p, command))
+    _, E, H = error_kernel(loop)(at.t, x, p, f[:, 0])
+    if not all(np.isfinite(part).all() for part in (f, Fx, B, K, C, E, H)):
+        raise TaskError(f"linearize: a derivative is not finite at t = {at.t:g} s (choose another state)")
+    passive = max((chain.place.stop for chain in chains(run.system.model) if chain.group == "passive"), default=0)
+    W = np.eye(len(x)) if frame == "full" else null_space(E[:passive])
+    N, ours = null_space(E), E[passive:]
+    S = np.vstack([ours, N.T]) @ W
+    if frame == "errors":
+        rate, into = np.vstack([ours @ Fx + H[passive:], N.T @ Fx]) @ W, np.vstack([ours, N.T]) @ B
+        both = np.linalg.lstsq(S, np.hstack([rate, into]))[0]
+        A, B = both[:, : W.shape[1]], both[:, W.shape[1] :]
+    else:
+        A, B = W.T @ Fx @ W, W.T @ B
+    return Local(A, B, K @ W, C @ W, W, S, len(ours), n, m)
 
 
-def _at_once(loop: CompiledLoop) -> ca.Function:
-    """(t, x, p, real) -> A, B, C."""
-    t, x, p, real = _symbols(loop)
-    m = loop.system.model.m
-    w = ca.MX.sym("w", m)
-    command = loop.control_kernel.function(t, x, p)
-    added = ca.vertcat(w, ca.MX.zeros(loop.layout.command_size - m, 1))
-    rates, log = loop.motion_kernel.function(t, x, real, command + added)
-    y = _read_out(loop, x, command, log)
-    matrices = [ca.jacobian(rates, x), ca.jacobian(rates, w), ca.jacobian(y, x)]
-    at_zero = ca.Function("with_added", [t, x, p, real, w], [ca.densify(matrix) for matrix in matrices])
-    return ca.Function("at_once", [t, x, p, real], list(at_zero(t, x, p, real, ca.MX.zeros(m, 1))))
+def _plant(loop: CompiledLoop) -> ca.Function:
+    """(t, x, p, command) -> f, df/dx and df/dw under a held command."""
+    known: ca.Function | None = loop.derived.get("plant")
+    if known is None:
+        sizes = {"t": 1, "x": loop.size, "p": len(loop.parameters), "command": loop.layout.command_size}
+        t, x, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
+        f = loop.held_slopes_kernel.function(t, x, p, command)
+        parts = [f, ca.jacobian(f, x), ca.jacobian(f, command)[:, _inputs(loop)]]
+        known = loop.derived["plant"] = ca.Function("plant", [t, x, p, command], [ca.densify(part) for part in parts])
+    return known
 
 
-def discrete(run: Run, at: State, memory: Array, period: float, delay: int, real: Array | None = None) -> Linear:
-    """From period to period, the command held, and applied so many periods after the measurement that it answers."""
-    loop, m = compiled(run), run.system.model.m
-    substeps = held_steps(run.settings.integrator, period) or HELD_STEPS
-    make = partial(_held, period=period, substeps=substeps)
-    Phi, Gamma, K, C = _numbers(loop, _known(loop, (period, substeps), make), at, memory, real)
-    size = loop.size
-    own = Phi + Gamma[:, m:] @ K[m:]  # what the law integrates is not late
-    if not delay:
-        A, B = own + Gamma[:, :m] @ K[:m], Gamma[:, :m]
-        return Linear(A, B, C, K[:m], period, tuple(states(run)))
-    A = np.zeros((size + delay * m, size + delay * m))
-    A[:size, :size], A[:size, -m:] = own, Gamma[:, :m]
-    A[size : size + m, :size] = K[:m]
-    A[size + m :, size:-m] = np.eye((delay - 1) * m)
-    B = np.vstack([Gamma[:, :m], np.zeros((delay * m, m))])
-    C = np.hstack([C, np.zeros((len(C), delay * m))])
-    waiting = [f"u.{name} {k} late" for k in range(1, delay + 1) for name in run.system.model.plant.actuators]
-    fed = np.hstack([np.zeros((m, len(A) - m)), np.eye(m)])
-    return Linear(A, B, C, fed, period, (*states(run), *waiting))
+def _law(loop: CompiledLoop) -> ca.Function:
+    """(t, x, p, real) -> command, dw/dx, dy/dx; p: parameters of the law, real: of the plant."""
+    known: ca.Function | None = loop.derived.get("law")
+    if known is None:
+        count, n, m = len(loop.parameters), loop.system.model.n, loop.system.model.m
+        sizes = {"t": 1, "x": loop.size, "p": count, "real": count}
+        t, x, p, real = (ca.MX.sym(name, size) for name, size in sizes.items())
+        command = loop.control_kernel.function(t, x, p)
+        log = loop.motion_kernel.function(t, x, real, command)[1]
+        first = loop.layout.slices["violation"].start - loop.layout.command_size
+        y = ca.vertcat(x[: 2 * n], command[:m], log[first : first + len(loop.system.model.task_rows)])
+        parts = [command, ca.jacobian(command, x)[_inputs(loop), :], ca.jacobian(y, x)]
+        known = loop.derived["law"] = ca.Function("law", [t, x, p, real], [ca.densify(part) for part in parts])
+    return known
 
 
-def _held(loop: CompiledLoop, period: float, substeps: int) -> ca.Function:
-    """(t, x, p, real) -> derivatives of x after a hold by x and by the command, of the command, and of y by x."""
-    t, x, p, real = _symbols(loop)
-    held = ca.MX.sym("held", loop.layout.command_size)
-    slopes, h, following = loop.held_slopes_kernel.function, period / substeps, x
-    for k in range(substeps):
-        following = rk4(lambda s, y: slopes(s, y, real, held), t + k * h, following, h)
-    parts = [ca.densify(ca.jacobian(following, by)) for by in (x, held)]
-    moved = ca.Function("moved", [t, x, real, held], parts)
-    command = loop.control_kernel.function(t, x, p)
-    log = loop.motion_kernel.function(t, x, real, command)[1]
-    gains = [ca.jacobian(command, x), ca.jacobian(_read_out(loop, x, command, log), x)]
-    return ca.Function("held", [t, x, p, real], [*moved(t, x, real, command), *map(ca.densify, gains)])
-
-
-def _numbers(loop: CompiledLoop, function: ca.Function, at: State, memory: Array, real: Array | None) -> list[Array]:
-    x = np.concatenate([at.q, at.v, memory])
-    return [np.array(part) for part in function(at.t, x, loop.parameters, loop.parameters if real is None else real)]
-
-
-def on_constraints(run: Run, linear: Linear, at: State, memory: Array, real: Array | None = None) -> Linear:
-    """The same for motion that keeps the passive constraints; itself where there are none."""
-    W = passive_basis(run, at, memory, real)
-    if W is None:
-        return linear
-    extra = len(linear.A) - len(W)
-    wide = np.block([[W, np.zeros((len(W), extra))], [np.zeros((extra, W.shape[1])), np.eye(extra)]])
-    names = tuple(f"y{i + 1}" for i in range(W.shape[1])) + linear.states[len(W) :]
-    A, B = wide.T @ linear.A @ wide, wide.T @ linear.B
-    return Linear(A, B, linear.C @ wide, linear.fed @ wide, linear.period, names)
-
-
-def passive_basis(run: Run, at: State, memory: Array, real: Array | None = None) -> Array | None:
-    """Orthonormal basis of the changes of x that keep the passive constraints, shape (2 n + memory, freedoms)."""
-    loop, model = compiled(run), run.system.model
-    if not model.passive_rows:
-        return None
-    x = np.concatenate([at.q, at.v, memory])
-    _, E, _ = error_kernel(loop)(at.t, x, loop.parameters if real is None else real, np.zeros(loop.size))
-    rows = sum(int(row.has_violation) + int(row.has_rate) for row in model.passive_rows)
-    return null_space(E[:rows])
+def _inputs(loop: CompiledLoop) -> list[int]:
+    """Where in a command the inputs stand: the actuators', then the rates of the law's memory."""
+    memory = loop.layout.slices["memory_rate"]
+    return [*range(loop.system.model.m), *range(memory.start, memory.stop)]
 
 
 def null_space(E: Array) -> Array:

@@ -11,7 +11,6 @@ by the m-th root of the rounding error).
 Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); the frame is our own account.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,9 @@ import numpy as np
 
 from servoctl.analysis import MARGINAL, Chain, chains, error_kernel, slope_kernel
 from servoctl.linear.jacobians import RANK, compiled, null_space
+from servoctl.linear.sampled import ROUNDING, means_of_clusters
 from servoctl.runs import Run
 from servoctl.types import Array, State
-
-ROUNDING = 1e-13
-"""Relative error of what derivatives give, before it is divided by small singular values."""
 
 COUPLED = 1e-8
 """Rows whose errors act on each other by more, relative to the largest entry, are looked at together."""
@@ -153,23 +150,3 @@ def _acts(L: Array, one: Chain, other: Chain, offset: int) -> bool:
 def _of(L: Array, name: str, group: str, degree: int, rounding: float) -> list[Mode]:
     poles = means_of_clusters(np.linalg.eigvals(L), degree, rounding)
     return [Mode(pole, name, group) for pole in poles]
-
-
-def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
-    """The eigenvalues, with those that rounding may have spread replaced by their mean.
-
-    Args:
-        poles: Eigenvalues of a real matrix.
-        multiplicity: The highest that is to be expected.
-        rounding: Relative error of the matrix.
-    """
-    left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []
-    while left:
-        first = left[0]
-        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
-        near = [pole for pole in left if abs(pole - first) <= reach]
-        mean = sum(near) / len(near)
-        real = abs(mean.imag) <= 10 * rounding * (1.0 + abs(mean))
-        found += [complex(mean.real, 0.0) if real else mean] * len(near)
-        left = [pole for pole in left if pole not in near]
-    return sorted(found, key=lambda pole: (-pole.real, pole.imag))

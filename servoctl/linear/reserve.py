@@ -2,7 +2,7 @@
 
     gain_share    h / h_max of a row's correction, h_max the longest period or step at which its violation decays
     overshoot     -min y(t) / y(0) of a row's violation y after a step
-    gain_margin   least k > 1 at which the sampled loop with  u_i -> u_i + (k - 1) du_i  is unstable, over the actuators i
+    gain_margin   least k > 1 at which the sampled loop with  u_i -> u_i + (k - 1) du_i  is unstable, over actuators i
 
 Design: the first two follow from the corrections and the timing alone. The margin is that of the loop with the plant
 that the run simulates, linearised at the start; it is searched on the poles of A + (k - 1) B_i fed_i, a few eigenvalue
@@ -20,21 +20,17 @@ import numpy as np
 from servoctl.closed_loop import CompiledLoop
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import overshoot as overshoot_of
-from servoctl.linear.convert import linear_at
-from servoctl.linear.jacobians import Linear
-from servoctl.linear.margins_at import timings
+from servoctl.linear.jacobians import local
+from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.runs import Run
 from servoctl.runs.gains import RowGains, drives_spacing, task_gains, task_spacing
 from servoctl.types import Array, State
 
-FACTORS = np.array([1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.4, 2.8, 3.4, 4, 5, 7, 10, 16, 30, 60, 100])
+FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
 """Factors on one actuator's gain at which the poles are looked at; beyond the last, a margin counts as infinite."""
 
 HALVINGS = 10
 """Of the interval between the last stable factor and the first unstable one."""
-
-NEUTRAL = 1e-6
-"""A pole that is outside by less is neutral: rounding moves a double pole at 1 by the root of the machine's precision."""
 
 
 @dataclass(frozen=True)
@@ -104,43 +100,38 @@ def _loops(run: Run) -> Iterator[Linear]:
     """The loop of the plant that the run simulates, at the start, with each timing."""
     if run.system.law is None or not isinstance(run.loop, CompiledLoop):
         return
-    simulated = run.loop.simulated()
-    x = np.concatenate([run.start.q, run.start.v, run.loop.memory_start])
-    if run.system.model.passive_rows and simulated is not run.loop:
-        x = simulated.projected(run.start.t, x)
-    n = run.system.model.n
+    x, n = np.concatenate([run.start.q, run.start.v, run.loop.memory_start]), run.system.model.n
+    if run.system.model.passive_rows and run.system.simulated is not None:
+        x = run.loop.simulated().projected(run.start.t, x)
     state, memory = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :]
-    for _, period, delay in timings(run):
-        time = "continuous" if period is None else "discrete"
-        yield linear_at(run, state, memory, time, period, delay, real=simulated.parameters)  # type: ignore[arg-type]
+    for timing in timings(run):
+        yield LocalLoop(local(run, state, memory), timing).linear
 
 
 def _margin(linear: Linear) -> float | None:
     """The least gain margin over the actuators of a loop; None where it is unstable as it is."""
-    if _growth(linear, linear.A) > NEUTRAL:
+    if _grows(linear, linear.A[None])[0]:
         return None
-    count = linear.B.shape[1]
-    opened = np.stack([np.outer(linear.B[:, i], linear.fed[i]) for i in range(count)])
-    grown = (
-        _growth(linear, linear.A + (FACTORS[:, None, None, None] - 1.0) * opened) > NEUTRAL
-    )  # shape (factors, actuators)
-    if not grown.any():
-        return math.inf
-    first = int(np.argmax(grown.any(axis=1)))
-    opened = opened[grown[first]]
-    low, high = 1.0 if first == 0 else float(FACTORS[first - 1]), float(FACTORS[first])
+    columns = range(linear.B.shape[1])
+    opened = np.stack([np.outer(linear.B[:, i], linear.fed[i]) for i in columns])
+    low = 1.0
+    for high in FACTORS:
+        unstable = _grows(linear, linear.A + (high - 1.0) * opened)
+        if unstable.any():
+            return _halved(linear, opened[unstable], low, high)
+        low = high
+    return math.inf
+
+
+def _halved(linear: Linear, opened: Array, low: float, high: float) -> float:
+    """The factor between a stable and an unstable one from which one of the loops is unstable."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if (_growth(linear, linear.A + (middle - 1.0) * opened) > NEUTRAL).any():
-            high = middle
-        else:
-            low = middle
+        unstable = _grows(linear, linear.A + (middle - 1.0) * opened).any()
+        low, high = (low, middle) if unstable else (middle, high)
     return high
 
 
-def _growth(linear: Linear, A: Array) -> Array:
-    """How far the outermost pole of each matrix is outside of the stable region; <= 0 where it is stable."""
-    poles = np.linalg.eigvals(A)
-    if linear.period is None:
-        return np.asarray((poles.real / (1.0 + np.abs(poles))).max(axis=-1))
-    return np.asarray(np.abs(poles).max(axis=-1) - 1.0)
+def _grows(linear: Linear, A: Array) -> Array:
+    """Whether each of some matrices, shape (count, states, states), has a pole that grows."""
+    return np.array([grows(poles, linear.period) for poles in np.linalg.eigvals(A)])

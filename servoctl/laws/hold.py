@@ -1,0 +1,212 @@
+"""A linear plant under sampled feedback: held for a period, late, and through actuators that lag.
+
+    x' = A x + B a,   T_i a_i' = w_i - a_i  (a_i = w_i where T_i = 0)     w_i: the command i, held
+    w_i acts from t_k + delay_i on;  delay_i = (d + f) h, d whole, 0 <= f < 1: w_i(k-d-1) for f h, then w_i(k-d)
+    u_k = K (C f_k + D x_k),   f_(k+1) = F f_k + G x_k                     an estimate of the state from samples
+
+Design: the one discrete loop of the program. Poles and margins of a run take it with the linearised plant, the limits
+of gains with a chain of integrators, which is what the law makes of a row. The state at a sample is (x, the torques
+that lag, the commands on their way, f); everything is exact, by matrix exponentials.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import block_diag, expm
+
+from servoctl.types import Array
+
+WHOLE = 1e-9
+"""Part of a period by which a delay may miss a whole number of periods and still be one."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the law is given in place of x: C f + D x, with f+ = F f + G x from sample to sample.
+
+    Attributes:
+        F: Shape (states, states).
+        G: Shape (states, n).
+        C: Shape (n, states).
+        D: Shape (n, n).
+    """
+
+    F: Array
+    G: Array
+    C: Array
+    D: Array
+
+
+def differences(position: Array, velocity: Array, h: float, tau: float) -> Estimate:
+    """x with velocities from sampled positions, by an alpha-beta observer with a double pole at exp(-2 h / tau).
+
+    Args:
+        position: Coordinates over x, shape (n, states).
+        velocity: What a unit of each coordinate's velocity is in x, shape (states, n); all of x that is no velocity
+            is given to the law as it is.
+        h: Period [s].
+        tau: Time constant [s].
+
+    Source: Benedict, Bordner 1962; alpha = 1 - p^2, beta = (1 - p)^2.
+    """
+    p = math.exp(-2.0 * h / tau)
+    alpha, beta = 1.0 - p * p, (1.0 - p) ** 2
+    U, sizes, _ = np.linalg.svd(position, full_matrices=False)
+    basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]  # what can move
+    y, into, one = basis.T @ position, velocity @ basis, np.eye(basis.shape[1])
+    F = np.block([[(1.0 - alpha) * one, (1.0 - alpha) * h * one], [-beta / h * one, (1.0 - beta) * one]])
+    G = np.vstack([alpha * y, beta / h * y])
+    C = np.hstack([-beta / h * into, (1.0 - beta) * into])
+    kept = np.eye(len(velocity)) - velocity @ np.linalg.pinv(velocity)
+    return Estimate(F, G, C, kept + beta / h * into @ y)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a period does to x, and to the torques that lag.
+
+    Attributes:
+        after: (x, a) after a period over (x, a) before, shape (n + lags, n + lags).
+        old: Over the command that stands until a new one arrives, shape (n + lags, m).
+        new: Over the command that arrives within the period or at its start, shape (n + lags, m).
+        whole: Whole periods of delay of each input, shape (m,).
+        partly: Whether an input's command arrives within a period, shape (m,).
+        size: Number of x.
+    """
+
+    after: Array
+    old: Array
+    new: Array
+    whole: Array
+    partly: Array
+    size: int
+
+    @property
+    def kept(self) -> Array:
+        """Commands on their way at a sample, per input, shape (m,)."""
+        return self.whole + self.partly
+
+
+def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | float = 0.0) -> Held:
+    """What a period does.
+
+    Args:
+        A: Shape (n, n).
+        B: Shape (n, m).
+        h: Period [s].
+        delay: Of each input [s], or of all.
+        lag: Time constant of each input [s], or of all; 0: none.
+    """
+    n, m = B.shape
+    delays, lags = (np.broadcast_to(np.asarray(value, dtype=float), (m,)) for value in (delay, lag))
+    cycles = delays / h
+    whole = np.floor(cycles + WHOLE).astype(int)
+    part = np.where(cycles - whole > WHOLE, cycles - whole, 0.0)
+    lagging = np.flatnonzero(lags > 0.0)
+    place = {int(i): n + k for k, i in enumerate(lagging)}
+    size = n + len(lagging)
+    after, old, new = np.zeros((size, size)), np.zeros((size, m)), np.zeros((size, m))
+    after[:n, :n] = transition(A, h)
+    for f, T in sorted(set(zip(part.tolist(), lags.tolist(), strict=True))):
+        group = np.flatnonzero((part == f) & (lags == T))
+        moved, by_old, by_new = _hold(A, B[:, group], f * h, h - f * h, T)
+        rows = np.array([*range(n), *(place[int(i)] for i in group if T > 0.0)], dtype=int)
+        after[np.ix_(rows, rows)] = moved
+        old[np.ix_(rows, group)], new[np.ix_(rows, group)] = by_old, by_new
+    return Held(after, old, new, whole, part > 0.0, n)
+
+
+def _hold(A: Array, B: Array, first: float, rest: float, lag: float) -> tuple[Array, Array, Array]:
+    """Of inputs with one lag: the transition of (x, a), and what commands before and after the arrival add to it."""
+    n, m = B.shape
+    size = n + m * (lag > 0.0)
+    rates = np.zeros((size + m, size + m))
+    rates[:n, :n], rates[:n, n : n + m] = A, B
+    if lag > 0.0:
+        rates[n:size, n:size], rates[n:size, size:] = -np.eye(m) / lag, np.eye(m) / lag
+    later = transition(rates, rest)
+    if first <= 0.0:
+        return later[:size, :size], np.zeros((size, m)), later[:size, size:]
+    early = transition(rates, first)
+    step = later[:size, :size]
+    return step @ early[:size, :size], step @ early[:size, size:], later[:size, size:]
+
+
+def transition(rates: Array, s: float) -> Array:
+    """exp(rates s); a finite sum where it is one."""
+    if np.tril(rates).any():
+        return np.asarray(expm(s * rates))
+    found = term = np.eye(len(rates))
+    for k in range(1, len(rates)):
+        term = term @ rates * (s / k)
+        found = found + term
+    return found
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The loop from sample to sample: s+ = A s + B w, w added to the commands u = fed s.
+
+    Attributes:
+        A: Shape (states, states).
+        B: Shape (states, m).
+        fed: Shape (m, states).
+        line: Where the commands on their way stand in s, one slice for each age, of the inputs `late`.
+        late: Inputs whose commands are on their way, at some time.
+    """
+
+    A: Array
+    B: Array
+    fed: Array
+    line: tuple[slice, ...]
+    late: Array
+
+    def without_idle_line(self, K: Array) -> Array:
+        """A for commands that the law can give: the rest of the line is empty, and stays so."""
+        if not self.line:
+            return self.A
+        U, sizes, _ = np.linalg.svd(K[self.late], full_matrices=False)
+        basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]
+        before, first = self.line[0].start, [basis] * len(self.line)
+        behind = len(self.A) - self.line[-1].stop
+        wide = block_diag(np.eye(before), *first, np.eye(behind))
+        return np.asarray(wide.T @ self.A @ wide)
+
+
+def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
+    """The loop under u = K x, or K times an estimate of x; K of shape (m, n)."""
+    body, n, m = len(held.after), held.size, len(K)
+    late = np.flatnonzero(held.kept > 0)
+    length = int(held.kept.max(initial=0))
+    filtered = 0 if estimate is None else len(estimate.F)
+    line = tuple(slice(body + k * len(late), body + (k + 1) * len(late)) for k in range(length))
+    ends = body + length * len(late)
+    size = ends + filtered
+    fed = np.zeros((m, size))
+    if estimate is None:
+        fed[:, :n] = K
+    else:
+        fed[:, :n], fed[:, ends:] = K @ estimate.D, K @ estimate.C
+    A, B = np.zeros((size, size)), np.zeros((size, m))
+    A[:body, :body] = held.after
+    for i in range(m):
+        if held.whole[i]:
+            A[:body, _place(line, late, held.whole[i], i)] += held.new[:, i]
+        else:
+            A[:body] += np.outer(held.new[:, i], fed[i])
+            B[:body, i] = held.new[:, i]
+        if held.partly[i]:
+            A[:body, _place(line, late, held.whole[i] + 1, i)] += held.old[:, i]
+    for k, own in enumerate(line):
+        A[own] = fed[late] if k == 0 else np.eye(size)[line[k - 1]]
+    if line:
+        B[np.ix_(range(line[0].start, line[0].stop), late)] = np.eye(len(late))
+    if estimate is not None:
+        A[ends:, :n], A[ends:, ends:] = estimate.G, estimate.F
+    return Closed(A, B, fed, line, late)
+
+
+def _place(line: tuple[slice, ...], late: Array, age: int, i: int) -> int:
+    """Where the command of input i that is so many samples old stands."""
+    return int(line[age - 1].start + np.searchsorted(late, i))

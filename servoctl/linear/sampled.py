@@ -1,0 +1,232 @@
+"""The closed loop at a state, as it acts: at once, or held, late, lagging and filtered.
+
+    dy' = A dy + B dw,  dw = K dy                     the law acts at once
+    s+ = A s + B w,  s = (dy, lagging torques, commands on their way, filter)         from sample to sample
+
+Design: this is the only place where a timing is put around the linearised plant, by `laws.hold`; poles, margins and
+the factor on the gains all come from it. A delay with jitter counts by its mean.
+"""
+
+import cmath
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from servoctl.laws.hold import Closed, Estimate, close, differences, hold
+from servoctl.linear.jacobians import Local
+from servoctl.runs import Run
+from servoctl.runs.gains import drives_spacing
+from servoctl.types import Array
+
+ROUNDING = 1e-13
+"""Relative error of what derivatives give, before it is divided by small singular values."""
+
+NEUTRAL = 1e-6
+"""A pole whose real part is below this times 1 + |pole| neither grows nor decays."""
+
+CIRCLE = 1e-9
+"""The same for |z| - 1."""
+
+SPREAD = 1e-4
+"""By how much rounding may move one of several equal poles."""
+
+DEADBEAT = 1e-6
+"""|z| up to which a pole counts as 0: what is gone after a sample."""
+
+REPEATED = 2
+"""Multiplicity of poles that rounding may spread: of a critically damped row."""
+
+FILTERED = 2.0
+"""Periods: the time constant of the drives' velocity filter, unless it is given."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """dx' = A dx + B dw, dy = C dx; or the same from period to period.
+
+    Attributes:
+        A: Shape (states, states).
+        B: Shape (states, m); w is added to the commands.
+        C: Shape (outputs, states); outputs are q, v, u and the violations of the task, in this order.
+        fed: Command over the state, shape (m, states).
+        period: [s]; None: continuous time.
+        states: Their names.
+    """
+
+    A: Array
+    B: Array
+    C: Array
+    fed: Array
+    period: float | None
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How a loop acts.
+
+    Attributes:
+        period: [s]; None: the law acts at once.
+        delay: From a measurement to the torque, per actuator [s].
+        lag: Time constant of the torque, per actuator [s].
+        velocity_filter: Time constant of the filter that makes velocities of positions [s]; None: they are measured.
+        drives: Whether it is the loop on drives.
+    """
+
+    period: float | None
+    delay: tuple[float, ...]
+    lag: tuple[float, ...]
+    velocity_filter: float | None = None
+    drives: bool = False
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.period is None:
+            return "the law acts at once"
+        parts = [f"held for {self.period:g} s"]
+        cycles = sorted({round(delay / self.period, 9) for delay in self.delay})
+        if any(cycles):
+            parts.append(f"{_range(cycles)} cycle{'s' * (cycles != [1.0])} late")
+        if any(self.lag):
+            parts.append(f"lag {_range(sorted(set(self.lag)))} s")
+        if self.velocity_filter is not None:
+            parts.append(f"velocities from positions, filtered by {self.velocity_filter:g} s")
+        return ("on drives: " if self.drives else "") + ", ".join(parts)
+
+    def later(self, time: float, actuator: int | None = None) -> "Timing":
+        """The same with more delay [s] at an actuator, or at all of them."""
+        own = range(len(self.delay)) if actuator is None else (actuator,)
+        return replace(self, delay=tuple(d + time * (i in own) for i, d in enumerate(self.delay)))
+
+
+def _range(values: list[float]) -> str:
+    return f"{values[0]:.4g}" if len(values) == 1 else f"{values[0]:.4g} to {values[-1]:.4g}"
+
+
+def run_timing(run: Run) -> Timing:
+    """As the run acts in simulation."""
+    m, period, realism = run.system.model.m, run.settings.period, run.system.realism
+    if period is None or realism is None:
+        return Timing(period, (0.0,) * m, (0.0,) * m)
+    return Timing(period, (realism.delay + realism.jitter / 2,) * m, realism.lag)
+
+
+def drives_timing(run: Run) -> Timing | None:
+    """As the loop acts on drives, whose currents count as following at once; None where the config has none."""
+    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
+        return None
+    m, hil = run.system.model.m, run.loaded.config.hil
+    tau = (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
+    return Timing(spacing.h, (spacing.delay * spacing.h,) * m, (0.0,) * m, tau, True)
+
+
+def timings(run: Run) -> list[Timing]:
+    """The loops to look at, the run's after that on drives where it is sampled; none without a law."""
+    if run.system.law is None or not run.system.model.m:
+        return []
+    own, drives = run_timing(run), drives_timing(run)
+    if drives is None:
+        return [own]
+    return [own, drives] if own.period is None else [drives, own]
+
+
+@dataclass(frozen=True)
+class LocalLoop:
+    """A loop at a state, and how it acts.
+
+    Attributes:
+        at: Plant and law.
+        timing: How it acts.
+    """
+
+    at: Local
+    timing: Timing
+
+    @property
+    def closed(self) -> Closed:
+        """From sample to sample; only where there is a period."""
+        at, timing = self.at, self.timing
+        assert timing.period is not None
+        more = at.B.shape[1] - at.m
+        delay, lag = (np.array([*values, *(0.0,) * more]) for values in (timing.delay, timing.lag))
+        return close(hold(at.A, at.B, timing.period, delay, lag), at.K, self.estimate)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What makes velocities of positions."""
+        at, timing = self.at, self.timing
+        if timing.velocity_filter is None or timing.period is None:
+            return None
+        return differences(at.W[: at.n], at.W[at.n : 2 * at.n].T, timing.period, timing.velocity_filter)
+
+    @property
+    def linear(self) -> Linear:
+        """As a linear system with an input at each command."""
+        at, m = self.at, self.at.m
+        names = tuple(f"y{i + 1}" for i in range(len(at.A)))
+        if self.timing.period is None:
+            return Linear(at.A + at.B @ at.K, at.B[:, :m], at.C, at.K[:m], None, names)
+        closed = self.closed
+        more = tuple(f"z{i + 1}" for i in range(len(closed.A) - len(names)))
+        C = np.hstack([at.C, np.zeros((len(at.C), len(more)))])
+        return Linear(closed.A, closed.B[:, :m], C, closed.fed[:m], self.timing.period, names + more)
+
+    @property
+    def matrix(self) -> Array:
+        """Its poles are those of the loop; without directions that the law can never use."""
+        if self.timing.period is None:
+            return self.at.A + self.at.B @ self.at.K
+        return self.closed.without_idle_line(self.at.K)
+
+    @property
+    def poles(self) -> list[complex]:
+        """[1/s], the least stable first; of a sampled loop ln z / period, without those at z = 0."""
+        found = means_of_clusters(np.linalg.eigvals(self.matrix), REPEATED)
+        if self.timing.period is None:
+            return found
+        rates = [continuous_pole(z, self.timing.period) for z in found if abs(z) > DEADBEAT]
+        return sorted(rates, key=lambda pole: (-pole.real, pole.imag))
+
+    @property
+    def stable(self) -> bool:
+        """Whether no pole grows; what neither grows nor decays is no matter."""
+        return not grows(np.linalg.eigvals(self.matrix), self.timing.period)
+
+
+def continuous_pole(z: complex, period: float) -> complex:
+    """The pole [1/s] of the continuous motion that has z from sample to sample: ln z / period."""
+    return cmath.log(z) / period
+
+
+def grows(poles: Array, period: float | None) -> bool:
+    """Whether one of the poles grows, by more than rounding can make of one that does not."""
+    if period is None:
+        if not (poles.real > 0.0).any():
+            return False
+        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means_of_clusters(poles, REPEATED))
+    worst = float(np.abs(poles).max(initial=0.0))
+    if worst <= 1.0 + CIRCLE or worst >= 1.0 + SPREAD:
+        return worst > 1.0 + CIRCLE
+    return any(abs(pole) > 1.0 + CIRCLE for pole in means_of_clusters(poles, REPEATED))
+
+
+def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
+    """The eigenvalues, with those that rounding may have spread replaced by their mean.
+
+    Args:
+        poles: Eigenvalues of a real matrix.
+        multiplicity: The highest that is to be expected.
+        rounding: Relative error of the matrix.
+    """
+    left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []
+    while left:
+        first = left[0]
+        reach = 2.0 * (1.0 + abs(first)) * math.pow(rounding, 1.0 / max(1, multiplicity))
+        near = [pole for pole in left if abs(pole - first) <= reach]
+        mean = sum(near) / len(near)
+        real = abs(mean.imag) <= 10 * rounding * (1.0 + abs(mean))
+        found += [complex(mean.real, 0.0) if real else mean] * len(near)
+        left = [pole for pole in left if pole not in near]
+    return sorted(found, key=lambda pole: (-pole.real, pole.imag))
