@@ -341,3 +341,31 @@ def test_a_metric_of_which_the_greatest_is_best_is_not_minimised(config: Path) -
         problem(config, "tune.objective={minimise: gain_margin}")
     with pytest.raises(ConfigError, match=r"tune.share: expected a number between 0 and 1, or none, got 1.5"):
         problem(config, "tune.share=1.5")
+
+
+def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from servoctl.runs.metrics import GREATEST, METRICS
+
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    given = problem(config, "tune.sensitivity={spring: {plant.parameters.k: 12}}")
+    known = {name.partition(".")[0] for name in given.metrics}
+    assert known == {metric.name for metric in METRICS} > GREATEST
+    for metric in METRICS:
+        assert f"{metric.form} " in said and f"({metric.use})" in said
+    assert (
+        "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable (constrain: at least)"
+        in (said.replace("- ", "-"))
+    )
+
+
+def test_the_command_prints_share_and_margin_beside_their_bounds(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "6"])
+    said = capsys.readouterr().out
+    assert re.search(r"gain_share \(at most 0.4\) +0.1 +0\.\d+", said), said
+    assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
+    assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said

@@ -1,10 +1,13 @@
 """`servoctl tune`: search the numbers of a config on simulated runs."""
 
+from math import isfinite
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from click import Context, HelpFormatter
+from typer.core import TyperCommand
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
@@ -13,6 +16,17 @@ from servoctl.cli.run import fresh_folder, number
 
 if TYPE_CHECKING:
     from servoctl.tune import Refinement, Trial, Tuning
+
+
+class TuneCommand(TyperCommand):
+    """The command, whose help ends with the table of metrics."""
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Writes the metrics that a search can minimise or constrain."""
+        from servoctl.runs.metrics import METRICS
+
+        with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
+            formatter.write_dl([(metric.form, f"{metric.meaning} ({metric.use})") for metric in METRICS])
 
 
 def tune(
@@ -143,6 +157,8 @@ def _speed(summary: dict[str, Any]) -> str:
 
 
 def _say_best(tuning: "Tuning", best: "Trial") -> None:
+    from servoctl.config.tune import RESERVES
+
     problem, standing = tuning.problem, tuning.standing
     what = f"trial {best.number} of a front of {len(tuning.front)}" if problem.several else f"trial {best.number}"
     rows = [
@@ -151,13 +167,16 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
     ]
     for place, name in enumerate(problem.objectives):
         rows.append(_compared(name, tuning, standing.values[place : place + 1], best.verdict.values[place]))
-    said = dict.fromkeys([*problem.weights, *problem.tune.constraints])
+    said = dict.fromkeys([*problem.weights, *problem.bounds, *RESERVES.values()])
     for name in said:
-        before = standing.metrics.get(name)
-        rows.append(_compared(name, tuning, () if before is None else (before,), best.verdict.metrics[name]))
+        before, after = standing.metrics.get(name), best.verdict.metrics.get(name)
+        if after is not None:
+            rows.append(_compared(name, tuning, () if before is None else (before,), after))
     over = f", the {problem.tune.objective.over} of {len(problem.members)} plants" if len(problem.members) > 1 else ""
     say(f"\nbest: {what}{over}\n")
     say_table(["", "unit", "as it stands", "best", "change"], rows, numbers=3)
+    if "gain_margin" not in best.verdict.metrics and "gain_margin" in problem.bounds:
+        say("\ngain_margin: none: the loop is not stable at the start state, or cannot be linearised there")
     if standing.status != "done":
         say(f"\nthe config as it stands is {standing.status}: {standing.reason}")
     elif not problem.several and standing.values[0] < best.verdict.values[0]:
@@ -165,9 +184,12 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
 
 
 def _compared(name: str, tuning: "Tuning", before: tuple[float, ...], after: float) -> list[str]:
-    bound = tuning.problem.tune.constraints.get(name)
-    label = name if bound is None else f"{name} (at most {bound:g})"
-    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] else ""
+    from servoctl.runs.metrics import GREATEST
+
+    bound = tuning.problem.bounds.get(name)
+    side = "at least" if name in GREATEST else "at most"
+    label = name if bound is None else f"{name} ({side} {bound:g})"
+    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] and isfinite(before[0] + after) else ""
     return [label, tuning.unit(name), _number(before[0] if before else None), _number(after), change]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.config.problems import unit_of
 from servoctl.runs.metrics import metric_unit
+from servoctl.trajectory import plain
 from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
 from servoctl.tune.problem import Point, Problem
 from servoctl.tune.refine import Refinement
@@ -159,7 +160,7 @@ class Tuning:
             "best": None if best is None else _said(best),
             "front": [_said(trial) for trial in self.front] if self.problem.several else None,
             "nearest_miss": None if miss is None else _said(miss),
-            "as_it_stands": {"at": self.problem.standing} | self.standing.to_dict(),
+            "as_it_stands": plain({"at": self.problem.standing} | self.standing.to_dict()),
             "refined": None if self.refinement is None else _descent(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
@@ -180,4 +181,5 @@ def _descent(found: Refinement) -> dict[str, Any]:
 
 
 def _said(trial: Trial) -> dict[str, Any]:
-    return {"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()
+    """For JSON, which knows no infinite gain margin: null."""
+    return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()))
