@@ -1,5 +1,6 @@
 """`servoctl tune`: search the numbers of a config on simulated runs."""
 
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from shlex import quote
@@ -12,6 +13,7 @@ from typer.core import TyperCommand
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, connected
 from servoctl.cli.outcome import Outcome
+from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder, number
 
 if TYPE_CHECKING:
@@ -63,20 +65,27 @@ def tune(
     require()
     lengths = {"trials": trials, "refine": refine}
     given = [*(overrides or ()), *(f"tune.{name}={value}" for name, value in lengths.items() if value is not None)]
-    loaded = load(config, given, engine=engine)
-    problem = read_problem(loaded)
+    phases = Phases()
+    with announced(config, "loading and tracing", always=engine == "c"):
+        loaded = load(config, given, engine=engine)
+        problem = read_problem(loaded)
+    phases.end("loading and tracing")
     folder = _folder(loaded.name, out, resume)
     with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
         tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
+    phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
+    tuning = replace(tuning, total_time=phases.total)
     for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
         note(f"warning: {sentence}")
     if compare and tuning.here and tuning.status == "done":
         tuning = _timed(tuning, given)
+        phases.end("comparing")
     names = save(tuning, folder)
+    phases.end("writing")
     if as_json:
-        say_json(tuning.summary())
+        say_json(tuning.summary() | {"times": phases.seconds})
     else:
-        _say(tuning)
+        _say(tuning, phases)
         say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
         _say_next(tuning, folder, config)
     if tuning.status == "interrupted":
@@ -98,8 +107,6 @@ def _folder(name: str, out: Path | None, resume: bool) -> Path:
 
 def _timed(tuning: "Tuning", overrides: list[str]) -> "Tuning":
     """The same, with what a process per run would have cost."""
-    from dataclasses import replace
-
     from servoctl.tune import seconds_of_a_process
 
     problem = tuning.problem
@@ -109,8 +116,9 @@ def _timed(tuning: "Tuning", overrides: list[str]) -> "Tuning":
     return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
 
 
-def _say(tuning: "Tuning") -> None:
+def _say(tuning: "Tuning", phases: Phases) -> None:
     say(_headline(tuning))
+    say(str(phases))
     speed = _speed(tuning.summary())
     if speed:
         say(speed)
@@ -129,7 +137,7 @@ def _headline(tuning: "Tuning") -> str:
     engine = f" by engine {tuning.engine}" if tuning.engine else ""
     return (
         f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
-        f"{', '.join([*counts, '']) if counts else ''}in {tuning.wall_time:.3g} s{engine}"
+        f"{', '.join([*counts, '']) if counts else ''}in {tuning.total_time or tuning.wall_time:.3g} s{engine}"
     )
 
 

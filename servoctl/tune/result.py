@@ -66,6 +66,8 @@ class Tuning:
     broken: str | None = None
     single: float | None = None
     refinement: Refinement | None = None
+    total_time: float | None = None
+    """Of the whole process up to the end of the search, with loading, tracing and compiling [s]; None: not measured."""
 
     @property
     def status(self) -> str:
@@ -138,8 +140,9 @@ class Tuning:
         import servoctl
 
         tune, best, miss = self.problem.tune, self.best, self.nearest_miss
-        rate = self.here / self.wall_time if self.wall_time > 0.0 and self.here else None
-        runs = self.runs / self.wall_time if self.wall_time > 0.0 and self.runs else None
+        lasted = self.total_time or self.wall_time
+        rate = self.here / lasted if lasted > 0.0 and self.here else None
+        runs = self.runs / lasted if lasted > 0.0 and self.runs else None
         return {
             "schema": SCHEMA,
             "config": self.problem.run.name,
@@ -164,6 +167,7 @@ class Tuning:
             "refined": None if self.refinement is None else _descent(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
+            "total_time": self.total_time,
             "trials_per_second": rate,
             "runs_per_second": runs,
             "single_run_process": self.single,
