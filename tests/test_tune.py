@@ -164,7 +164,9 @@ def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
 
 
 def test_no_trial_of_a_front_is_beaten_and_the_best_is_one_of_it(config: Path, tmp_path: Path) -> None:
-    tuning = tune(problem(config, "tune.objective={minimise: [rms_violation, input_rms.F]}"), tmp_path / "study")
+    free = ("tune.share=none", "tune.overshoot=none", "tune.gain_margin=none")
+    given = problem(config, "tune.objective={minimise: [rms_violation, input_rms.F]}", *free)
+    tuning = tune(given, tmp_path / "study")
     values = np.array([trial.verdict.values for trial in tuning.trials if trial.verdict.status == "done"])
     front = np.array([trial.verdict.values for trial in tuning.front])
     beaten = [((values <= one).all(axis=1) & (values < one).any(axis=1)).any() for one in values]
@@ -180,7 +182,8 @@ def test_no_trial_of_a_front_is_beaten_and_the_best_is_one_of_it(config: Path, t
 
 def test_a_list_of_values_may_hold_words(config: Path, tmp_path: Path) -> None:
     search = "{law.allocation: [minimum_norm, unprojected], law.correction.baumgarte.alpha: [5, 10, 20]}"
-    tuning = tune(problem(config, f"tune.search={search}", "tune.trials=8"), tmp_path / "study")
+    given = problem(config, f"tune.search={search}", "tune.trials=8", "tune.overshoot=none")
+    tuning = tune(given, tmp_path / "study")
     assert {trial.at["law.allocation"] for trial in tuning.trials} == {"minimum_norm", "unprojected"}
     assert {trial.verdict.status for trial in tuning.trials} == {"done"}
     assert {trial.at[ALPHA] for trial in tuning.trials} <= {5, 10, 20}
@@ -233,7 +236,9 @@ def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys:
     assert re.search(rf"{re.escape(ALPHA)} +1/s +10 ", said)
     assert f"next: servoctl run {out}/best.yaml" in said
     rows = pq.read_table(out / "trials.parquet").to_pydict()
-    assert rows["rms_violation"][summary["best"]["trial"]] == min(rows["rms_violation"]) == summary["best"]["values"][0]
+    feasible = [x for x, status in zip(rows["rms_violation"], rows["status"], strict=True) if status == "done"]
+    assert rows["rms_violation"][summary["best"]["trial"]] == min(feasible) == summary["best"]["values"][0]
+    assert "infeasible" in rows["status"]  # alpha = 5 with beta = 10 swings past zero by 16 %
     assert all((out / name).stat().st_size > 10_000 for name in ("convergence.png", "trials.png"))
     with pytest.raises(SystemExit):
         main(["run", str(out / "best.yaml"), "--out", str(tmp_path / "run"), "--json"])
@@ -304,3 +309,111 @@ def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, en
     one, two = (tune(given, tmp_path / f"{jobs}", jobs) for jobs in (1, 2))
     assert table(one) == table(two)
     assert one.best == two.best
+
+
+def test_trials_at_the_edge_are_not_handed_out(config: Path, tmp_path: Path) -> None:
+    tuning = tune(problem(config), tmp_path / "study")
+    assert tuning.best is not None
+    found = tuning.best.verdict.metrics
+    assert found["gain_share"] <= 0.4 and found["overshoot"] <= 0.1 and found["gain_margin"] >= 2.0
+    assert dict(tuning.problem.bounds) == {"input_max.F": 14.0, "gain_share": 0.4, "overshoot": 0.1, "gain_margin": 2.0}
+    loose = problem(config, "tune.share=0.9", "tune.overshoot=none", "tune.gain_margin=1.05")
+    assert dict(loose.bounds) == {"input_max.F": 14.0, "gain_share": 0.9, "gain_margin": 1.05}
+
+
+def test_each_bound_refuses_a_trial_by_name(config: Path) -> None:
+    given = problem(config, "tune.constraints={}")
+    swings, fast = Judge(given).judge([{ALPHA: 5.0, BETA: 20.0}, {ALPHA: 70.0, BETA: 70.0}])
+    # zeta = 0.25: exp(-pi zeta / sqrt(1 - zeta^2)) = 0.444 in continuous time, more when held
+    assert swings.status == "pruned" and swings.reason is not None and swings.reason.startswith("overshoot 0.5")
+    assert (fast.status, fast.reason) == ("infeasible", "gain_share 0.7 is above 0.4")
+    # held double integrator: unstable where the gain k alpha h reaches 1
+    assert fast.metrics["gain_margin"] == pytest.approx(1.0 / 0.7, rel=1e-3)
+    margin = problem(config, "tune.constraints={}", "tune.share=none")
+    (late,) = Judge(margin).judge([{ALPHA: 70.0, BETA: 70.0}])
+    assert (late.status, late.reason) == ("infeasible", "gain_margin 1.429 is below 2")
+
+
+def test_a_metric_of_which_the_greatest_is_best_is_not_minimised(config: Path) -> None:
+    from servoctl.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=r"gain_margin: the greatest is best \(give it under tune.constraints"):
+        problem(config, "tune.objective={minimise: gain_margin}")
+    with pytest.raises(ConfigError, match=r"tune.share: expected a number between 0 and 1, or none, got 1.5"):
+        problem(config, "tune.share=1.5")
+
+
+def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from servoctl.runs.metrics import GREATEST, METRICS
+
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    given = problem(config, "tune.sensitivity={spring: {plant.parameters.k: 12}}")
+    known = {name.partition(".")[0] for name in given.metrics}
+    assert known == {metric.name for metric in METRICS} > GREATEST
+    for metric in METRICS:
+        assert f"{metric.form} " in said and f"({metric.use})" in said
+    assert "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable" in said
+
+
+def test_the_command_prints_share_and_margin_beside_their_bounds(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "6"])
+    said = capsys.readouterr().out
+    assert re.search(r"gain_share \(at most 0.4\) +0.1 +0\.\d+", said), said
+    assert re.search(r"gain_margin \(at least 2\) +10 +\d", said), said
+    assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
+
+
+def test_the_time_that_is_printed_is_that_of_the_whole_command(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "2"]
+    with pytest.raises(SystemExit):
+        main([*words, "--json"])
+    summary = json.loads(capsys.readouterr().out)
+    parts = summary["times"]
+    assert [*parts] == ["loading and tracing", "compiling", "searching", "writing"]
+    assert summary["total_time"] == pytest.approx(sum(parts.values()) - parts["writing"], rel=1e-9)
+    assert parts["searching"] == pytest.approx(summary["wall_time"]) and summary["wall_time"] < summary["total_time"]
+    assert summary["trials_per_second"] == pytest.approx(2 / summary["total_time"], rel=1e-9)
+
+
+def swing(path: str | Path, at: dict[str, Any], member: dict[str, Any], row: str, step: str) -> float:
+    """How far the violation of a task swings past zero after a step, relative to the step, without noise."""
+    values = [f"{name}={value!r}" for name, value in {**at, **member}.items() if "noise" not in name]
+    trajectory = sc.load(path, [*values, step, "run.duration=2", "run.output_step=null"], engine="vm").simulate()
+    violation = trajectory[f"violation.{row}"]
+    assert abs(violation[0]) == pytest.approx(0.01)
+    return float(np.max(-violation / violation[0]))
+
+
+BOTH = f"{{{ALPHA}: {{low: 2, high: 200, scale: log}}, {BETA}: {{low: 2, high: 200, scale: log}}}}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "row", "step", "overrides"),
+    [
+        ("two_mass_spring", "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}", ()),
+        ("coordinated_robots", "level", "task.level.holonomic=theta3 - 0.01", ()),
+        ("four_bar", None, "", (f"tune={{search: {BOTH}}}", "run.period=0.005", "run.integrator.step=0.005")),
+        ("masses.yaml", "distance", "initial={q: {x1: 0, x2: 1.01}, v: 0}", ()),
+    ],
+)
+def test_the_best_trial_does_not_ring(
+    config: Path, tmp_path: Path, name: str, row: str | None, step: str, overrides: tuple[str, ...]
+) -> None:
+    path = config if name == "masses.yaml" else name
+    given = read_problem(sc.load(path, [*overrides, "tune.trials=16"]))
+    tuning = tune(given, tmp_path / "study")
+    assert tuning.best is not None
+    assert tuning.best.verdict.metrics["gain_share"] <= 0.4
+    assert tuning.best.verdict.metrics["overshoot"] <= 0.1
+    if tuning.standing.status == "done":
+        assert tuning.best.verdict.values[0] <= tuning.standing.values[0]
+    if row is not None:
+        assert swing(path, tuning.best.at, given.members[0], row, step) < 0.1

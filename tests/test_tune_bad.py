@@ -223,3 +223,59 @@ def stored(path: Path) -> int:
             return int(base.execute("SELECT COUNT(*) FROM trials").fetchone()[0])
     except sqlite3.Error:
         return 0
+
+
+SET = "UPDATE trial_user_attributes SET value_json = '{}' WHERE key = 'verdict' AND trial_id = 1"
+VERDICT = {"status": "done", "reason": None, "values": [0.1], "metrics": {}, "excess": {}, "runs": 1}
+OF_TRIAL = "UPDATE trial_params SET {} WHERE param_id = 1"
+
+
+def verdict(**changed: object) -> str:
+    """An edit of what became of the first trial."""
+    return SET.format(json.dumps(VERDICT | changed))
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (SET.format("[]"), "trial 0: verdict: expected a mapping of status, reason, values, metrics, excess, runs"),
+        (SET.format("{"), "Expecting property name"),
+        (verdict(values=["a"]), "trial 0: verdict.values: expected 1 numbers, got ['a']"),
+        (verdict(values=[]), "trial 0: verdict.values: expected 1 numbers, got []"),
+        (verdict(values=[float("nan")]), "trial 0: verdict.values: expected 1 numbers, got [nan]"),
+        (verdict(status="great"), "trial 0: verdict.status: expected done, infeasible, pruned or failed, got 'great'"),
+        (verdict(status="failed", values=[]), "trial 0: state: COMPLETE of a trial that is failed"),
+        (verdict(metrics=[1]), "trial 0: verdict.metrics: expected a mapping of numbers, got [1]"),
+        (verdict(excess={"gain_share": -0.5}), "trial 0: verdict.metrics: gain_share is missing"),
+        (verdict(runs="x"), "trial 0: verdict.runs: expected an integer, got 'x'"),
+        (verdict(reason=5), "trial 0: verdict.reason: expected a text, got 5"),
+        (OF_TRIAL.format("param_value = 500"), f"trial 0: {ALPHA}: 500.0 is out of range"),
+        (OF_TRIAL.format("param_value = NULL"), "'None' is not a valid type"),
+        (OF_TRIAL.format("param_name = 'x'"), f"trial 0: {ALPHA}: the value is missing"),
+        (OF_TRIAL.format("distribution_json = '{}'"), "KeyError: 'type'"),
+        ("UPDATE trials SET state = 'RUNNING' WHERE number = 1", "trial 1: state: RUNNING of a trial that is done"),
+        ("UPDATE trials SET state = 'X' WHERE number = 1", "'X' is not among the defined enum values"),
+        ("UPDATE trials SET number = NULL WHERE number = 1", "'<' not supported between"),
+        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing, or there twice"),
+        ("DELETE FROM trial_values", "trial 0: values: expected numbers, got None"),
+        ("UPDATE trial_values SET value = 'x'", "must be real number, not str"),
+        ("DELETE FROM study_user_attributes", "the config that the study began with is missing"),
+        ("UPDATE study_directions SET direction = 'MAXIMIZE'", "the study does not minimise 1 objectives"),
+        ("DELETE FROM study_directions", "the study does not minimise 1 objectives"),
+        (
+            "INSERT INTO trial_user_attributes(trial_id, key, value_json) VALUES(1, 'refined', '[]')",
+            "trial 0: refined: expected the number of a trial, got []",
+        ),
+    ],
+)
+def test_a_study_that_was_altered_is_refused_by_name(
+    config: Path, capsys: pytest.CaptureFixture[str], edit: str, expected: str
+) -> None:
+    assert said(capsys, "--out", "study", "--trials", "3")[0] in (0, 4)
+    with sqlite3.connect(config.parent / "study/study.db") as base:
+        base.execute(edit)
+    base.close()
+    code, _, err = said(capsys, "--out", "study", "--resume")
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert "study/study.db: altered: " in err and expected in err, err
+    assert err.endswith("(restore it, or choose another --out)\n")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from servoctl.cli.console import note
 from servoctl.cli.interrupt import interruptible
 from servoctl.cli.outcome import Outcome, outcome_of
+from servoctl.cli.phases import begin
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from servoctl.cli.app import app
 
+    begin(process=arguments is None)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words  # understood anywhere on the line, behind the command too
     try:

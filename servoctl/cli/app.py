@@ -20,7 +20,7 @@ from servoctl.cli.report import report
 from servoctl.cli.run import run
 from servoctl.cli.schema import schema
 from servoctl.cli.sweep import sweep
-from servoctl.cli.tune import tune
+from servoctl.cli.tune import TuneCommand, tune
 
 app = typer.Typer(
     help="Constraint-following servo control: a task is a constraint, and the control is the constraint force.",
@@ -32,7 +32,7 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("check")(check)
 app.command("sweep")(sweep)
-app.command("tune")(tune)
+app.command("tune", cls=TuneCommand)(tune)
 app.command("analyse")(analyse)
 app.command("replay")(replay)
 app.command("hil")(hil)

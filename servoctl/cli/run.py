@@ -12,6 +12,7 @@ import typer
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome, outcome_of_run
+from servoctl.cli.phases import Phases, announced
 
 TABLE_LENGTH = 24
 """Most rows of a table; `summary.json` has them all."""
@@ -33,8 +34,14 @@ def run(
     """Simulate a config and write a run folder."""
     from servoctl.runs import load
 
-    loaded = load(config, given(set_file, overrides), engine=engine)
-    loaded.prepare()
+    phases = Phases()
+    compiles = engine == "c"
+    with announced(config, f"loading, tracing{' and compiling' * compiles}", always=compiles):
+        loaded = load(config, given(set_file, overrides), engine=engine)
+    phases.end(f"loading, tracing{' and compiling' * compiles}")
+    with announced(loaded.name, "compiling"):
+        loaded.prepare()
+    phases.end("compiling")
     if loaded.loop.choice is not None and loaded.loop.engine == "c":
         note(f"engine c: {loaded.loop.choice}")
     for warning in loaded.warnings:
@@ -47,12 +54,13 @@ def run(
         note(f"interrupted; what there is: {folder}")
         raise typer.Exit(Outcome.INTERRUPTED) from None
     summary = trajectory.summary()
+    phases.end("writing", "simulating", share=summary["wall_time"])
     for sentence in summary.get("left_out", []):
         note(f"warning: left out: {sentence}")
     if as_json:
-        say_json(summary)
+        say_json(summary | {"times": phases.seconds, "total_time": phases.total})
     else:
-        _say_summary(trajectory.units, summary)
+        _say_summary(trajectory.units, summary, phases)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
     if outcome is Outcome.BAD_STATUS and summary.get("error"):
@@ -67,8 +75,9 @@ def fresh_folder(name: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def _say_summary(units: dict[str, str], summary: dict[str, Any]) -> None:
-    say(headline(summary))
+def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases) -> None:
+    say(headline(summary, phases.total))
+    say(str(phases))
     violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
     keys = ("max_violation", "rms_violation", "final_violation")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
@@ -94,8 +103,16 @@ def _say_some(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has them all)")
 
 
-def headline(summary: dict[str, Any]) -> str:
+def headline(summary: dict[str, Any], total: float | None = None) -> str:
+    """What became of a run, in a line.
+
+    Args:
+        summary: Of the run.
+        total: What the whole command took [s]; None: the time of the run alone is said.
+    """
     duration, wall_time, factor = (summary[key] for key in ("duration", "wall_time", "realtime_factor"))
+    if total is not None:
+        wall_time, factor = total, None if duration is None else duration / total
     speed = f", {number(factor)} times real time" if factor is not None else ""
     error = f" ({summary['error']})" if summary.get("error") else ""
     return (

@@ -9,9 +9,11 @@ import typer
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
 from servoctl.cli.outcome import Outcome
+from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder
 
 if TYPE_CHECKING:
+    from servoctl.runs import Run
     from servoctl.sweep import Study
 
 BEST = 5
@@ -55,7 +57,10 @@ def sweep(
     from servoctl.sweep import RowStore, identity_of, make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 
-    loaded = load(config, given(set_file, overrides), engine=engine)
+    phases = Phases()
+    with announced(config, "loading and tracing", always=engine == "c"):
+        loaded = load(config, given(set_file, overrides), engine=engine)
+    phases.end("loading and tracing")
     varies = read_varies(vary or (), loaded)
     shown = plan(loaded, metric)
     folder = _folder(loaded.name, out, resume)
@@ -67,12 +72,15 @@ def sweep(
             study = run_sweep(loaded, varies, points, sample, seed, jobs, progress, workers, store)
     for sentence in filter(None, [loaded.engine_warning, study.broken]):
         note(f"warning: {sentence}")
+    phases.end("limits", "compiling and simulating", share=study.wall_time)
     study.save(folder, shown)
+    phases.end("writing")
     summary = study.summary()
     if as_json:
-        say_json(summary)
+        say_json(summary | {"times": phases.seconds, "total_time": phases.total})
     else:
-        _say_study(study, summary, shown)
+        _say_study(loaded, study, summary, shown)
+        say(f"\n{phases}")
         say(f"\nwritten to {quote(str(folder))}: sweep.parquet, sweep.png, summary.json")
         if summary["runs"] < summary["planned"]:
             say(f"next: the same command with --out {quote(str(folder))} --resume")
@@ -93,18 +101,29 @@ def _folder(name: str, out: Path | None, resume: bool) -> Path:
     raise ConfigError(f"--resume: which sweep? ({hint})")
 
 
-def _say_study(study: "Study", summary: dict[str, Any], metric: str) -> None:
+def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str) -> None:
+    from servoctl.config.tune import RESERVES
+    from servoctl.sweep.reserves import within
+
     runs, failed, speed = summary["runs"], summary["failed"], summary["runs_per_second"]
     part = "" if runs == summary["planned"] else f" of {summary['planned']}, {summary['status']}"
     rate = "" if speed is None else f", {speed:.3g} runs per second"
     engines = f" by engine {', '.join(summary['engines'])}" if summary["engines"] else ""
     say(f"{study.name}: {runs} runs{part}, {failed} failed, in {summary['wall_time']:.3g} s{engines}{rate}")
-    best = study.ranking(metric)[:BEST]
+    points = [{path: study.columns[path][i] for path in study.paths} for i in range(len(study.done))]
+    best, beyond = within(run, study.ranking(metric), points, BEST)
     columns = [*study.paths, metric]
-    rows = [[str(run), *(f"{study.columns[name][run]:.6g}" for name in columns)] for run in best]
+    figures = [name for name in RESERVES.values() if any(name in own for own in best.values())]
+    rows = [
+        [str(i), *(f"{study.columns[name][i]:.6g}" for name in columns),
+         *(f"{own[name]:.3g}" if name in own else "-" for name in figures)]
+        for i, own in best.items()
+    ]  # fmt: skip
     if rows:
         say()
-        say_table(["run", *columns], rows, numbers=len(columns))
+        say_table(["run", *columns, *figures], rows, numbers=len(columns) + len(figures))
+    if beyond:
+        say(f"left out: {beyond} runs that are better, but beyond a bound of tune.{', tune.'.join(RESERVES)}")
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")

@@ -1,14 +1,18 @@
 """`servoctl tune`: search the numbers of a config on simulated runs."""
 
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
 from servoctl.cli.outcome import Outcome
+from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder, number
 
 if TYPE_CHECKING:
@@ -16,6 +20,17 @@ if TYPE_CHECKING:
 
     from servoctl.config.overrides import Override
     from servoctl.tune import Refinement, Trial, Tuning
+
+
+class TuneCommand(TyperCommand):
+    """The command, whose help ends with the table of metrics."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Writes the metrics that a search can minimise or constrain."""
+        from servoctl.runs.metrics import METRICS
+
+        with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
+            formatter.write_dl([(metric.form, f"{metric.meaning} ({metric.use})") for metric in METRICS])
 
 
 def tune(
@@ -54,20 +69,27 @@ def tune(
     lengths = {"trials": trials, "refine": refine}
     changes = given(set_file, overrides)
     changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
-    loaded = load(config, changes, engine=engine)
-    problem = read_problem(loaded)
+    phases = Phases()
+    with announced(config, "loading and tracing", always=engine == "c"):
+        loaded = load(config, changes, engine=engine)
+        problem = read_problem(loaded)
+    phases.end("loading and tracing")
     folder = _folder(loaded.name, out, resume)
     with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
         tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
+    phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
+    tuning = replace(tuning, total_time=phases.total)
     for sentence in filter(None, [loaded.engine_warning, tuning.broken]):
         note(f"warning: {sentence}")
     if compare and tuning.here and tuning.status == "done":
         tuning = _timed(tuning, changes)
+        phases.end("comparing")
     names = save(tuning, folder)
+    phases.end("writing")
     if as_json:
-        say_json(tuning.summary())
+        say_json(tuning.summary() | {"times": phases.seconds})
     else:
-        _say(tuning)
+        _say(tuning, phases)
         say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
         _say_next(tuning, folder, config)
     if tuning.status == "interrupted":
@@ -89,8 +111,6 @@ def _folder(name: str, out: Path | None, resume: bool) -> Path:
 
 def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
     """The same, with what a process per run would have cost."""
-    from dataclasses import replace
-
     from servoctl.tune import seconds_of_a_process
 
     problem = tuning.problem
@@ -100,8 +120,9 @@ def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
     return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
 
 
-def _say(tuning: "Tuning") -> None:
+def _say(tuning: "Tuning", phases: Phases) -> None:
     say(_headline(tuning))
+    say(str(phases))
     speed = _speed(tuning.summary())
     if speed:
         say(speed)
@@ -120,7 +141,7 @@ def _headline(tuning: "Tuning") -> str:
     engine = f" by engine {tuning.engine}" if tuning.engine else ""
     return (
         f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
-        f"{', '.join([*counts, '']) if counts else ''}in {tuning.wall_time:.3g} s{engine}"
+        f"{', '.join([*counts, '']) if counts else ''}in {tuning.total_time or tuning.wall_time:.3g} s{engine}"
     )
 
 
@@ -148,6 +169,8 @@ def _speed(summary: dict[str, Any]) -> str:
 
 
 def _say_best(tuning: "Tuning", best: "Trial") -> None:
+    from servoctl.config.tune import RESERVES
+
     problem, standing = tuning.problem, tuning.standing
     what = f"trial {best.number} of a front of {len(tuning.front)}" if problem.several else f"trial {best.number}"
     rows = [
@@ -156,13 +179,16 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
     ]
     for place, name in enumerate(problem.objectives):
         rows.append(_compared(name, tuning, standing.values[place : place + 1], best.verdict.values[place]))
-    said = dict.fromkeys([*problem.weights, *problem.tune.constraints])
+    said = dict.fromkeys([*problem.weights, *problem.bounds, *RESERVES.values()])
     for name in said:
-        before = standing.metrics.get(name)
-        rows.append(_compared(name, tuning, () if before is None else (before,), best.verdict.metrics[name]))
+        before, after = standing.metrics.get(name), best.verdict.metrics.get(name)
+        if after is not None:
+            rows.append(_compared(name, tuning, () if before is None else (before,), after))
     over = f", the {problem.tune.objective.over} of {len(problem.members)} plants" if len(problem.members) > 1 else ""
     say(f"\nbest: {what}{over}\n")
     say_table(["", "unit", "as it stands", "best", "change"], rows, numbers=3)
+    if "gain_margin" not in best.verdict.metrics and "gain_margin" in problem.bounds:
+        say("\ngain_margin: none: the loop is not stable at the start state, or cannot be linearised there")
     if standing.status != "done":
         say(f"\nthe config as it stands is {standing.status}: {standing.reason}")
     elif not problem.several and standing.values[0] < best.verdict.values[0]:
@@ -170,9 +196,12 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
 
 
 def _compared(name: str, tuning: "Tuning", before: tuple[float, ...], after: float) -> list[str]:
-    bound = tuning.problem.tune.constraints.get(name)
-    label = name if bound is None else f"{name} (at most {bound:g})"
-    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] else ""
+    from servoctl.runs.metrics import GREATEST
+
+    bound = tuning.problem.bounds.get(name)
+    side = "at least" if name in GREATEST else "at most"
+    label = name if bound is None else f"{name} ({side} {bound:g})"
+    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] and isfinite(before[0] + after) else ""
     return [label, tuning.unit(name), _number(before[0] if before else None), _number(after), change]
 
 

@@ -1,10 +1,21 @@
 """The grammar of `tune`: what is searched, over which plants, for what, and how long."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from servoctl.config.fields import LIST, MAPPING, SCALAR, Number, Parameter, Positive, Real, Section, fault, shape
+from servoctl.config.fields import (
+    LIST,
+    MAPPING,
+    SCALAR,
+    Number,
+    Parameter,
+    Positive,
+    Real,
+    Section,
+    fault,
+    shape,
+)
 
 Count = Annotated[int, Number("an integer >= 1", least=1, whole=True)]
 
@@ -50,6 +61,20 @@ Minimise = Annotated[
 """A metric; several, each for itself; or metric -> weight, of which the sum counts."""
 
 
+S = TypeVar("S")
+
+
+def _none_or_number(value: Any) -> str:
+    return MAPPING if value == "none" else SCALAR
+
+
+OrNone = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[Literal["none"], Tag(MAPPING)], Discriminator(_none_or_number)]
+"""A bound, or the word `none`."""
+
+RESERVES = {"share": "gain_share", "overshoot": "overshoot", "gain_margin": "gain_margin"}
+"""Key of `tune` -> the metric that it bounds; an entry of `tune.constraints` for the same metric counts instead."""
+
+
 class Objective(Section):
     """What is to be small."""
 
@@ -79,7 +104,23 @@ class Tune(Section):
     )
     objective: Objective = Field(default=Objective(), description="what is minimised")
     constraints: dict[str, Real] = Field(
-        default={}, description="metric -> greatest value that it may have, with any plant of uncertainty"
+        default={},
+        description="metric -> greatest value that it may have (of gain_margin and pivot_min the least), with any "
+        "plant of uncertainty",
+    )
+    share: OrNone[Annotated[float, Number("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+        default=0.4,
+        description="greatest gain_share: the period as a share of the longest at which the gains are stable; none: "
+        "no bound [-]",
+    )
+    overshoot: OrNone[Annotated[float, Number("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+        default=0.1,
+        description="greatest overshoot of a violation after a step, relative to the step; none: no bound [-]",
+    )
+    gain_margin: OrNone[Annotated[float, Number("a number above 1, or none", above=1)]] = Field(
+        default=2.0,
+        description="least gain_margin: factor on one actuator's gain at which the sampled loop becomes unstable; "
+        "none: no bound [-]",
     )
     sampler: Literal["tpe", "cmaes", "nsga2", "random"] | None = Field(
         default=None, description="how the next trials are chosen; left out: tpe, for a Pareto front nsga2"

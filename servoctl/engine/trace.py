@@ -19,16 +19,20 @@ from servoctl.errors import ServoctlError, TraceError
 from servoctl.types import Array
 
 _LOCK = threading.RLock()
+_tracer: int | None = None  # the thread that traces; the replacements are NumPy's own for every other
 _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 
 
 def _as_object(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy constructor, giving an object array of floats wherever it would have given floats."""
+    """The NumPy constructor, giving the thread that traces an object array wherever it would have given floats.
+
+    Other threads may hand the memory of their arrays to generated C meanwhile, which must find floats there.
+    """
 
     def construct(*args: Any, **options: Any) -> Any:
         array = constructor(*args, **options)
-        return array.astype(object) if array.dtype.kind == "f" else array
+        return array.astype(object) if array.dtype.kind == "f" and threading.get_ident() == _tracer else array
 
     return construct
 
@@ -65,8 +69,10 @@ def _holds_objects(*values: Any) -> bool:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """NumPy's constructors and branching functions accept symbols inside this block."""
+    """NumPy's constructors and branching functions accept symbols inside this block, in this thread."""
+    global _tracer
     with _LOCK:
+        outer, _tracer = _tracer, threading.get_ident()
         replaced: list[tuple[Any, str, Any]] = []
 
         def replace(owner: Any, name: str, value: Any) -> None:
@@ -83,6 +89,7 @@ def tracing() -> Iterator[None]:
         finally:
             for owner, name, value in reversed(replaced):
                 setattr(owner, name, value)
+            _tracer = outer
 
 
 def _location(error: BaseException) -> str | None:

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy.integrate import DOP853
 
-from servoctl.laws.hold import close, differences, hold
+from servoctl.laws.hold import close, differences, hold, transition
 from servoctl.types import Array
 
 KEPT = 1024
@@ -162,3 +162,54 @@ def longest_spacing(
         middle = (stable + unstable) / 2
         stable, unstable = (middle, unstable) if decays(middle) else (stable, middle)
     return stable
+
+
+@lru_cache(KEPT)
+def overshoot(
+    damping: float,
+    stiffness: float,
+    has_rate: bool,
+    h: float | None,
+    held: bool,
+    higher: tuple[float, ...] = (),
+    delay: float = 0,
+    lag: float = 0.0,
+) -> float:
+    """How far the violation swings past zero after a step, relative to the step; 1 where it does not decay.
+
+    Args:
+        damping: As for `poles`.
+        stiffness: As for `poles`.
+        has_rate: As for `poles`.
+        h: Period [s]; of a law that acts continuously it does not count.
+        held: As for `growth`.
+        higher: As for `poles`.
+        delay: As for `growth`.
+        lag: As for `growth`.
+    """
+    gains = _gains(damping, stiffness, has_rate, higher)
+    speed = float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
+    if speed <= 0.0:
+        return 0.0
+    if held and h is not None:
+        step = sampled(gains, h, delay, lag)
+    else:
+        companion = np.eye(len(gains), k=1)
+        companion[-1] = -np.array(gains)
+        step = transition(companion, SAMPLE / speed)
+    radius = float(np.max(np.abs(np.linalg.eigvals(step))))
+    if radius >= 1.0:
+        return 1.0
+    first = np.zeros((len(step), 1))
+    first[0] = 1.0
+    following, power = first, step  # z, then step z, then the next two, the next four, ...
+    while len(following.T) < min(SETTLED / (1.0 - radius), LONGEST):
+        following, power = np.hstack([following, power @ following]), power @ power
+    return float(np.clip(-following[0].min(), 0.0, 1.0))
+
+
+SAMPLE = 0.05
+"""Spacing of the samples of a response in continuous time, in units of 1 / |fastest pole|."""
+
+SETTLED, LONGEST = 12.0, 1 << 17
+"""A response is followed for so many of its slowest time constants, and for at most so many samples."""

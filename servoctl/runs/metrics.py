@@ -1,6 +1,7 @@
 """What the runs of a config are measured by."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from servoctl.runs.run import Run
@@ -8,8 +9,57 @@ from servoctl.runs.run import Run
 VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "settling_time")
 """Of every task, and of the worst of them."""
 
-GREATEST = {"pivot_min"}
+GREATEST = {"pivot_min", "gain_margin"}
 """Metrics of which the greatest is best; of the others it is the least."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A line of the table of metrics.
+
+    Attributes:
+        name: In a config.
+        of: What may stand behind it, after a dot; empty: nothing.
+        unit: Its unit; `task`, `actuator`: that of a task's row, of an actuator; empty: none.
+        meaning: In words.
+        searched: Whether a search alone has it: a sweep does not.
+    """
+
+    name: str
+    of: str
+    unit: str
+    meaning: str
+    searched: bool = False
+
+    @property
+    def form(self) -> str:
+        """As a person writes it."""
+        optional = self.name in VIOLATIONS
+        return f"{self.name}[.{self.of}]" if optional else f"{self.name}.{self.of}" if self.of else self.name
+
+    @property
+    def use(self) -> str:
+        """What a search may do with it."""
+        return "constrain: at least" if self.name in GREATEST else "minimise, constrain: at most"
+
+
+METRICS = (
+    Metric("max_violation", "TASK", "task", "greatest size of the violation; without a task's name, of the worst task"),
+    Metric("rms_violation", "TASK", "task", "root of the mean square of the violation over time"),
+    Metric("final_violation", "TASK", "task", "size of the violation at the end"),
+    Metric("drift", "TASK", "task", "growth of the violation over the run"),
+    Metric("settling_time", "TASK", "s", "time after which the violation stays within run.settling_band"),
+    Metric("input_rms", "ACTUATOR", "actuator", "root of the mean square of the input"),
+    Metric("input_max", "ACTUATOR", "actuator", "greatest size of the input"),
+    Metric("residual_max", "", "", "greatest part of the task that no input can give"),
+    Metric("pivot_min", "", "", "least pivot of the task's matrix: how far the machine stays from losing rank"),
+    Metric("saturation_time", "", "s", "time in which an input's limit costs the task something"),
+    Metric("sensitivity", "NAME", "task", "by how much rms_violation differs under tune.sensitivity.NAME", True),
+    Metric("gain_share", "", "", "period or step as a share of the longest at which the gains are stable", True),
+    Metric("overshoot", "", "", "how far a violation swings past zero after a step, as a share of the step", True),
+    Metric("gain_margin", "", "", "factor on one actuator's gain at which the sampled loop becomes unstable", True),
+)
+"""Every metric that a search can minimise or constrain; those that it alone has come last."""
 
 
 def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,6 +104,6 @@ def _write_table(tuning: Tuning, file: BinaryIO) -> None:
         columns[f"objective.{name}"] = pa.array(values, pa.float64())
     for name in problem.metrics:
         columns[name] = pa.array([verdict.metrics.get(name) for verdict in verdicts], pa.float64())
-    for name in problem.tune.constraints:
+    for name in problem.bounds:
         columns[f"excess.{name}"] = pa.array([verdict.excess.get(name) for verdict in verdicts], pa.float64())
     pq.write_table(pa.table(columns), file)

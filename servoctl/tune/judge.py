@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from servoctl.config.overrides import setting
+from servoctl.closed_loop import CompiledLoop
+from servoctl.config.overrides import is_number, setting
+from servoctl.config.tune import RESERVES
+from servoctl.linear.reserve import Reserve, reserve
 from servoctl.runs.batch import run_all
-from servoctl.runs.gains import task_gains, task_spacing
 from servoctl.runs.make import make_run
 from servoctl.runs.metrics import GREATEST
 from servoctl.runs.run import Run
-from servoctl.tune.problem import GAIN_SHARE, Point, Problem
+from servoctl.tune.problem import Point, Problem
 
 HOPELESS = 1.0
 """Excess of a constraint, relative to its bound, from which a trial is given up after its first run."""
+
+KEPT = 64
+"""Plants whose reserve is kept from a trial's first run to its last."""
 
 Row = dict[str, Any]
 Runner = Callable[[Run, Sequence[Point]], Iterable[Row]]
@@ -69,7 +74,10 @@ class Judge:
     def __init__(self, problem: Problem, runner: Runner = run_all) -> None:
         """Takes a problem, and what makes the runs."""
         self._problem, self._runner = problem, runner
+        if isinstance(problem.run.loop, CompiledLoop):
+            _ = problem.run.loop.control_kernel, problem.run.loop.closing_kernel  # traced once for all retuned loops
         self._first = _with(problem.run, problem.members[0], strict=False)  # what trials have in common is compiled
+        self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()
         self.runs = 0
 
@@ -107,34 +115,34 @@ class Judge:
         """The end of a trial that one run decides."""
         if row["status"] != "done":
             return Verdict(FAILED, _reason(row), runs=1)
-        bounds = self._problem.tune.constraints
+        bounds = self._problem.bounds
         known = {name: row[name] for name in bounds if row.get(name) is not None}
-        if GAIN_SHARE in bounds:
-            known[GAIN_SHARE] = self._gain_share(trial)
-        excess = {name: excess_of(known[name], bounds[name]) for name in known}
+        known |= {name: x for name, x in self._reserves(trial, first=True).items() if name in bounds}
+        excess = {name: excess_of(name, known[name], bounds[name]) for name in known}
         beyond = {name: x for name, x in excess.items() if x > HOPELESS}
         if not beyond:
             return None
         name = max(beyond, key=beyond.__getitem__)
-        return Verdict(PRUNED, _above(name, known[name], bounds[name]), excess=excess, runs=1)
+        return Verdict(PRUNED, _beyond(name, known[name], bounds[name]), excess=excess, runs=1)
 
     def _in_full(self, trial: Point, rows: Sequence[Row]) -> Verdict:
         problem, count = self._problem, len(rows)
         for place, row in enumerate(rows):
             if row["status"] != "done":
                 return Verdict(FAILED, f"{_reason(row)}{self._where(place)}", runs=count)
-        own = self._own(trial, rows)
+        own = self._own(rows) | self._reserves(trial)
         worst, counted = (self._over(rows, over) | own for over in ("worst", problem.tune.objective.over))
         missing = [name for name in (*problem.minimised, *problem.tune.constraints) if name not in counted]
+        bounds = {name: bound for name, bound in problem.bounds.items() if name in counted}
         if missing:
             return Verdict(FAILED, f"{missing[0]} has no value", runs=count)
-        bounds, values = problem.tune.constraints, problem.objective(counted)
-        excess = {name: excess_of(worst[name], bound) for name, bound in bounds.items()}
+        values = problem.objective(counted)
+        excess = {name: excess_of(name, worst[name], bound) for name, bound in bounds.items()}
         broken = [name for name, x in excess.items() if x > 0.0]
         if not broken:
             return Verdict(DONE, None, values, counted, excess, count)
         name = max(broken, key=excess.__getitem__)
-        return Verdict(INFEASIBLE, _above(name, worst[name], bounds[name]), values, counted, excess, count)
+        return Verdict(INFEASIBLE, _beyond(name, worst[name], bounds[name]), values, counted, excess, count)
 
     def _over(self, rows: Sequence[Row], over: str) -> dict[str, float]:
         """The metrics that every run has, over those of the plants."""
@@ -147,9 +155,9 @@ class Judge:
                 found[name] = worst if over == "worst" else math.fsum(numbers) / len(numbers)
         return found
 
-    def _own(self, trial: Point, rows: Sequence[Row]) -> dict[str, float]:
+    def _own(self, rows: Sequence[Row]) -> dict[str, float]:
         """The metrics that no single run has."""
-        found = {GAIN_SHARE: self._gain_share(trial)} if GAIN_SHARE in self._problem.metrics else {}
+        found = {}
         names, first = self._problem.tune.sensitivity, rows[0].get("rms_violation")
         for name, row in zip(names, rows[len(self._problem.members) :], strict=True):
             other = row.get("rms_violation")
@@ -162,26 +170,44 @@ class Judge:
         changed = {} if place == 0 else self._later()[place - 1]
         return " with " + ", ".join(setting(path, value) for path, value in changed.items()) if changed else ""
 
-    def _gain_share(self, trial: Point) -> float:
-        run = _with(self._first, trial)
-        margins = [gain.margin for gain in task_gains(run.system, task_spacing(run.system, run.settings))]
-        return max((1.0 / margin for margin in margins if margin), default=0.0)
+    def _reserves(self, trial: Point, first: bool = False) -> dict[str, float]:
+        """The figures of `linear.reserve`, the worst over the plants; of the first plant alone where that is enough.
+
+        A figure that one of the plants lacks is left out.
+        """
+        if not set(RESERVES.values()) & {*self._problem.bounds, *self._problem.minimised}:
+            return {}
+        members = self._problem.members[:1] if first else self._problem.members
+        found = [self._reserve(trial | member).to_dict() for member in members]
+        shared = [name for name in found[0] if all(name in one for one in found)]
+        return {name: (min if name in GREATEST else max)(one[name] for one in found) for name in shared}
+
+    def _reserve(self, point: Point) -> Reserve:
+        key = tuple(point.items())
+        if key not in self._known:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            self._known[key] = reserve(_with(self._first, point, strict=False))
+        return self._known[key]
 
 
 def _with(run: Run, point: Point, strict: bool = True) -> Run:
     """A run with other values."""
     assert run.loaded is not None
-    loaded = run.loaded.overridden([setting(path, value) for path, value in point.items()])
+    words = [setting(path, value) for path, value in point.items() if not is_number(value)]
+    loaded = run.loaded.overridden(words) if words else run.loaded
+    loaded = loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
     return make_run(loaded, run.engine, strict, like=run)
 
 
-def excess_of(value: float, bound: float) -> float:
-    """By how much a value is beyond its bound, relative to it."""
-    return (value - bound) / (abs(bound) or 1.0)
+def excess_of(name: str, value: float, bound: float) -> float:
+    """By how much a metric is beyond its bound, relative to it."""
+    beyond = (value - bound) / (abs(bound) or 1.0)
+    return max(-1.0, -beyond) if name in GREATEST else beyond
 
 
-def _above(name: str, value: float, bound: float) -> str:
-    return f"{name} {value:.4g} is above {bound:g}"
+def _beyond(name: str, value: float, bound: float) -> str:
+    return f"{name} {value:.4g} is {'below' if name in GREATEST else 'above'} {bound:g}"
 
 
 def _reason(row: Row) -> str:

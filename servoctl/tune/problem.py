@@ -6,18 +6,15 @@ from itertools import product
 from typing import Any
 
 from servoctl.config.overrides import is_number, setting
-from servoctl.config.tune import Range, Tune
+from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
-from servoctl.runs.metrics import metric_names
+from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.paths import check_path, leaves
 from servoctl.runs.run import Run
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
-
-GAIN_SHARE = "gain_share"
-"""Metric: the period or step as a share of the longest that the task's corrections bear."""
 
 MOST_MEMBERS = 64
 """Runs of one trial."""
@@ -45,6 +42,8 @@ class Problem:
     weights: Mapping[str, float]
     objectives: tuple[str, ...]
     metrics: tuple[str, ...]
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    """Metric -> greatest value, of those in `GREATEST` the least: `tune.constraints` and the keys of `RESERVES`."""
     standing: Point = field(default_factory=dict)
     """Path of search -> what the config says there now."""
 
@@ -79,10 +78,9 @@ def read_problem(run: Run) -> Problem:
     weights = dict(minimise) if isinstance(minimise, Mapping) else {}
     names = (minimise,) if isinstance(minimise, str) else tuple(minimise)
     label = " + ".join(f"{weight:g} {name}" for name, weight in weights.items())
-    metrics = (*metric_names(run), *(f"sensitivity.{name}" for name in tune.sensitivity))
-    wanted = {*names, *tune.constraints}
-    metrics += (GAIN_SHARE,) if GAIN_SHARE in wanted else ()
-    problems = [*_wrong_paths(run, tune), *_wrong_metrics(run, tune, names, (*metrics, GAIN_SHARE))]
+    reserves = tuple(RESERVES.values()) if run.system.law is not None else ()
+    metrics = (*metric_names(run), *(f"sensitivity.{name}" for name in tune.sensitivity), *reserves)
+    problems = [*_wrong_paths(run, tune), *_wrong_metrics(run, tune, names, metrics)]
     combined = 1
     for values in tune.uncertainty.values():
         combined *= len(values)
@@ -95,7 +93,25 @@ def read_problem(run: Run) -> Problem:
     members = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
     said = leaves(run)
     standing = {path: said[path] for path in tune.search if path in said}
-    return Problem(run, tune, members, weights, (label,) if weights else names, metrics, standing)
+    bounds = dict(tune.constraints) | bounds_of(run, tune)
+    return Problem(run, tune, members, weights, (label,) if weights else names, metrics, bounds, standing)
+
+
+def bounds_of(run: Run, tune: Tune | None) -> dict[str, float]:
+    """Metric -> bound of how near to instability gains may be: those of a config, or the defaults; none without a law.
+
+    Args:
+        run: The config.
+        tune: Its section; None: it has none.
+    """
+    if run.system.law is None:
+        return {}
+    found: dict[str, float] = {}
+    for key, metric in RESERVES.items():
+        bound = Tune.model_fields[key].default if tune is None else getattr(tune, key)
+        bound = bound if tune is None else tune.constraints.get(metric, bound)
+        found |= {} if bound == "none" else {metric: float(bound)}
+    return found
 
 
 def _evaluated(value: Any) -> Any:
@@ -133,6 +149,9 @@ def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tup
                 listed = "" if hint.startswith("known") else f"; known: {', '.join(known)}"
                 where = run.loaded.where("tune", place, *(("minimise",) if place == "objective" else (name,)))
                 yield f"{where}: {name}: there is no such metric ({hint}{listed})"
+            elif place == "objective" and name in GREATEST:
+                where = run.loaded.where("tune", place, "minimise")
+                yield f"{where}: {name}: the greatest is best (give it under tune.constraints, as the least value)"
 
 
 def in_range(problem: Problem) -> bool:

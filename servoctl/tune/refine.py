@@ -77,7 +77,7 @@ class Descent:
         if wrong:
             raise ConfigError(list(dict.fromkeys(wrong)))
         self._slopes = Slopes()
-        self._bounds = [name for name in problem.tune.constraints if name.partition(".")[0] in FOLLOWED]
+        self._bounds = [name for name in problem.bounds if name.partition(".")[0] in FOLLOWED]
 
     def __call__(self, number: int, at: Point, standing: Verdict, judge: Judge) -> Refinement:
         """Descends.
@@ -250,7 +250,7 @@ class Hill:
                                self._high - self._low)  # fmt: skip
             plants = self._slopes(values)
             rows = [slope for metric in self._problem.minimised for plant in plants for slope in plant[metric].values()]
-            for name, bound in self._problem.tune.constraints.items():
+            for name, bound in self._problem.bounds.items():
                 size = abs(bound) or 1.0
                 for plant in plants:
                     rows += [((value - bound) / size, d / size) for value, d in plant.get(name, {}).values()]

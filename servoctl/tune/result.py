@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.config.problems import unit_of
 from servoctl.runs.metrics import metric_unit
+from servoctl.trajectory import plain
 from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
 from servoctl.tune.problem import Point, Problem
 from servoctl.tune.refine import Refinement
@@ -65,6 +66,8 @@ class Tuning:
     broken: str | None = None
     single: float | None = None
     refinement: Refinement | None = None
+    total_time: float | None = None
+    """Of the whole process up to the end of the search, with loading, tracing and compiling [s]; None: not measured."""
 
     @property
     def status(self) -> str:
@@ -137,8 +140,9 @@ class Tuning:
         import servoctl
 
         tune, best, miss = self.problem.tune, self.best, self.nearest_miss
-        rate = self.here / self.wall_time if self.wall_time > 0.0 and self.here else None
-        runs = self.runs / self.wall_time if self.wall_time > 0.0 and self.runs else None
+        lasted = self.total_time or self.wall_time
+        rate = self.here / lasted if lasted > 0.0 and self.here else None
+        runs = self.runs / lasted if lasted > 0.0 and self.runs else None
         return {
             "schema": SCHEMA,
             "config": self.problem.run.name,
@@ -147,7 +151,7 @@ class Tuning:
             "error": self.broken,
             "objectives": list(self.problem.objectives),
             "over": tune.objective.over,
-            "constraints": dict(tune.constraints),
+            "constraints": dict(self.problem.bounds),
             "sampler": tune.sampler or ("nsga2" if self.problem.several else "tpe"),
             "seed": tune.seed,
             "generation": tune.generation,
@@ -159,10 +163,11 @@ class Tuning:
             "best": None if best is None else _said(best),
             "front": [_said(trial) for trial in self.front] if self.problem.several else None,
             "nearest_miss": None if miss is None else _said(miss),
-            "as_it_stands": {"at": self.problem.standing} | self.standing.to_dict(),
+            "as_it_stands": plain({"at": self.problem.standing} | self.standing.to_dict()),
             "refined": None if self.refinement is None else _descent(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
+            "total_time": self.total_time,
             "trials_per_second": rate,
             "runs_per_second": runs,
             "single_run_process": self.single,
@@ -180,4 +185,5 @@ def _descent(found: Refinement) -> dict[str, Any]:
 
 
 def _said(trial: Trial) -> dict[str, Any]:
-    return {"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()
+    """For JSON, which knows no infinite gain margin: null."""
+    return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()))

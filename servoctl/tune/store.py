@@ -10,16 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from servoctl.errors import ConfigError, RunFolderError
+from servoctl.errors import ConfigError, RunFolderError, in_one_line
 from servoctl.run_folder.files import CONFIG
 from servoctl.tune.judge import DONE, Verdict
 from servoctl.tune.problem import Point, Problem
+from servoctl.tune.stored import BEGAN_WITH, REFINED, REMEDY, VERDICT, check_study, check_trial
 
 if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
-FILE, VERDICT, REFINED, BEGAN_WITH = "study.db", "verdict", "refined", "config"
+FILE = "study.db"
 
 PATIENCE = 10.0
 """Time for which another program may hold the file [s]."""
@@ -33,7 +35,15 @@ class Store:
         url: Where they are.
     """
 
-    def __init__(self, url: str, name: str, said: dict[str, Any], objectives: int, resume: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        said: dict[str, Any],
+        objectives: int,
+        resume: bool,
+        space: "dict[str, BaseDistribution]",
+    ) -> None:
         """Opens a study, or begins one.
 
         Args:
@@ -42,15 +52,16 @@ class Store:
             said: The config, as `identity` has it.
             objectives: How many there are.
             resume: Whether a study that is there goes on; else it is in the way.
+            space: Path -> what is drawn from.
 
         Raises:
-            ConfigError: There is a study and `resume` is not wanted, or it is of another config.
+            ConfigError: There is a study and `resume` is not wanted, or it is of another config, or was altered.
             RunFolderError: The storage is damaged, held by another program, or out of reach.
         """
         self.url = url
         from optuna import create_study
 
-        with self._guarded():
+        with self._guarded(), self._unaltered():
             self._study = create_study(
                 storage=_open(url), study_name=name, directions=["minimize"] * objectives, load_if_exists=True
             )
@@ -65,8 +76,12 @@ class Store:
             raise ConfigError(
                 f"{self.place}: holds {len(found)} trials of a study (--resume goes on with it; or another --out)"
             )
-        if before is not None and found:
+        check_study(self._study, found, objectives, self.place)
+        if found:
             _check_same(before, said, self.place)
+        with self._unaltered():
+            for trial in found:
+                check_trial(trial, space, objectives, len(found), self.place)
 
     @property
     def sought(self) -> list["FrozenTrial"]:
@@ -96,6 +111,18 @@ class Store:
         self.trials.append(trial)
 
     @contextmanager
+    def _unaltered(self) -> Iterator[None]:
+        """What Optuna cannot make sense of, though the data base is whole, was put there by somebody else."""
+        from optuna.exceptions import StorageInternalError
+
+        try:
+            yield
+        except (ConfigError, StorageInternalError):
+            raise
+        except (LookupError, TypeError, AssertionError, AttributeError, ValueError) as error:
+            raise ConfigError(f"{self.place}: altered: {in_one_line(error)} {REMEDY}") from error
+
+    @contextmanager
     def _guarded(self) -> Iterator[None]:
         """Errors of a data base as those that a person reads."""
         from optuna.exceptions import OptunaError, StorageInternalError
@@ -103,6 +130,8 @@ class Store:
 
         try:
             yield
+        except ConfigError:
+            raise
         except (SQLAlchemyError, StorageInternalError, OptunaError, OSError, RuntimeError, ValueError) as error:
             raise RunFolderError(f"{self.place}: {_why(error)}") from error
 
@@ -151,7 +180,7 @@ def identity(problem: Problem) -> dict[str, Any]:
     return dict(json.loads(json.dumps(values)))
 
 
-def _check_same(before: dict[str, Any], now: dict[str, Any], place: str) -> None:
+def _check_same(before: Any, now: dict[str, Any], place: str) -> None:
     old, new = dict(_flat(before)), dict(_flat(now))
     for path in [*old, *new]:
         if old.get(path) != new.get(path):

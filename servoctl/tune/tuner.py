@@ -17,7 +17,7 @@ from servoctl.tune.packages import require
 from servoctl.tune.problem import Point, Problem
 from servoctl.tune.refine import Descent, Refinement
 from servoctl.tune.result import Tuning, trials_of
-from servoctl.tune.search import refined, search
+from servoctl.tune.search import distributions, refined, search
 from servoctl.tune.store import Store, identity, in_folder, point_of, refined_from, verdict_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def tune(
             return run_all(run, points, jobs, cluster, planned, processes)
 
         url = in_folder(folder) if storage is None else storage
-        store = Store(url, f"servoctl.{problem.run.name}", identity(problem), len(problem.objectives), resume)
+        name, count = f"servoctl.{problem.run.name}", len(problem.objectives)
+        store = Store(url, name, identity(problem), count, resume, distributions(problem.tune))
         (folder / SUMMARY).unlink(missing_ok=True)  # it would belie the files to come
         judge, before, broken = Judge(problem, runs_of), len(store.trials), None
         standing = judge.judge([{}])[0]  # compiles what is to be compiled

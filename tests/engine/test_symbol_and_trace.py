@@ -2,6 +2,7 @@
 
 import linecache
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -257,3 +258,15 @@ def test_numpy_is_itself_again_after_a_trace_even_after_an_error() -> None:
     after = [*(getattr(np, name) for name in names), np.linalg.norm]
     assert [a is b for a, b in zip(before, after, strict=True)] == [True] * len(before)
     assert np.zeros(2).dtype == float
+
+
+def test_another_thread_gets_arrays_of_floats_while_this_one_traces() -> None:
+    # generated C writes doubles into an array that another thread makes: one of objects would be overwritten
+    made: list[np.ndarray] = []
+    with tracing():
+        worker = threading.Thread(target=lambda: made.extend([np.empty((3, 2)), np.zeros(3)]))
+        worker.start()
+        worker.join()
+        assert np.zeros(3).dtype == object
+    assert [array.dtype for array in made] == [np.dtype(float), np.dtype(float)]
+    assert np.zeros(3).dtype == float

@@ -1,0 +1,137 @@
+"""How far a run's gains are from the edge: the share of what its period bears, the overshoot, the gain margin.
+
+    gain_share    h / h_max of a row's correction, h_max the longest period or step at which its violation decays
+    overshoot     -min y(t) / y(0) of a row's violation y after a step
+    gain_margin   least k > 1 at which the sampled loop with  u_i -> u_i + (k - 1) du_i  is unstable, over actuators i
+
+Design: the first two follow from the corrections and the timing alone. The margin is that of the loop with the plant
+that the run simulates, linearised at the start; it is searched on the poles of A + (k - 1) B_i fed_i, a few eigenvalue
+problems, because a search of gains asks for it in every trial. Where a config has drives, their timing counts too. A
+loop that is unstable at k = 1 (its internal dynamics, or a state that moves) has no margin. This choice of figures and
+their default bounds is our own.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.closed_loop import CompiledLoop
+from servoctl.errors import TaskError
+from servoctl.laws.gain_limits import overshoot as overshoot_of
+from servoctl.linear.jacobians import local
+from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
+from servoctl.runs import Run
+from servoctl.runs.gains import RowGains, drives_spacing, task_gains, task_spacing
+from servoctl.types import Array, State
+
+FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
+"""Factors on one actuator's gain at which the poles are looked at; beyond the last, a margin counts as infinite."""
+
+HALVINGS = 10
+"""Of the interval between the last stable factor and the first unstable one."""
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """The figures of a run.
+
+    Attributes:
+        gain_share: Largest over the rows of the task, of the run and on drives; 0 without feedback.
+        overshoot: Likewise.
+        gain_margin: Least over the actuators, of the run and on drives; None where the loop has none.
+    """
+
+    gain_share: float
+    overshoot: float
+    gain_margin: float | None
+
+    def to_dict(self) -> dict[str, float]:
+        """Metric -> value, without what there is not."""
+        values = {"gain_share": self.gain_share, "overshoot": self.overshoot, "gain_margin": self.gain_margin}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def reserve(run: Run) -> Reserve:
+    """The figures of a run.
+
+    Args:
+        run: With a law; without one there is nothing to look at, and each figure is harmless.
+    """
+    gains = list(_gains(run))
+    shares = [1.0 / gain.margin for gain in gains if gain.margin]
+    swings = [
+        overshoot_of(
+            gain.damping, gain.stiffness, gain.row.has_rate, gain.spacing.h, gain.spacing.held, gain.higher,
+            gain.spacing.delay, gain.spacing.lag,
+        )
+        for gain in gains
+    ]  # fmt: skip
+    return Reserve(
+        max(shares, default=0.0), max(swings, default=0.0), gain_margin(run) if any(swings + shares) else None
+    )
+
+
+def _gains(run: Run) -> Iterator[RowGains]:
+    """The corrections of the task's rows, as the run acts and as drives do."""
+    drives = None if run.loaded is None else drives_spacing(run.loaded)
+    for spacing in (task_spacing(run.system, run.settings), drives):
+        if spacing is not None:
+            yield from task_gains(run.system, spacing)
+
+
+def gain_margin(run: Run) -> float | None:
+    """The least gain margin over the actuators and timings of a run; None where the loop has none.
+
+    It is infinite above the last of `FACTORS`. A plant that cannot be differentiated, or is too large to be traced,
+    has none either.
+    """
+    margins = []
+    try:
+        for linear in _loops(run):
+            margins.append(_margin(linear))
+    except TaskError:
+        return None
+    return None if not margins or None in margins else min(margin for margin in margins if margin is not None)
+
+
+def _loops(run: Run) -> Iterator[Linear]:
+    """The loop of the plant that the run simulates, at the start, with each timing."""
+    if run.system.law is None or not isinstance(run.loop, CompiledLoop):
+        return
+    x, n = np.concatenate([run.start.q, run.start.v, run.loop.memory_start]), run.system.model.n
+    if run.system.model.passive_rows and run.system.simulated is not None:
+        x = run.loop.simulated().projected(run.start.t, x)
+    state, memory = State(run.start.t, x[:n], x[n : 2 * n]), x[2 * n :]
+    for timing in timings(run):
+        yield LocalLoop(local(run, state, memory), timing).linear
+
+
+def _margin(linear: Linear) -> float | None:
+    """The least gain margin over the actuators of a loop; None where it is unstable as it is."""
+    if _grows(linear, linear.A[None])[0]:
+        return None
+    columns = range(linear.B.shape[1])
+    opened = np.stack([np.outer(linear.B[:, i], linear.fed[i]) for i in columns])
+    low = 1.0
+    for high in FACTORS:
+        unstable = _grows(linear, linear.A + (high - 1.0) * opened)
+        if unstable.any():
+            return _halved(linear, opened[unstable], low, high)
+        low = high
+    return math.inf
+
+
+def _halved(linear: Linear, opened: Array, low: float, high: float) -> float:
+    """The factor between a stable and an unstable one from which one of the loops is unstable."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        unstable = _grows(linear, linear.A + (middle - 1.0) * opened).any()
+        low, high = (low, middle) if unstable else (middle, high)
+    return high
+
+
+def _grows(linear: Linear, A: Array) -> Array:
+    """Whether each of some matrices, shape (count, states, states), has a pole that grows."""
+    return np.array([grows(poles, linear.period) for poles in np.linalg.eigvals(A)])

@@ -1,0 +1,51 @@
+"""Which of the best runs of a sweep keep away from the edge of stability."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from servoctl.config.tune import RESERVES, Tune
+from servoctl.linear.reserve import reserve
+from servoctl.runs.batch import Series
+from servoctl.runs.metrics import GREATEST
+from servoctl.runs.run import Run
+
+MOST = 200
+"""Runs of a ranking that are looked at."""
+
+
+def bounds_of(run: Run) -> dict[str, float]:
+    """Metric -> bound: those of the config's `tune`, or its defaults."""
+    tune = None if run.loaded is None else run.loaded.config.tune
+    found: dict[str, float] = {}
+    for key, metric in RESERVES.items():
+        bound = Tune.model_fields[key].default if tune is None else tune.constraints.get(metric, getattr(tune, key))
+        found |= {} if bound == "none" else {metric: float(bound)}
+    return found
+
+
+def within(
+    run: Run, ranking: Sequence[int], points: Sequence[Mapping[str, Any]], count: int
+) -> tuple[dict[int, dict[str, float]], int]:
+    """The best runs that keep the bounds, with their figures, and how many better ones do not.
+
+    Args:
+        run: The config.
+        ranking: Numbers of runs, the best first.
+        points: Path -> value, by number of run.
+        count: How many are wanted.
+    """
+    assert run.loaded is not None
+    bounds, series = bounds_of(run), Series(run.loaded, "vm", "vm", run)
+    found: dict[int, dict[str, float]] = {}
+    beyond = 0
+    for number in ranking[:MOST]:
+        if len(found) == count:
+            break
+        made = series.make(points[number])
+        figures = reserve(made).to_dict() if isinstance(made, Run) and made.system.law is not None else {}
+        if any((figures[name] < bounds[name]) == (name in GREATEST) and figures[name] != bounds[name]
+               for name in figures if name in bounds):  # fmt: skip
+            beyond += 1
+        else:
+            found[number] = figures
+    return found, beyond
