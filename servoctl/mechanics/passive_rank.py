@@ -10,9 +10,11 @@ rows leave free, a step, back onto the constraints by Gauss-Newton. Small steps 
 of them leave a start at which the rank is lower.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.linalg import Decomposition, decompose
 from servoctl.errors import PlantError
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
@@ -42,21 +44,38 @@ def allowed_rank(model: Model, start: State) -> int:
         return rows
 
 
+def dependent_rows(model: Model, start: State) -> list[str]:
+    """Names of the passive rows that depend on each other near the start; arguments as of `allowed_rank`."""
+    splits = [(split.rank, split) for split in _decompositions(model, start)]
+    largest = max((rank for rank, _ in splits), default=0)
+    rows = model.passive_rows
+    left = np.zeros(len(rows))
+    for rank, split in splits:
+        if rank == largest:
+            left = np.maximum(left, np.linalg.norm(split.residual(np.eye(len(rows))), axis=1))
+    return [row.name for row, size in zip(rows, left, strict=True) if size > INDEPENDENT]
+
+
 def _largest_rank(model: Model, start: State, rows: int) -> int:
-    random, state = np.random.default_rng(0), _closed(model, start)
-    if state is None:
-        return rows
     found = 0
-    for length in STEPS:
-        split = decompose(model.plain.matrices(state).passive.A, INDEPENDENT)
+    for split in _decompositions(model, start):
         found = max(found, int(split.rank))
         if found == rows:
             break
+    return found or rows
+
+
+def _decompositions(model: Model, start: State) -> Iterator[Decomposition]:
+    """The passive rows taken apart at states along the constraints; none where no state is closed."""
+    random, state = np.random.default_rng(0), _closed(model, start)
+    for length in STEPS if state is not None else ():
+        assert state is not None
+        split = decompose(model.plain.matrices(state).passive.A, INDEPENDENT)
+        yield split
         free = random.standard_normal(model.n)
         free -= split.row_projector() @ free
         reach = length * max(1.0, float(np.abs(state.q).max())) / (float(np.linalg.norm(free)) or 1.0)
         state = _closed(model, State(state.t, state.q + reach * free, state.v)) or state
-    return found
 
 
 def _closed(model: Model, state: State) -> State | None:
