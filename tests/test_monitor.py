@@ -8,7 +8,7 @@ import pytest
 
 import servoctl as sc
 from plants.parallelogram import Parallelogram
-from servoctl.bench.parallelogram import pose
+from servoctl.bench.parallelogram import pose, start_overrides
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.passive_rank import allowed_rank, dependent_rows
 from servoctl.types import State
@@ -44,8 +44,6 @@ def test_a_step_that_is_too_long_for_the_motion_is_named() -> None:
     assert found.metadata["status"] == "stopped"
     assert found.t[-1] < 10.0
     assert "at half the step of 0.2 s it drifts less: the step is too long for this motion" in found.metadata["error"]
-    energy = np.abs(0.5 * found["v.x"] ** 2 + 4.5 * found["q.x"] ** 2 - 4.5)
-    assert (energy[:-1] <= 4.5e-3).all() and energy[-1] > 3e-3
 
 
 def test_an_energy_that_no_step_explains_ends_the_run() -> None:
@@ -76,8 +74,9 @@ def test_the_geometry_allows_rank_eleven_wherever_the_parallelogram_starts(theta
 
 
 def test_the_sentence_on_the_rank_names_time_rows_and_remedy() -> None:
-    corrected = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}, rank_tolerance: 1e-15}"
-    found = sc.load("parallelogram", [corrected], engine="vm").simulate()
+    corrected = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}}"
+    step = "run.integrator={method: rk4, step: 0.005}"
+    found = sc.load("parallelogram", [corrected, step, *start_overrides(np.deg2rad(30.0), 0.0)], engine="vm").simulate()
     assert found.metadata["status"] == "stopped"
     error = found.metadata["error"]
     assert error.startswith(f"t = {found.t[-1]:.6g} s: passive rank 12, but the constraints' geometry allows 11")
