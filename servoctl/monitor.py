@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from servoctl.closed_loop import Loop
-from servoctl.engine.linalg import decompose
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.integrate import Integrator, integrate
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
+from servoctl.mechanics.passive_rank import dependent_rows
 from servoctl.trajectory import Trajectory
 from servoctl.types import Array, State
 
@@ -45,11 +45,11 @@ PROBE = 1e-5
 MOST = 100_000
 """A repetition may take so many evaluations more than the run did so far: near singular poses steps become tiny."""
 
+EVERY_ROW, THINNED = 200, 10
+"""Kinetic energy is looked at in so many first rows, then in one of so many."""
+
 NAMED = 6
 """Rows that a sentence names."""
-
-DEPENDENT = 1e-6
-"""A row takes part in a dependence where so much of it is left out of a unit vector's projection."""
 
 
 class Moment(NamedTuple):
@@ -114,10 +114,7 @@ class Monitor:
 
     def _dependent(self) -> str:
         """Names of the rows that depend on each other."""
-        model = self._model
-        A = model.plain.matrices(nearest(model, self._start, among=[])[0]).passive.A
-        left = np.linalg.norm(decompose(A, DEPENDENT).residual(np.eye(len(A))), axis=1)
-        names = [row.name for row, size in zip(model.passive_rows, left, strict=True) if size > DEPENDENT]
+        names = dependent_rows(self._model, self._start)
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return f"{', '.join(names[:NAMED])}{more}"
 
@@ -139,8 +136,9 @@ class Monitor:
         moment = moment._replace(energy=energy)
         if not self._conserved or not np.isfinite(energy):
             return None
-        mass = np.atleast_2d(np.asarray(self._model.plant.mass_matrix(state.q, state.t), dtype=float))
-        self._kinetic = max(self._kinetic, 0.5 * float(state.v @ mass @ state.v))
+        if len(self.energies) <= EVERY_ROW or len(self.energies) % THINNED == 0:
+            mass = np.atleast_2d(np.asarray(self._model.plant.mass_matrix(state.q, state.t), dtype=float))
+            self._kinetic = max(self._kinetic, 0.5 * float(state.v @ mass @ state.v))
         self._past.append(moment)
         while self._past[0].t < moment.t - LOOK_BACK and len(self._past) > 2:
             self._past.popleft()

@@ -6,13 +6,15 @@ is constant except at singular poses, where it is lower. What a run counts beyon
 constraints rows that depend on each other no longer do.
 
 Design: the rank is read at states that are reached from the start along the constraints: a random direction that the
-rows leave free, a step, back onto the constraints by Gauss-Newton. Small steps stay on the start's own branch; several
-of them leave a start at which the rank is lower.
+rows leave free, a step, back onto the constraints by Gauss-Newton. Small steps stay on the start's own branch. Where
+the start itself is singular and no try leaves it, no bound is known and all rows are allowed.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
-from servoctl.engine.linalg import decompose
+from servoctl.engine.linalg import Decomposition, decompose
 from servoctl.errors import PlantError
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.model import Model
@@ -23,6 +25,12 @@ STEPS = (0.02, 0.05, 0.1, 0.2, 0.1, 0.05, 0.0)
 
 INDEPENDENT = 1e-6
 """A direction counts when its pivot exceeds this times the Frobenius norm of the rows; states are closed to 1e-13."""
+
+UNDONE = 0.5
+"""A step of which Gauss-Newton leaves less than this share was undone: the pose is singular."""
+
+TRIES = 40
+"""Steps in any direction from a singular pose; one in ten leaves the parallelogram's flat one."""
 
 CLOSED = 1e-9
 """States that Gauss-Newton leaves further from the constraints do not count [units of the rows]."""
@@ -42,21 +50,54 @@ def allowed_rank(model: Model, start: State) -> int:
         return rows
 
 
+def dependent_rows(model: Model, start: State) -> list[str]:
+    """Names of the passive rows that depend on each other near the start; arguments as of `allowed_rank`."""
+    splits = [(split.rank, split) for split, _ in _decompositions(model, start)]
+    largest = max((rank for rank, _ in splits), default=0)
+    rows = model.passive_rows
+    left = np.zeros(len(rows))
+    for rank, split in splits:
+        if rank == largest:
+            left = np.maximum(left, np.linalg.norm(split.residual(np.eye(len(rows))), axis=1))
+    return [row.name for row, size in zip(rows, left, strict=True) if size > INDEPENDENT]
+
+
 def _largest_rank(model: Model, start: State, rows: int) -> int:
-    random, state = np.random.default_rng(0), _closed(model, start)
-    if state is None:
-        return rows
-    found = 0
-    for length in STEPS:
-        split = decompose(model.plain.matrices(state).passive.A, INDEPENDENT)
-        found = max(found, int(split.rank))
+    found, first, singular = 0, 0, False
+    for split, undone in _decompositions(model, start):
+        found, first, singular = max(found, int(split.rank)), first or int(split.rank), singular or undone
         if found == rows:
             break
+    return rows if singular and found == first else found or rows
+
+
+def _decompositions(model: Model, start: State) -> Iterator[tuple[Decomposition, bool]]:
+    """The passive rows taken apart at states along the constraints, and whether a step to there was undone.
+
+    None where no state is closed. From a singular pose Gauss-Newton undoes most steps: then many are tried.
+    """
+    random, state, undone = np.random.default_rng(0), _closed(model, start), False
+    if state is None:
+        return
+    for length in STEPS:
+        split = decompose(model.plain.matrices(state).passive.A, INDEPENDENT)
+        yield split, undone
         free = random.standard_normal(model.n)
         free -= split.row_projector() @ free
-        reach = length * max(1.0, float(np.abs(state.q).max())) / (float(np.linalg.norm(free)) or 1.0)
-        state = _closed(model, State(state.t, state.q + reach * free, state.v)) or state
-    return found
+        step = length * _size(state) * free / (float(np.linalg.norm(free)) or 1.0)
+        found = _closed(model, State(state.t, state.q + step, state.v)) or state
+        undone = float(np.linalg.norm(found.q - state.q)) < UNDONE * float(np.linalg.norm(step))
+        if undone:
+            break
+        state = found
+    for i in range(TRIES if undone else 0):
+        step = STEPS[i % 4] * random.standard_normal(model.n) * _size(state)
+        found = _closed(model, State(state.t, state.q + step, state.v)) or state
+        yield decompose(model.plain.matrices(found).passive.A, INDEPENDENT), undone
+
+
+def _size(state: State) -> float:
+    return max(1.0, float(np.abs(state.q).max()))
 
 
 def _closed(model: Model, state: State) -> State | None:

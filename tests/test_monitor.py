@@ -1,0 +1,84 @@
+"""What ends a run whose motion is not the plant's: the energy, and the rank that the geometry allows."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from plants.parallelogram import Parallelogram
+from servoctl.bench.parallelogram import pose, start_overrides
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.passive_rank import allowed_rank, dependent_rows
+from servoctl.types import State
+
+
+@dataclass(frozen=True)
+class Oscillator(sc.Plant):
+    """A mass on a spring; beyond `wall` a force acts that its energy does not know."""
+
+    k: float = 9.0  # [N/m]
+    damping: float = 0.0  # [N s/m]
+    push: float = 0.0  # [N]
+    wall: float = 0.5  # [m]
+    coordinates: ClassVar[dict[str, str]] = {"x": "m"}
+    actuators: ClassVar[dict[str, str]] = {}
+
+    def mass_matrix(self, q, t):
+        return np.eye(1)
+
+    def force(self, q, v, t):
+        return np.array([-self.k * q[0] - self.damping * v[0] + sc.where(q[0] < -self.wall, self.push, 0.0)])
+
+    def energy(self, q, v, t):
+        return 0.5 * v[0] ** 2 + 0.5 * self.k * q[0] ** 2
+
+
+def run(plant: Oscillator, step: float = 0.01) -> sc.Trajectory:
+    return sc.simulate(plant, {}, None, q=1.0, duration=10, step=step, engine="vm")
+
+
+def test_a_step_that_is_too_long_for_the_motion_is_named() -> None:
+    found = run(Oscillator(), step=0.2)
+    assert found.metadata["status"] == "stopped"
+    assert found.t[-1] < 10.0
+    assert "at half the step of 0.2 s it drifts less: the step is too long for this motion" in found.metadata["error"]
+
+
+def test_an_energy_that_no_step_explains_ends_the_run() -> None:
+    found = run(Oscillator(push=2.0))
+    assert found.metadata["status"] == "stopped"
+    assert found["q.x"][-1] < -0.5
+    assert "it drifts as much again at half the step of 0.01 s: no step explains it" in found.metadata["error"]
+
+
+@pytest.mark.parametrize("plant", [Oscillator(), Oscillator(damping=0.5)], ids=["conserved", "damped"])
+def test_a_right_run_and_a_damped_one_are_let_through(plant: Oscillator) -> None:
+    found = run(plant)
+    assert (found.metadata["status"], found.t[-1]) == ("done", 10.0)
+
+
+def test_the_energy_drift_is_that_of_all_rows() -> None:
+    found = run(Oscillator(damping=0.5))
+    energy = 0.5 * found["v.x"] ** 2 + 4.5 * found["q.x"] ** 2
+    assert found.metadata["energy_drift"] == pytest.approx(np.abs(energy - energy[0]).max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.3, -np.pi / 4, np.pi / 2, np.pi])
+def test_the_geometry_allows_rank_eleven_wherever_the_parallelogram_starts(theta: float) -> None:
+    state = State(0.0, pose(theta), np.zeros(12))
+    model = Model(Parallelogram(), {}, state)
+    assert allowed_rank(model, state) == 11
+    assert dependent_rows(model, state) == [row.name for row in model.passive_rows]
+
+
+def test_the_sentence_on_the_rank_names_time_rows_and_remedy() -> None:
+    corrected = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}}"
+    step = "run.integrator={method: rk4, step: 0.005}"
+    found = sc.load("parallelogram", [corrected, step, *start_overrides(np.deg2rad(30.0), 0.0)], engine="vm").simulate()
+    assert found.metadata["status"] == "stopped"
+    error = found.metadata["error"]
+    assert error.startswith(f"t = {found.t[-1]:.6g} s: passive rank 12, but the constraints' geometry allows 11")
+    assert "dependent rows (foot1.0, foot1.1, pin1.0, pin1.1, foot2.0, foot2.1 and 6 more)" in error
+    assert "(set plant.passive.projection: true, or raise plant.passive.rank_tolerance above the drift)" in error
