@@ -28,7 +28,7 @@ STATES = 6
 REMEDY = "take another output, add an actuator, or feed the internal state back"
 """For unstable internal dynamics."""
 
-DAMPED = "damp what the task leaves free (law.secondary.damping, or law.allocation: constraint_force), or take another output"
+DAMPED = "damp what the task leaves free: law.secondary.damping, or law.allocation: constraint_force"
 """The same where there are more inputs than rows: the spare ones reach it."""
 
 
