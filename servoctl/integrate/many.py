@@ -10,7 +10,7 @@ from servoctl.closed_loop import CompiledLoop, Loop
 from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
 from servoctl.integrate.fixed import Wanted
 from servoctl.integrate.rows import Integrator, grid, stops_of
-from servoctl.missed import OUT_OF_REACH
+from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.trajectory import SETTLING_BAND, plain
 from servoctl.types import Array, Status
 

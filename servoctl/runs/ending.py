@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.missed import missed_tasks, sentence
+from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.runs.diagnosis import SMALLER, Finding, growth_of, of_task
 from servoctl.runs.gains import all_gains
 from servoctl.runs.run import Run
