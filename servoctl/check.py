@@ -256,7 +256,7 @@ def _internal(run: Run, report: CheckReport) -> None:
         "dimension": found.dimension, "stable": found.stable,
         "modes": [[mode.real, mode.imag] for mode in found.modes],
     }  # fmt: skip
-    report.warnings += [finding.text for finding in of_internal(found)]
+    report.warnings += [finding.text for finding in of_internal(run.system, found)]
 
 
 def _diagnosis(run: Run, report: CheckReport) -> None:
@@ -264,7 +264,7 @@ def _diagnosis(run: Run, report: CheckReport) -> None:
     if run.system.law is None:
         return
     found = of_task(run.system, run.start, run.reach)
-    found += of_internal(run.internal) if not run.problems else []
+    found += of_internal(run.system, run.internal) if not run.problems else []
     report.values["diagnosis"] = [finding.to_dict() for finding in found]
 
 

@@ -11,7 +11,7 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.engine import compiler
-from servoctl.missed import missed_tasks
+from servoctl.run_folder.missed import missed_tasks
 from servoctl.runs.diagnosis import of_task
 from servoctl.trajectory import Trajectory
 from servoctl.types import Status

@@ -11,7 +11,7 @@ from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
 from servoctl.integrate.fixed import Wanted
 from servoctl.integrate.grid import Grid
 from servoctl.integrate.rows import Integrator, stops_of
-from servoctl.missed import OUT_OF_REACH
+from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.trajectory import SETTLING_BAND, plain
 from servoctl.types import Array, Status
 

@@ -28,6 +28,9 @@ STATES = 6
 REMEDY = "take another output, add an actuator, or feed the internal state back"
 """For unstable internal dynamics."""
 
+DAMPED = "damp what the task leaves free: law.secondary.damping, or law.allocation: constraint_force"
+"""The same where there are more inputs than rows: the spare ones reach it."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -116,7 +119,7 @@ def _singular(reach: Reach, rows: Sequence[int], independent: bool) -> list[Find
     return found
 
 
-def of_internal(found: InternalDynamics | None, place: str = "at the start") -> list[Finding]:
+def of_internal(system: System, found: InternalDynamics | None, place: str = "at the start") -> list[Finding]:
     """Unstable internal dynamics, by their fastest pole."""
     if found is None or found.stable is not False:
         return []
@@ -125,7 +128,7 @@ def of_internal(found: InternalDynamics | None, place: str = "at the start") -> 
     growing = sum(mode.real > 0.0 for mode in found.modes)
     text = (
         f"internal dynamics: unstable: {growing} of {found.dimension} modes grow while the task is met, the fastest "
-        f"pole is {shown} 1/s {place} ({REMEDY})"
+        f"pole is {shown} 1/s {place} ({DAMPED if system.model.m > len(system.model.task_rows) else REMEDY})"
     )
     return [Finding("internal_dynamics", (), text)]
 
@@ -144,7 +147,7 @@ def growth_of(loop: Loop, states: Sequence[State], until: float) -> list[Finding
     for i, state in enumerate(states):
         found = internal_dynamics(traced, state)
         if found is not None and found.stable is False and found.modes[0].real * (until - state.t) > 1.0:
-            return of_internal(found, f"at t = {state.t:.4g} s" if i else "at the start")
+            return of_internal(loop.system, found, f"at t = {state.t:.4g} s" if i else "at the start")
     return []
 
 

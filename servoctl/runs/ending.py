@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.missed import missed_tasks, sentence
-from servoctl.runs.diagnosis import Finding, growth_of, of_task
+from servoctl.run_folder.missed import missed_tasks, sentence
+from servoctl.runs.diagnosis import SMALLER, Finding, growth_of, of_task
 from servoctl.runs.gains import all_gains
 from servoctl.runs.run import Run
 from servoctl.simulation import RUNAWAY
@@ -83,18 +83,38 @@ def _reason(run: Run, trajectory: Trajectory) -> str:
     if beyond:
         return "; ".join(beyond)
     until = float(trajectory.t[-1]) if len(trajectory) else run.start.t
-    causes = growth_of(run.loop, _looks(run, trajectory), until)
-    if not causes:
-        causes = [f for f in of_task(run.system, run.start, run.reach) if f.kind == "singular_start"]
-    return "; ".join(finding.text for finding in causes) or UNKNOWN
+    found = [finding.text for finding in growth_of(run.loop, _looks(run, trajectory), until)]
+    found = found or _singular_pose(run, trajectory)
+    found = found or [f.text for f in of_task(run.system, run.start, run.reach) if f.kind == "singular_start"]
+    return "; ".join(found) or UNKNOWN
+
+
+def _singular_pose(run: Run, trajectory: Trajectory) -> list[str]:
+    """A pose at which the task's rows lost a direction, before the run went beyond all bounds."""
+    pivots = trajectory["pivot_min"][: _moderate(run, trajectory)]
+    if len(pivots) < 2 or not pivots[0] > 0.0:
+        return []
+    i = int(np.nanargmin(pivots))
+    if not pivots[i] < SMALLER * pivots[0]:
+        return []
+    return [
+        f"the motion came near a singular pose at t = {trajectory.t[i]:.4g} s, where the smallest pivot was "
+        f"{pivots[i]:.2g} ({pivots[0]:.2g} at the start): the inputs that the task asks for have no bound there (limit "
+        "the inputs, raise law.rank_tolerance, or lead the task around it)"
+    ]
+
+
+def _moderate(run: Run, trajectory: Trajectory) -> int:
+    """How many rows there are before the run went beyond all bounds."""
+    bound = MODERATE * (1.0 + _size(run.start))
+    sizes = np.abs(np.concatenate([trajectory.q, trajectory.v], axis=1)).max(axis=1, initial=0.0)
+    beyond = np.flatnonzero(~(sizes < bound))
+    return int(beyond[0]) if len(beyond) else len(trajectory)
 
 
 def _looks(run: Run, trajectory: Trajectory) -> list[State]:
     """The start, and states of the run before it went beyond all bounds."""
-    bound = MODERATE * (1.0 + _size(run.start))
-    sizes = np.abs(np.concatenate([trajectory.q, trajectory.v], axis=1)).max(axis=1, initial=0.0)
-    beyond = np.flatnonzero(~(sizes < bound))
-    count = int(beyond[0]) if len(beyond) else len(trajectory)
+    count = _moderate(run, trajectory)
     places = np.unique(np.linspace(0, count - 1, LOOKS).astype(int)) if count else np.zeros(0, dtype=int)
     states = [State(float(trajectory.t[i]), trajectory.q[i], trajectory.v[i]) for i in places if i]
     return [run.start, *states]
