@@ -1,0 +1,28 @@
+"""The errors that a run on drives prints are those of rows: metres and radians are not added up."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hil.start import Request, start
+from servoctl.cli.hil_figures import say_figures
+
+
+def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = start(Request("two_mass_spring_drive", duration=0.2, engine="vm"))
+    run = begun.run(tmp_path / "run", lambda event: None).trajectory
+    one = run["violation.distance"]
+    own = {name: values for name, values in run.columns.items() if not name.startswith("violation")}
+    rows = replace(
+        run,
+        columns=own | {"violation.mine.0": one, "violation.mine.1": 2.0 * one},
+        metadata=run.metadata | {"tasks": {"mine": ["mine.0", "mine.1"]}},
+    )
+    say_figures(rows, rows.summary(), {"mine.0": 0.001, "mine.1": 0.002}, {})
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    first, second = (next(line for line in table if line[:1] == [f"mine.{i}"]) for i in (0, 1))
+    assert (first[3], second[3]) == ("0.001", "0.002")
+    assert float(second[1]) == pytest.approx(2.0 * float(first[1]), rel=1e-3)
