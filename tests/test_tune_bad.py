@@ -56,7 +56,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ("tune: {search: {}}", "masses.yaml:6: tune.search: expected a mapping with at least one key, got an empty"),
         (
             "tune: {search: {law.correction.baumgarte.alfa: {low: 1, high: 2}}}",
-            "masses.yaml:6: tune.search.law.correction.baumgarte.alfa: law.correction.baumgarte.alfa: the config has "
+            "masses.yaml:6: tune.search.law.correction.baumgarte.alfa: the config has "
             "no such number (did you mean 'law.correction.baumgarte.alpha'?)",
         ),
         (

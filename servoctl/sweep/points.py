@@ -71,7 +71,7 @@ def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
         try:
             vary = _read(text)
             if vary.path in [other.path for other in found]:
-                raise ConfigError("varied twice (leave one out)")
+                raise ConfigError(f"{vary.path} is varied twice (leave one out)")
             check_path(run, vary.path, [vary.low, vary.high])
             found.append(vary)
         except ConfigError as error:
