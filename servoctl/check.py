@@ -135,9 +135,9 @@ def _hierarchy(run: Run, report: CheckReport) -> None:
 
 def _violations(run: Run, rows: list[Row]) -> list[str]:
     at = consistency(run.system.model, run.start)
-    lines = []
+    lines, wanted = [], set(rows)
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
-        if row in rows:
+        if row in wanted:
             shown = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"
             lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
     return _shortened(lines)
@@ -180,12 +180,12 @@ def _reach(run: Run, report: CheckReport) -> None:
         return
     count = _count(len(found.rows), "row")
     lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {count}"]
-    rows, unreachable = [], found.unreachable
+    rows, unreachable, dependent = [], set(found.unreachable), set(found.dependent)
     for row, gain in zip(found.rows, found.gain, strict=True):
         remark = ""
         if row in unreachable:
             remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
-        elif row in found.dependent:
+        elif row in dependent:
             remark = ": no direction of its own: reached only together with the rows above"
         rows.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
     lines += _shortened(rows)

@@ -188,3 +188,22 @@ def test_resume_without_a_folder_names_the_newest(here: Path, capsys: pytest.Cap
     Path(f"runs/ball-sweep-1/{FILE}").write_text("")
     assert main(["sweep", "ball.yaml", "--vary", GRID, "--resume"]) == 2
     assert "--resume: which sweep? (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
+
+
+def test_log_spacing_gives_equal_ratios_and_both_ends(here: Path) -> None:
+    assert call("--vary", "plant.parameters.m=0.1:100:4:log") == 0
+    assert columns(here)["plant.parameters.m"] == pytest.approx([0.1, 1.0, 10.0, 100.0], rel=1e-14)
+    assert json.loads((here / "found/summary.json").read_text())["vary"]["plant.parameters.m"]["spacing"] == "log"
+
+
+def test_random_values_of_a_log_range_have_equal_chances_in_each_power_of_ten(here: Path) -> None:
+    words = ("--vary", "plant.parameters.m=0.1:100:log", "--sample", "lhs", "--samples", "6")
+    assert call(*words) == 0
+    found = sorted(columns(here)["plant.parameters.m"])
+    assert [sum(low <= m < 10 * low for m in found) for low in (0.1, 1.0, 10.0)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("low", ["0", "-1"])
+def test_log_spacing_needs_a_start_above_zero(here: Path, capsys: pytest.CaptureFixture[str], low: str) -> None:
+    assert call("--vary", f"plant.parameters.m={low}:2:3:log") == 2
+    assert f"LO: expected a number above 0, since the spacing is log, got {low}" in capsys.readouterr().err

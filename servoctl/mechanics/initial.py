@@ -37,10 +37,11 @@ class Consistency:
 
     def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
         """The row of this kind with the largest violation, and that violation; None where there is none."""
+        wanted = set(rows)
         values = [
             (row, float(x))
             for row, x in zip(self.rows, self.violation, strict=True)
-            if row in rows and row.kind == kind
+            if row in wanted and row.kind == kind
         ]
         return max(values, key=lambda item: abs(item[1]), default=None)
 
@@ -102,7 +103,7 @@ def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tup
 def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:
     """Which rows are of this kind, among the passive ones and these of the task."""
     rows = (*model.passive_rows, *model.task_rows)
-    counted = (*model.passive_rows, *(model.task_rows if among is None else among))
+    counted = {*model.passive_rows, *(model.task_rows if among is None else among)}
     return np.array([row.kind == kind and row in counted for row in rows], dtype=bool)
 
 

@@ -87,6 +87,7 @@ class Model:
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
         self.plain: Model = plain or self
         self._kept: dict[str, tuple[Hashable, Any]] = {}
+        self._valued: tuple[Plant, dict[str, Constraint], Array] | None = None
         check_plant(plant, around)
         check_task(self.task, plant)
         holonomic = plant_values.passive_groups(plant, "passive_constraints", None, around.q, around.t)
@@ -164,7 +165,10 @@ class Model:
     @property
     def parameters(self) -> Array:
         """Values of every parameter: the plant's, then each constraint's in order."""
-        return np.concatenate([parameter_values(self.plant), *[parameter_values(c) for c in self.task.values()]])
+        if self._valued is None or self._valued[0] is not self.plant or self._valued[1] is not self.task:
+            values = [parameter_values(self.plant), *[parameter_values(c) for c in self.task.values()]]
+            self._valued = self.plant, self.task, np.concatenate(values)
+        return self._valued[2].copy()
 
     @property
     def parameter_names(self) -> list[str]:

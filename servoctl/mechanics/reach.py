@@ -7,6 +7,7 @@ rows above it has no direction of its own. Both are named.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Reach:
     pivot: float
     largest_pivot: float
 
-    @property
+    @cached_property
     def unreachable(self) -> list[Row]:
         """Rows on which no actuator acts at acceleration level, at any state."""
         return [row for row, gain in zip(self.rows, self.largest_gain, strict=True) if gain <= VANISHES]
@@ -52,7 +53,11 @@ class Reach:
     def degree(self, row: Row) -> str:
         """The relative degree of a row, as far as it is decided here."""
         own = row.degree or 2
-        return f"above {own}" if row in self.unreachable else str(own)
+        return f"above {own}" if row in self._unreachable else str(own)
+
+    @cached_property
+    def _unreachable(self) -> frozenset[Row]:
+        return frozenset(self.unreachable)
 
 
 def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_rank_tolerance: float) -> Reach:
@@ -68,7 +73,7 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
     ranks = [split.rank for split in splits]
     own_direction = np.full(r, True)
     if max(ranks) < r:
-        leading = np.max([_leading_ranks(at.reach, rank_tolerance, at.scale) for at in terms], axis=0)
+        leading = np.max([np.cumsum(_independent(at.reach, rank_tolerance, at.scale)) for at in terms], axis=0)
         own_direction = np.diff(leading, prepend=0) > 0
     largest = np.max(gains, axis=0)
     dependent = [
@@ -94,6 +99,26 @@ def _gains(terms: Terms) -> Array:
     return gains
 
 
-def _leading_ranks(T: Array, rank_tolerance: float, scale: float) -> list[int]:
-    """Rank of the first row, of the first two, and so on."""
-    return [decompose(T[: i + 1], rank_tolerance, scale).rank for i in range(len(T))]
+def _independent(T: Array, rank_tolerance: float, scale: float) -> Array:
+    """Which rows add a direction to those above them.
+
+    The rank of the first rows never falls with their number, so the rows at which it rises are found by bisection: some
+    log2(rows) decompositions for each direction instead of one for each row.
+    """
+    own = np.zeros(len(T), dtype=bool)
+
+    def mark(first: int, last: int, rank_before: int, rank_after: int) -> None:
+        """Marks rows first .. last - 1, given the rank of those before the first and of those before the last."""
+        if rank_after <= rank_before:
+            return
+        if last - first == 1:
+            own[first] = True
+            return
+        middle = (first + last) // 2
+        rank = decompose(T[:middle], rank_tolerance, scale).rank
+        mark(first, middle, rank_before, rank)
+        mark(middle, last, rank, rank_after)
+
+    if len(T):
+        mark(0, len(T), 0, decompose(T, rank_tolerance, scale).rank)
+    return own

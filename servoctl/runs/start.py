@@ -61,8 +61,9 @@ def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None
 def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
     """Rows that are not satisfied: name and how far."""
     values = zip(at.rows, at.violation, at.violation_rate, strict=True)
+    wanted = None if among is None else set(among)
     worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
-    return [(row.name, value) for row, value in worst if not value <= CLOSED and (among is None or row in among)]
+    return [(row.name, value) for row, value in worst if not value <= CLOSED and (wanted is None or row in wanted)]
 
 
 def _listed(rows: Sequence[tuple[str, float]]) -> str:
@@ -229,7 +230,8 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
     if found is not None:
         said += [finding.text for finding in of_task(system, start, found)]
         lost = [row.name for row, own in zip(found.rows, found.gain, strict=True) if own <= VANISHES]
-        lost = [name for name in lost if name not in [row.name for row in found.unreachable]]
+        everywhere = {row.name for row in found.unreachable}
+        lost = [name for name in lost if name not in everywhere]
         said += [
             f"task.{found.rows[i].name}: no input reaches this wish: what it misses is given_up.{found.rows[i].name}"
             for i in law.wishes

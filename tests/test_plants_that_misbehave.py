@@ -1,0 +1,171 @@
+"""Whatever a plant's methods do, a command ends in one sentence and its exit code; never "this is a bug", never 0."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servoctl.cli import main
+
+PLANT = """
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+import numpy as np
+import servoctl as sc
+
+
+def late(t):
+    try:
+        return float(t) > 0.02
+    except Exception:  # a symbol
+        return False
+
+
+@dataclass(frozen=True)
+class Bead(sc.Plant):
+    m: float = 1.0
+    l: float = 1.0
+    coordinates = {"x": "m", "y": "m"}
+    actuators = {"fx": "N", "fy": "N"}
+
+    def mass_matrix(self, q, t):
+        #mass_matrix
+        return np.diag([self.m, self.m])
+
+    def force(self, q, v, t):
+        #force
+        return np.array([0.0 * q[0], -9.8 * self.m])
+
+    def actuation(self, q, t):
+        #actuation
+        return np.eye(2)
+
+    def passive_constraints(self, q, t):
+        #passive_constraints
+        return {"rod": q[0] ** 2 + q[1] ** 2 - self.l**2}
+
+    def energy(self, q, v, t):
+        #energy
+        return 0.5 * self.m * (v[0] ** 2 + v[1] ** 2) + 9.8 * self.m * q[1]
+
+    def links(self, q):
+        #links
+        return {"rod": np.array([[0.0, 0.0], [q[0], q[1]]])}
+"""
+CONFIG = """
+plant: {class: "bead.py:Bead"}
+initial: {q: {x: 0.6, y: -0.8}, v: 0}
+task:
+  - {name: follow, holonomic: "x - 0.6 - 0.01*sin(t)"}
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 0.05, integrator: {method: rk4, step: 0.005}}
+"""
+COPY = "(a plant may not change q or v: work on a copy, as in q = q.copy())"
+START = "failed at the initial state: "
+AT_LOAD = [
+    ("force", "q[0] = 0.5", f"Bead.force: {START}ValueError: assignment destination is read-only"),
+    ("force", "v *= 1.0", COPY),
+    ("mass_matrix", "q.sort()", COPY),
+    ("energy", "v[0] = 1.0", COPY),
+    ("links", "q += 1.0", COPY),
+    ("force", "sys.exit(0)", f"Bead.force: {START}SystemExit: 0 (line"),
+    ("links", "sys.exit(0)", f"Bead.links: {START}SystemExit: 0 (line"),
+    ("force", "raise GeneratorExit", f"Bead.force: {START}GeneratorExit (line"),
+    ("force", "return ['1.0', '2.0']", f"Bead.force: {START}TypeError: expected real numbers, got ['1.0', '2.0']"),
+    ("force", "return [Decimal(1), Decimal(2)]", "expected real numbers, got [Decimal('1'), Decimal('2')]"),
+    ("force", "return [None, None]", "expected real numbers, got [None, None]"),
+    ("force", "return np.ma.array([1.0, 2.0], mask=[True, False])", "expected real numbers, got "),
+    ("force", "return (x for x in q)", "Bead.force: expected shape (2,), got ()"),
+    (
+        "actuation",
+        "return [['1', '0'], ['0', '1']]",
+        "Bead.actuation: failed at the initial state: TypeError: expected",
+    ),
+    (
+        "passive_constraints",
+        "return {'rod': 'text'}",
+        "Bead.passive_constraints: failed at the initial state: rod: Type",
+    ),
+    ("passive_constraints", "return {1: q[0]}", "Bead.passive_constraints: expected a mapping of names to values, got"),
+    ("passive_constraints", "return {'rod': [10**400]}", "rod: OverflowError"),
+    (
+        "energy",
+        "return 'much'",
+        "Bead.energy: failed at the initial state: TypeError: expected real numbers, got 'much'",
+    ),
+    ("energy", "return v", "Bead.energy: expected shape (), got (2,)"),
+    ("energy", "1 / 0", "Bead.energy: failed at the initial state: ZeroDivisionError: division by zero (line"),
+    ("links", "1 / 0", "Bead.links: failed at the initial state: ZeroDivisionError: division by zero (line"),
+    ("links", "return [q]", "Bead.links: expected a mapping of names to polylines, got [array("),
+    ("links", "return {'rod': q}", "Bead.links: rod: expected shape (points, 2) or (points, 3), got (2,)"),
+    ("links", "return {'t': [[0.0, 0.0]]}", "Bead.links: t: the name is taken (rename the polyline)"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(folder: Path, method: str, line: str, *words: str, config: str = CONFIG) -> int:
+    assert f"#{method}" in PLANT
+    (folder / "bead.py").write_text(PLANT.replace(f"#{method}", line))
+    (folder / "bead.yaml").write_text(config)
+    try:
+        return int(main([words[0], "bead.yaml", *words[1:]]))
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize(("method", "line", "sentence"), AT_LOAD)
+def test_what_a_plant_does_wrong_at_the_start_is_said_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, method: str, line: str, sentence: str
+) -> None:
+    engine = ["--engine", "numpy", "--out", "out"] if command == "run" else []
+    assert call(folder, method, line, command, *engine) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and "this is a bug" not in said
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm"])
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("sys.exit(0)", "SystemExit: 0 (line"),
+        ("return ['1.0', '2.0']", "TypeError: expected real numbers, got ['1.0', '2.0']"),
+        ("return [1j, 2.0]", "TypeError: expected real numbers, got [1j, (2+0j)]"),
+        ("q[0] = 0.5", COPY),
+    ],
+)
+def test_what_a_plant_does_wrong_later_stops_the_run_with_its_rows(
+    folder: Path, engine: str, line: str, sentence: str
+) -> None:
+    free = CONFIG[: CONFIG.index("task:")] + "law: none\n" + CONFIG[CONFIG.index("run:") :]
+    assert call(folder, "force", f"if late(t): {line}", "run", "--engine", engine, "--out", "out", config=free) == 4
+    summary = json.loads((folder / "out/summary.json").read_text())
+    assert summary["status"] == "stopped"
+    assert summary["error"].startswith("Bead.force: failed at t = 0.02") and sentence in summary["error"]
+    assert summary["final"]["t"] == pytest.approx(0.015)  # the last whole step
+
+
+@pytest.mark.parametrize("method", ["energy", "links"])
+def test_a_picture_that_fails_later_costs_the_picture_alone_and_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    line = "if abs(float(q[0]) - 0.6) > 1e-5: sys.exit(0)"
+    assert call(folder, method, line, "run", "--engine", "numpy", "--out", "out") == 0
+    assert f"warning: left out: drawing: Bead.{method}: failed at t = 0.0" in capsys.readouterr().err
+    summary = json.loads((folder / "out/summary.json").read_text())
+    assert (summary["status"], len(summary["left_out"])) == ("done", 1) and not (folder / "out/drawing.npz").exists()
+
+
+def test_a_plant_whose_constructor_ends_the_program_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "return np.eye(2)\n\n    def __post_init__(self):\n        sys.exit(0)"
+    assert call(folder, "actuation", line, "check") == 2
+    assert "Bead refuses its parameters: SystemExit: 0 (line" in capsys.readouterr().err
