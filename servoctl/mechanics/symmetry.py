@@ -35,7 +35,7 @@ def asymmetry(M: Array) -> tuple[int, int] | None:
 
 
 def is_symmetric(M: Array) -> Any:
-    """Whether a matrix is symmetric: a bool, or a symbol that is 0 or 1."""
+    """Whether a matrix is symmetric: a bool or a number, or a symbol that is 0 or 1."""
     if not is_symbolic(M):
         return asymmetry(np.asarray(M, dtype=float)) is None
     scale: Any = 0.0

@@ -138,8 +138,10 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     if finite is False:
         nothing = decompose(passive.A[:0], rank_tolerance)
         return Terms(state, matrices, L, False, False, nothing, Q, B, task.A)
-    if symmetric is not True:
-        positive = where(symmetric, positive, 0.0) if is_symbolic(symmetric) else False
+    if is_symbolic(symmetric):
+        positive = where(symmetric, positive, 0.0)
+    elif not symmetric:
+        positive = False
     split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
     free = solve_lower(L, Q + c)
     drift = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)

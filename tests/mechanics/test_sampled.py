@@ -113,6 +113,25 @@ def test_a_symmetric_plant_pays_nothing_for_the_comparison() -> None:
         assert sc.load(name).system.model.symmetric, name
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_opaque_plant_with_a_symmetric_mass_matrix_runs(size: int) -> None:
+    @dataclass(frozen=True)
+    class Opaque(sc.Plant):
+        coordinates: ClassVar = dict.fromkeys("ab"[:size], "rad")
+        actuators: ClassVar = {}
+
+        def mass_matrix(self, q: Array, t: float) -> Array:
+            return np.eye(size) * 2.0 + 0.1 * float(q[0]) ** 2
+
+        def force(self, q: Array, v: Array, t: float) -> Array:
+            return np.ones(size)
+
+    for engine in ("vm", "numpy"):
+        run = simulate(Opaque(), {}, None, q=0.0, duration=0.1, step=0.01, engine=engine)
+        assert run.metadata["status"] == "done", run.metadata.get("error")
+        assert run["q.a"][-1] == pytest.approx(0.1**2 / 4, rel=1e-4)  # a = 1 / 2 while q is small
+
+
 COUNT = itertools.count()
 
 
