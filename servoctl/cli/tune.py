@@ -7,7 +7,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from click import Context, HelpFormatter
 from typer.core import TyperCommand
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class TuneCommand(TyperCommand):
     """The command, whose help ends with the table of metrics."""
 
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the metrics that a search can minimise or constrain."""
         from servoctl.runs.metrics import METRICS
 

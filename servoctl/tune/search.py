@@ -16,7 +16,8 @@ from servoctl.config.tune import Range, Tune
 from servoctl.tune.judge import DONE, INFEASIBLE, Judge, Verdict
 from servoctl.tune.problem import Problem, in_range
 from servoctl.tune.refine import Refinement
-from servoctl.tune.store import REFINED, VERDICT, Store
+from servoctl.tune.store import Store
+from servoctl.tune.stored import REFINED, VERDICT
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
