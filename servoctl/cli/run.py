@@ -53,7 +53,7 @@ def run(
     summary = trajectory.summary()
     phases.end("writing", "simulating", share=summary["wall_time"])
     if as_json:
-        say_json(summary | {"times": phases.seconds, "total_time": phases.total})
+        say_json(summary)
     else:
         _say_summary(trajectory.units, summary, phases)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
