@@ -58,7 +58,7 @@ def run(
     for sentence in summary.get("left_out", []):
         note(f"warning: left out: {sentence}")
     if as_json:
-        say_json(summary | {"times": phases.seconds, "total_time": phases.total})
+        say_json(summary)
     else:
         _say_summary(trajectory.units, summary, phases)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")

@@ -77,7 +77,7 @@ def sweep(
     phases.end("writing")
     summary = study.summary()
     if as_json:
-        say_json(summary | {"times": phases.seconds, "total_time": phases.total})
+        say_json(summary)
     else:
         _say_study(loaded, study, summary, shown)
         say(f"\n{phases}")
@@ -123,7 +123,7 @@ def _say_study(run: "Run", study: "Study", summary: dict[str, Any], metric: str)
         say()
         say_table(["run", *columns, *figures], rows, numbers=len(columns) + len(figures))
     if beyond:
-        say(f"left out: {beyond} runs that are better, but beyond a bound of tune.{', tune.'.join(RESERVES)}")
+        say(f"\nleft out: {beyond} runs beyond a bound of tune.{', tune.'.join(RESERVES)}")
     limits = [(name, path, values) for name, at in summary["limits"].items() for path, values in at.items() if values]
     for i, (name, path, values) in enumerate(limits):
         say("\n" * (i == 0) + f"{name}: {path} = {', '.join(f'{value:.5g}' for value in values)}")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.closed_loop import CompiledLoop
+from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import overshoot as overshoot_of
 from servoctl.linear.jacobians import local
@@ -51,6 +52,15 @@ class Reserve:
         """Metric -> value, without what there is not."""
         values = {"gain_share": self.gain_share, "overshoot": self.overshoot, "gain_margin": self.gain_margin}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def bounds_of(tune: Tune | None) -> dict[str, float]:
+    """Metric -> bound of how near to instability gains may be; those of a config's `tune`, None: the defaults."""
+    found: dict[str, float] = {}
+    for key, metric in RESERVES.items():
+        bound = Tune.model_fields[key].default if tune is None else tune.constraints.get(metric, getattr(tune, key))
+        found |= {} if bound == "none" else {metric: float(bound)}
+    return found
 
 
 def reserve(run: Run) -> Reserve:

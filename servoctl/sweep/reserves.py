@@ -3,24 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from servoctl.config.tune import RESERVES, Tune
-from servoctl.linear.reserve import reserve
+from servoctl.linear.reserve import bounds_of, reserve
 from servoctl.runs.batch import Series
 from servoctl.runs.metrics import GREATEST
 from servoctl.runs.run import Run
 
 MOST = 200
 """Runs of a ranking that are looked at."""
-
-
-def bounds_of(run: Run) -> dict[str, float]:
-    """Metric -> bound: those of the config's `tune`, or its defaults."""
-    tune = None if run.loaded is None else run.loaded.config.tune
-    found: dict[str, float] = {}
-    for key, metric in RESERVES.items():
-        bound = Tune.model_fields[key].default if tune is None else tune.constraints.get(metric, getattr(tune, key))
-        found |= {} if bound == "none" else {metric: float(bound)}
-    return found
 
 
 def within(
@@ -35,7 +24,7 @@ def within(
         count: How many are wanted.
     """
     assert run.loaded is not None
-    bounds, series = bounds_of(run), Series(run.loaded, "vm", "vm", run)
+    bounds, series = bounds_of(run.loaded.config.tune), Series(run.loaded, "vm", "vm", run)
     found: dict[int, dict[str, float]] = {}
     beyond = 0
     for number in ranking[:MOST]:

@@ -10,6 +10,7 @@ from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
+from servoctl.linear.reserve import bounds_of
 from servoctl.runs.metrics import GREATEST, metric_names
 from servoctl.runs.paths import check_path, leaves
 from servoctl.runs.run import Run
@@ -93,25 +94,8 @@ def read_problem(run: Run) -> Problem:
     members = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
     said = leaves(run)
     standing = {path: said[path] for path in tune.search if path in said}
-    bounds = dict(tune.constraints) | bounds_of(run, tune)
+    bounds = dict(tune.constraints) | (bounds_of(tune) if run.system.law is not None else {})
     return Problem(run, tune, members, weights, (label,) if weights else names, metrics, bounds, standing)
-
-
-def bounds_of(run: Run, tune: Tune | None) -> dict[str, float]:
-    """Metric -> bound of how near to instability gains may be: those of a config, or the defaults; none without a law.
-
-    Args:
-        run: The config.
-        tune: Its section; None: it has none.
-    """
-    if run.system.law is None:
-        return {}
-    found: dict[str, float] = {}
-    for key, metric in RESERVES.items():
-        bound = Tune.model_fields[key].default if tune is None else getattr(tune, key)
-        bound = bound if tune is None else tune.constraints.get(metric, bound)
-        found |= {} if bound == "none" else {metric: float(bound)}
-    return found
 
 
 def _evaluated(value: Any) -> Any:

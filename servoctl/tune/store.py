@@ -78,7 +78,7 @@ class Store:
             )
         check_study(self._study, found, objectives, self.place)
         if found:
-            _check_same(before, said, self.place)
+            _check_same(before or {}, said, self.place)
         with self._unaltered():
             for trial in found:
                 check_trial(trial, space, objectives, len(found), self.place)
