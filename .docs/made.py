@@ -14,6 +14,8 @@ from pathlib import Path
 
 import blocks
 
+from servoctl.run_folder import load_run
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / ".docs" / "pages"
 KEPT = ROOT / "build" / "pages"
@@ -72,9 +74,8 @@ def _picture(page: str, path: Path) -> Path:
         if not (path.parent / "summary.json").exists():
             raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no block makes this picture")
         from servoctl.report import figure, save
-        from servoctl.trajectory import Trajectory
 
-        save(figure(Trajectory.load(path.parent), path.stem), path)
+        save(figure(load_run(path.parent), path.stem), path)
     return path
 
 

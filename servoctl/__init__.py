@@ -8,6 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from servoctl.assembly import Run as Run
+    from servoctl.assembly import load as load
+    from servoctl.assembly import simulate as simulate
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
     from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
-    from servoctl.runs import Run as Run
-    from servoctl.runs import load as load
-    from servoctl.runs import simulate as simulate
-    from servoctl.trajectory import Trajectory as Trajectory
+    from servoctl.report import plot as plot
+    from servoctl.run_folder.reader import load_run as load_run
+    from servoctl.run_folder.trajectory import Trajectory as Trajectory
+    from servoctl.run_folder.writer import save as save
+    from servoctl.sweep.batch import batch as batch
     from servoctl.types import Command as Command
     from servoctl.types import State as State
     from servoctl.types import Status as Status
@@ -53,7 +57,7 @@ _HOME = {
     "PlanarLinkage": "servoctl.mechanics.planar",
     "Plant": "servoctl.mechanics.plant",
     "PointFollows": "servoctl.mechanics.planar",
-    "Run": "servoctl.runs",
+    "Run": "servoctl.assembly",
     "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",
     "SecondOrderCorrection": "servoctl.laws.corrections",
@@ -63,9 +67,13 @@ _HOME = {
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
     "linearize": "servoctl.linear.convert",
-    "load": "servoctl.runs",
+    "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",
-    "simulate": "servoctl.runs",
+    "simulate": "servoctl.assembly",
+    "batch": "servoctl.sweep.batch",
+    "load_run": "servoctl.run_folder.reader",
+    "save": "servoctl.run_folder.writer",
+    "plot": "servoctl.report",
     "to_control": "servoctl.linear.convert",
     "where": "servoctl.engine.symbol",
 }

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import servoctl as sc
-from hil.start import Request, start
-from servoctl.runs.run import Run
+from hil.session.start import Request, start
+from servoctl.assembly.run import Run
 
 FAULTS = (
     "hil.faults=[{kind: stall, at: 0.1, for: 0.004, since: engaged}, "

@@ -19,6 +19,7 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError, ServoctlError, TaskError
+from servoctl.run_folder import load_run
 
 PLANT = '''
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Answer:
 
     def stopped(self) -> tuple[str, sc.Trajectory]:
         """Why the run `out` stopped, and its rows, all of which a reader finds finite."""
-        trajectory = sc.Trajectory.load(self.folder / "out")
+        trajectory = load_run(self.folder / "out")
         assert (self.code, trajectory.metadata["status"]) == (4, "stopped"), self.err
         assert np.isfinite(trajectory.q).all() and "Traceback" not in self.err
         return str(trajectory.metadata["error"]), trajectory
@@ -488,7 +489,7 @@ def test_a_projected_start_is_assembled(servoctl: Servoctl) -> None:
     config = changed(CONFIG, ("s: 0}, v: 0", "s: 0.3}, v: {s: 0.2}, project: true"))
     answer = servoctl("--out", "out", plant=RAIL, config=config)
     assert answer.code == 0
-    trajectory = sc.Trajectory.load(answer.folder / "out")
+    trajectory = load_run(answer.folder / "out")
     assert abs(trajectory["q.s"][0]) < 1e-10 and abs(trajectory["v.s"][0]) < 1e-10
 
 
@@ -696,7 +697,7 @@ def test_a_task_out_of_reach_stops_or_goes_on_as_the_law_says(
     assert "warning: task: rank 1 of 2 rows" in answer.err
     summary = json.loads((answer.folder / "out/summary.json").read_text())
     assert (summary["status"], list(summary["status_counts"])) == (status, [word])
-    assert sc.Trajectory.load(answer.folder / "out").metadata["status"] == status
+    assert load_run(answer.folder / "out").metadata["status"] == status
 
 
 def test_an_output_path_that_is_a_file_is_a_failure_of_writing(servoctl: Servoctl) -> None:
@@ -740,7 +741,7 @@ def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(ServoctlError):
-                if (tmp_path / "out/trajectory.arrows").exists() and len(sc.Trajectory.load(tmp_path / "out")) > 1:
+                if (tmp_path / "out/trajectory.arrows").exists() and len(load_run(tmp_path / "out")) > 1:
                     break
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -749,7 +750,7 @@ def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_
         process.kill()
     assert (process.returncode, out) == (130, ""), err
     assert "interrupted; what there is: out" in err and "Traceback" not in err
-    trajectory = sc.Trajectory.load(tmp_path / "out")
+    trajectory = load_run(tmp_path / "out")
     assert trajectory.metadata["status"] == "interrupted"
     np.testing.assert_allclose(np.diff(trajectory.t), 0.001, rtol=1e-6)  # none is lost in between
 

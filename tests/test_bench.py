@@ -13,11 +13,11 @@ from scipy.integrate import solve_ivp
 
 from servoctl.bench.parallelogram import INERTIA, MOMENT, START, Experiment, Outcome, exact_angle, machine, simulate
 from servoctl.bench.pseudoinverse import OUR_GAINS, OUR_RULE, published, result
+from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION
 from servoctl.bench.registry import BENCHMARKS, description
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
 from servoctl.cli import main
-from servoctl.mechanics.pseudoinverse import METHODS, RankRule
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
 EXACT = CASES["case5_fivebar_exact"]["cases"]["A_hanging_minus45deg"]

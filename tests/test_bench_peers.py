@@ -27,9 +27,10 @@ from servoctl.bench.search import Trial, Way, fastest
 from servoctl.bench.standing import Entry
 from servoctl.bench.sweep import alone, difference, gain_sets, our_run
 from servoctl.bench.timing import Times, interleaved, shown, timed
-from servoctl.closed_loop import make_loop
 from servoctl.engine import compiler
 from servoctl.export.source import Source
+from servoctl.simulation.make import make_loop
+from servoctl.sweep.batch import batch
 from servoctl.types import Array
 
 needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="there is no C compiler")
@@ -312,7 +313,7 @@ def test_unequal_work_has_no_ratio_and_enters_no_summary() -> None:
 
 def test_a_batch_is_its_runs_done_alone() -> None:
     gains = gain_sets(2)
-    found = our_run(quick=True).batch(gains)
+    found = batch(our_run(quick=True), gains)
     assert difference(found, alone(gains, 1, quick=True), 1, 0) < 1e-12
     assert difference(found, found, 0, 1) > 1e-6  # other gains, other numbers
     assert difference({"a": [1.0]}, {"a": [None]}, 0, 0) == np.inf

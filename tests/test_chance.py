@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from servoctl.closed_loop.chance import chance
+from servoctl.simulation.noise import chance
 
 RAW = [16086915834549238692, 5448529601018347655, 7749434361382612120, 7478167007443709522]
 """The first words of Philox 4x64 with key 7: NumPy keeps the streams of its bit generators."""

@@ -14,6 +14,7 @@ import servoctl
 from servoctl.cli import main
 from servoctl.cli.outcome import Outcome, outcome_of, outcome_of_run
 from servoctl.errors import ConfigError, PlantError, RunFolderError
+from servoctl.run_folder import load_run
 
 Servoctl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -152,7 +153,7 @@ def test_a_wrong_command_line_ends_with_2(command: Servoctl, words: list[str], s
 
 def rows_so_far(folder: Path) -> int:
     """Rows of a run that reached the disk; 0 before it has begun."""
-    return len(servoctl.Trajectory.load(folder)) if (folder / "trajectory.arrows").exists() else 0
+    return len(load_run(folder)) if (folder / "trajectory.arrows").exists() else 0
 
 
 def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tm
         process.kill()
     assert process.returncode == 130, stderr
     assert (stdout, stderr) == ("", "interrupted; what there is: first\n")
-    trajectory = servoctl.Trajectory.load(tmp_path / "first")
+    trajectory = load_run(tmp_path / "first")
     assert trajectory.metadata["status"] == "interrupted"
     assert len(trajectory) > 1
 

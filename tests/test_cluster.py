@@ -15,10 +15,10 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.runs import cluster as clusters
-from servoctl.runs.batch import run_all
-from servoctl.runs.cluster import Cluster, pack, unpack
+from servoctl.sweep import cluster as clusters
 from servoctl.sweep import points_of, read_varies, sweep
+from servoctl.sweep.batch import batch, run_all
+from servoctl.sweep.cluster import Cluster, pack, unpack
 
 distributed = pytest.importorskip("distributed")
 
@@ -128,7 +128,7 @@ def test_a_run_that_kills_its_workers_loses_itself_only(
     monkeypatch.setattr(clusters, "GONE", 90.0)  # a busy machine needs its time to begin a worker anew
     run, masses = sc.load(ball, engine="vm"), [2.0, 13.0, 3.0]
     with Cluster(local.scheduler_address) as cluster:
-        rows = run.batch({MASS: masses}, cluster=cluster)
+        rows = batch(run, {MASS: masses}, cluster=cluster)
     assert rows["status"] == ["done", "crashed", "done"]
     assert rows["error"][1].startswith("each worker that took these 1 runs died")
 

@@ -9,7 +9,8 @@ import pytest
 from servoctl.cli import main
 from servoctl.errors import RunFolderError
 from servoctl.report.compare import draw, load_all, metrics, overlay
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import save
+from servoctl.run_folder.trajectory import Trajectory
 
 T = np.linspace(0.0, 2.0, 201)
 
@@ -24,7 +25,7 @@ def decaying(rate: float, **more: np.ndarray) -> Trajectory:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
-    return [decaying(rate).save(tmp_path / name) for name, rate in (("slow", 1.0), ("fast", 4.0))]
+    return [save(decaying(rate), tmp_path / name) for name, rate in (("slow", 1.0), ("fast", 4.0))]
 
 
 def test_metrics_stand_side_by_side(folders: list[Path]) -> None:
@@ -39,7 +40,7 @@ def test_metrics_stand_side_by_side(folders: list[Path]) -> None:
 
 
 def test_what_one_run_has_not_is_left_open(folders: list[Path], tmp_path: Path) -> None:
-    more = decaying(2.0, **{"u.G": np.ones(201)}).save(tmp_path / "pushed")
+    more = save(decaying(2.0, **{"u.G": np.ones(201)}), tmp_path / "pushed")
     found = metrics(load_all([*folders, more]))
     assert found["inputs.G.peak"] == [None, None, 1.0]
 
@@ -54,7 +55,7 @@ def test_the_lines_of_every_run_lie_in_one_panel(folders: list[Path]) -> None:
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    folders = [decaying(1.0).save(tmp_path / place / "run") for place in ("monday", "friday")]
+    folders = [save(decaying(1.0), tmp_path / place / "run") for place in ("monday", "friday")]
     assert list(load_all(folders)) == ["monday/run", "friday/run"]
 
 
@@ -69,7 +70,7 @@ def test_runs_that_cannot_be_compared_are_refused(folders: list[Path], tmp_path:
         load_all(folders[:1])
     with pytest.raises(RunFolderError, match=r"slow: given twice \(give each run once\)"):
         load_all([*folders, folders[0]])
-    other = Trajectory({"t": T, "q.angle": T, "v.angle": T}, {"t": "s"}, {"status": "done"}).save(tmp_path / "other")
+    other = save(Trajectory({"t": T, "q.angle": T, "v.angle": T}, {"t": "s"}, {"status": "done"}), tmp_path / "other")
     with pytest.raises(RunFolderError, match="no task, input or coordinate occurs in two of them"):
         load_all([folders[0], other])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import servoctl as sc
-from hil.prepare import load as load_drives
-from hil.replay import replay
+from hil.assembly.prepare import load as load_drives
+from hil.replay.replay import replay
 from servoctl.errors import ConfigError
 
 SAMPLED = ["run.period=0.01", "run.output_step="]

@@ -14,7 +14,7 @@ import pytest
 
 from servoctl.cli import main
 from servoctl.errors import RunFolderError
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 
 WRONG = ["text", 5, True, [1], {"a": 1}, {"a": {"b": []}}, [[]]]
 """Values one of which at least is of the wrong kind, whatever the key."""
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named(
 ) -> None:
     edit(folder)
     with pytest.raises(RunFolderError) as found:
-        Trajectory.load(folder)
+        load_run(folder)
     assert str(found.value).startswith(f"{folder}/{sentence}")
     for command in (["report", str(folder)], ["replay", str(folder)], ["compare", str(folder), str(folder)]):
         assert main(command) == 3
@@ -111,7 +111,7 @@ def test_every_kind_of_value_under_every_key_is_taken_or_refused_with_a_sentence
         for value in WRONG:
             (folder / "summary.json").write_text(json.dumps(whole | {key: value}))
             try:
-                json.dumps(Trajectory.load(folder).summary(), allow_nan=False)
+                json.dumps(load_run(folder).summary(), allow_nan=False)
             except RunFolderError as error:
                 refused += 1
                 assert f"summary.json: {key}: expected " in str(error)
@@ -148,4 +148,4 @@ def test_any_file_may_be_of_another_kind(
 def test_a_folder_that_is_a_link_to_itself_is_told(tmp_path: Path) -> None:
     (tmp_path / "run").symlink_to("run")
     with pytest.raises(RunFolderError, match="run: "):
-        Trajectory.load(tmp_path / "run")
+        load_run(tmp_path / "run")

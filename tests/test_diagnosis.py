@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly.diagnosis import of_task
 from servoctl.cli import main
 from servoctl.engine import compiler
 from servoctl.run_folder.missed import missed_tasks
-from servoctl.runs.diagnosis import of_task
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.sweep.batch import batch
 from servoctl.types import Status
 
 PLANTS = Path(__file__).parent / "diagnosis_plants"
@@ -153,7 +154,7 @@ def test_a_wish_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path:
 
 def test_a_sweep_judges_its_runs_as_they_are_judged_alone() -> None:
     run = sc.load(PLANTS / "quadrotor.yaml", ["run.duration=0.2"])
-    found = run.batch({"law.correction.baumgarte.alpha": [1.0, 2.0], "law.correction.baumgarte.beta": [1.0, 2.0]})
+    found = batch(run, {"law.correction.baumgarte.alpha": [1.0, 2.0], "law.correction.baumgarte.beta": [1.0, 2.0]})
     assert found["status"] == ["missed", "missed"]
 
 

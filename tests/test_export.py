@@ -13,15 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from servoctl.assembly import Run, load
 from servoctl.cli import main
-from servoctl.closed_loop import System, make_loop
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export import Export, export, write
 from servoctl.export.interface import comment, identifier
 from servoctl.export.source import single_literal
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
-from servoctl.runs import Run, load
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.system import System
 from servoctl.types import Array, Command
 
 CC = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)

@@ -11,7 +11,7 @@ from PIL import Image
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report import PRINTED, report
 from servoctl.report.film import RATE, film
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 
 
 def swinging(seconds: float) -> Trajectory:

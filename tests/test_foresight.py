@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.cli import main
-from servoctl.closed_loop import CompiledLoop
 from servoctl.engine import compiler
 from servoctl.engine.cost import operations
-from servoctl.integrate import Integrator
-from servoctl.runs import simulate
-from servoctl.runs.foresight import Foresight, foresee
-from servoctl.simulation import Settings
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.foresight import Foresight, foresee
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.simulate import Settings
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 COMPILED = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
@@ -101,8 +101,8 @@ def test_operations_count_what_is_called_as_often_as_it_is_called() -> None:
 def test_the_command_says_that_it_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("servoctl.runs.engine.LONG", 1e-3)
-    monkeypatch.setattr("servoctl.runs.engine.WORTH", 0.0)
+    monkeypatch.setattr("servoctl.simulation.engine_choice.LONG", 1e-3)
+    monkeypatch.setattr("servoctl.simulation.engine_choice.WORTH", 0.0)
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["run", "projectile", "--out", str(tmp_path / "run")])
     assert " s on the virtual machine: compiled" in capsys.readouterr().err

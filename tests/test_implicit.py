@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.engine import compiler
-from servoctl.integrate import progress
-from servoctl.integrate.implicit import differences
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.runs import simulate
+from servoctl.simulation.integrate import progress
+from servoctl.simulation.integrate.implicit import differences
 from servoctl.types import Array
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))

@@ -8,14 +8,14 @@ import pytest
 from scipy.signal import cont2discrete
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.engine import compiler
 from servoctl.errors import TaskError
-from servoctl.integrate import Grid
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.runs import simulate
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.integrate.grid import Grid
 from servoctl.types import Array, Status
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))

@@ -9,7 +9,7 @@ import pytest
 
 import servoctl as sc
 from plants.three_rrr import ThreeRRR
-from servoctl.check import CheckReport, check
+from servoctl.check.report import CheckReport, check
 from servoctl.cli import main
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError, PlantError

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly.system import make_system
 from servoctl.cli import main
-from servoctl.closed_loop import make_loop
 from servoctl.errors import TaskError
-from servoctl.integrate import Integrator
 from servoctl.laws.corrections import Correction
 from servoctl.linear import analyse
 from servoctl.linear.convert import linear_at, state_at
 from servoctl.linear.margins import margin
 from servoctl.linear.modes import means_of_clusters, modes
-from servoctl.runs.system import make_system
-from servoctl.simulation import Settings
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.simulate import Settings
 from servoctl.types import Array, State
 
 

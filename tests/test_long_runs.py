@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.cli import main
 from servoctl.errors import ConfigError, TaskError
-from servoctl.integrate import Grid, Integrator, integrate
-from servoctl.integrate.many import plan_of
-from servoctl.runs import simulate
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.integrate.grid import Grid
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.side_by_side import plan_of
 
 STEP = 2e-4
 DURATION = 2000.0  # ten million steps

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.closed_loop import CompiledLoop, Loop, OpaqueLoop
+from hil.loop import SECOND, Clock, Controller, Reading, Rig, SimulatedRig, Tick, TickLoop, VirtualClock
 from servoctl.engine.compiler import compiler
-from servoctl.loop import SECOND, Clock, Controller, Reading, Rig, SimulatedRig, Tick, TickLoop, VirtualClock
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
 from servoctl.types import Array
 
 PERIOD = 5_000_000

@@ -16,7 +16,8 @@ from servoctl.errors import RunFolderError
 from servoctl.report.pack import Blob, Thinner, bucket, decoded, thinned
 from servoctl.report.page import page, write
 from servoctl.report.source import READ, read
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run, save
+from servoctl.run_folder.trajectory import Trajectory
 
 
 def content(path: Path) -> tuple[dict[str, Any], str]:
@@ -50,7 +51,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory, robots: Path) -> dict[str,
 def test_the_page_holds_the_numbers_of_the_run_at_three_instants(
     name: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Trajectory.load(folders[name])
+    run = load_run(folders[name])
     data, numbers = content(write([folders[name]], tmp_path / "report.html"))
     columns = data["runs"][0]["columns"]
     groups = ("q", "v", "u", "violation", "passive", "servo_force", "passive_force", "age")
@@ -69,7 +70,7 @@ def test_frames_of_the_animation_are_what_the_plant_draws_at_three_instants(
     import servoctl as sc
 
     plant = sc.load(folders[name] / "config.yaml").loop.system.model.plant
-    run = Trajectory.load(folders[name])
+    run = load_run(folders[name])
     data, numbers = content(write([folders[name]], tmp_path / "report.html"))
     drawing = data["runs"][0]["drawing"]
     times = decoded(drawing["t"], numbers)
@@ -86,8 +87,8 @@ def test_the_path_of_the_task_comes_from_its_equations(tmp_path: Path) -> None:
     pose = [steep, -flat, 0.0, flat, -steep]
     uncorrected = "law.correction={baumgarte: {alpha: 0, beta: 0}}"
     folder = simulated("coordinated_robots", tmp_path / "off", "run.duration=2", uncorrected, f"initial.q={pose}")
-    assert abs(Trajectory.load(folder)["violation.object_y"][-1]) > 0.1
-    drawing = Trajectory.load(folder).drawing
+    assert abs(load_run(folder)["violation.object_y"][-1]) > 0.1
+    drawing = load_run(folder).drawing
     left, right = drawing["task.robot1"], drawing["task.object"]
     middle, height = (left + right) / 2, (1 - np.cos(np.linspace(0, 2, len(left)))) / 2
     np.testing.assert_allclose(middle[:, 0], 1.5, atol=1e-5)
@@ -100,7 +101,7 @@ def test_a_long_run_keeps_every_peak_and_says_so(tmp_path: Path) -> None:
     t = np.linspace(0, 100, rows)
     x = np.sin(t)
     x[54_321], x[700] = 40.0, -30.0
-    Trajectory({"t": t, "q.x": x, "v.x": np.cos(t)}, {"q.x": "m"}, {"status": "done"}).save(tmp_path / "long")
+    save(Trajectory({"t": t, "q.x": x, "v.x": np.cos(t)}, {"q.x": "m"}, {"status": "done"}), tmp_path / "long")
     data, numbers = content(write([tmp_path / "long"], tmp_path / "report.html"))
     run = data["runs"][0]
     kept = decoded(run["columns"]["q.x"], numbers)
@@ -139,7 +140,7 @@ def test_a_minute_on_drives_stays_below_5_megabytes(tmp_path: Path) -> None:
     names = [f"{group}.{name}" for group in ("q", "v", "u", "age", "servo_force", "passive_force") for name in "abcdef"]
     columns = {"t": np.arange(rows) * 0.0025} | {name: rng.normal(size=rows) for name in names}
     drawing = {f"link{k}": rng.normal(size=(1000, 5, 3)) for k in range(20)} | {"t": np.linspace(0, 60, 1000)}
-    Trajectory(columns, drawing=drawing).save(tmp_path / "run")
+    save(Trajectory(columns, drawing=drawing), tmp_path / "run")
     assert write([tmp_path / "run"], tmp_path / "report.html").stat().st_size < 5e6
 
 
@@ -171,7 +172,7 @@ def test_other_schemas_open_and_say_so(robots: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_without_rows_opens(tmp_path: Path) -> None:
-    Trajectory({"t": np.empty(0), "q.x": np.empty(0)}).save(tmp_path / "run")
+    save(Trajectory({"t": np.empty(0), "q.x": np.empty(0)}), tmp_path / "run")
     assert "the run has no rows" in read(tmp_path / "run", "run").lacks
     assert "the run has no rows" in write([tmp_path / "run"], tmp_path / "report.html").read_text()
 
@@ -183,7 +184,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 def test_no_text_of_a_run_becomes_part_of_the_page(tmp_path: Path) -> None:
     evil = "</script><script>alert(1)</script>{{numbers}}"
-    Trajectory({"t": np.arange(2.0)}, {}, {"config": evil, "error": evil}).save(tmp_path / "run", evil)
+    save(Trajectory({"t": np.arange(2.0)}, {}, {"config": evil, "error": evil}), tmp_path / "run", evil)
     text = page([read(tmp_path / "run", evil)])
     assert "<script>alert" not in text
     assert text.count("</script>") == 3

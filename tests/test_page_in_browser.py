@@ -11,7 +11,8 @@ from chromium import Tab, tab
 from report_runs import caught, simulated
 
 from servoctl.report.page import write
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run, save
+from servoctl.run_folder.trajectory import Trajectory
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ def opened(browser: Any, folders: list[Path], tmp_path: Path, **settings: Any) -
 def test_the_browser_reads_the_numbers_of_the_run_at_three_instants(
     name: str, browser: Any, runs: dict[str, Path], tmp_path: Path
 ) -> None:
-    run = Trajectory.load(runs[name])
+    run = load_run(runs[name])
     with opened(browser, [runs[name]], tmp_path) as found:
         page = found.page
         for i in (0, len(run) // 2, len(run) - 1):
@@ -73,7 +74,7 @@ def test_play_scrub_zoom_and_keys_move_everything_together(browser: Any, runs: d
         )
         assert page.evaluate(time) == pytest.approx(1.0, abs=0.01)
         value = page.locator(".u-legend .u-value").nth(1).inner_text()
-        theta = Trajectory.load(runs["robots"])["q.theta1"][100]
+        theta = load_run(runs["robots"])["q.theta1"][100]
         assert value.split() == [f"{theta:.4g}", "rad"]
 
         box = page.locator(".u-over").first.bounding_box()
@@ -132,7 +133,7 @@ def test_a_fault_stands_on_the_time_axis_and_in_the_table(browser: Any, runs: di
     with opened(browser, [runs["caught"]], tmp_path, color_scheme="dark") as found:
         page = found.page
         marks = page.evaluate("window.page.group.plots[0].spec.marks.filter(m => m.colour === '--bad')")
-        fault = next(e for e in Trajectory.load(runs["caught"]).metadata["events"] if e["reaction"] == "stop")
+        fault = next(e for e in load_run(runs["caught"]).metadata["events"] if e["reaction"] == "stop")
         assert [mark["t"] for mark in marks] == [fault["t"]] and marks[0]["text"].startswith("u3: the drive reports")
         page.locator("tr.bad button").first.click()
         assert page.evaluate("window.page.player.time") == pytest.approx(fault["t"])
@@ -174,7 +175,7 @@ def with_last(run: Trajectory, value: float) -> Trajectory:
 def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
     t = np.arange(0, 5, 0.01)
     columns = {"t": t, "q.x": 2e5 + 3e4 * np.sin(t), "v.x": 1e-6 * np.cos(t), "u.F": 123456.0 + 2 * np.sin(9 * t)}
-    Trajectory(columns, {}, {}).save(tmp_path / "run")
+    save(Trajectory(columns, {}, {}), tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         assert page.evaluate(TICKS.format(0)) == ["1.8e5", "2.0e5", "2.2e5"]
@@ -191,7 +192,7 @@ def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_run_that_ran_away_is_seen_until_it_did(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    with_last(Trajectory.load(runs["robots"]), 1e10).save(tmp_path / "run")
+    with_last(load_run(runs["robots"]), 1e10).save(tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         y = "window.page.group.plots[{}].u.scales.y"
@@ -210,7 +211,7 @@ def test_one_exact_sample_and_ticks_that_are_never_late_do_not_make_the_scale(br
     t = np.arange(0, 5, 0.01)
     size = 1e-3 * np.exp(-0.2 * t)
     size[7] = 3e-17
-    Trajectory({"t": t, "q.x": t, "violation.x": size, "lateness": 0.0 * t}, {}, {}).save(tmp_path / "run")
+    save(Trajectory({"t": t, "q.x": t, "violation.x": size, "lateness": 0.0 * t}, {}, {}), tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         assert page.evaluate("window.page.group.plots.find(p => p.spec.log).u.scales.y.min") == pytest.approx(1e-4)
@@ -255,7 +256,7 @@ def test_the_animation_stays_in_sight_while_the_plots_scroll(
 
 
 def test_a_folder_without_rows_opens_too(browser: Any, tmp_path: Path) -> None:
-    Trajectory({"t": np.empty(0)}, {}, {"status": "failed", "error": "no first step"}).save(tmp_path / "run")
+    save(Trajectory({"t": np.empty(0)}, {}, {"status": "failed", "error": "no first step"}), tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         assert "the run has no rows" in page.locator("#top").inner_text()

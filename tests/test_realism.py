@@ -8,10 +8,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import servoctl as sc
-from servoctl.check import check
-from servoctl.closed_loop.chance import chance
-from servoctl.runs.run import Run
-from servoctl.trajectory import Trajectory
+from servoctl.assembly.run import Run
+from servoctl.check.report import check
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.noise import chance
 from servoctl.types import Array
 
 MASS = """

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.closed_loop import CompiledLoop
-from servoctl.closed_loop.chance import chance
+from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram
-from servoctl.integrate import held_steps
-from servoctl.runs.many import parameters_of, plan_for, random_of
-from servoctl.runs.run import Run
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.noise import chance
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.sweep.batch import batch
+from servoctl.sweep.side_by_side import parameters_of, plan_for, random_of
 
 compiled = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 
@@ -90,7 +91,7 @@ def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes
 def test_a_batch_is_the_runs_one_by_one(jobs: int) -> None:
     name, settings = CASES[0]
     vary = {"run.seed": [0, 1, 2, 0], "realism.parameter_error.m1": [0.2, 0.2, -0.1, 0.0]}
-    found = sc.load(name, settings, engine="c").batch(vary, jobs=jobs)
+    found = batch(sc.load(name, settings, engine="c"), vary, jobs=jobs)
     for i, (seed, error) in enumerate(zip(*vary.values(), strict=True)):
         alone: Any = run((name, [*settings, f"run.seed={seed}", f"realism.parameter_error.m1={error}"]), "vm").summary()
         assert found["engine"][i] == "c"
@@ -103,7 +104,7 @@ def test_a_batch_is_the_runs_one_by_one(jobs: int) -> None:
 def test_a_sweep_over_the_delay_takes_each_run_as_it_would_be_alone() -> None:
     name, settings = CASES[0]
     delays = [0.0, 0.004, 0.01, 0.02]
-    found = sc.load(name, settings, engine="c").batch({"realism.delay": delays, "realism.jitter": [0.0] * 4})
+    found = batch(sc.load(name, settings, engine="c"), {"realism.delay": delays, "realism.jitter": [0.0] * 4})
     for delay, value in zip(delays, found["rms_violation"], strict=True):
         alone = run((name, [*settings, f"realism.delay={delay}", "realism.jitter=0"]), "vm").summary()
         assert value == pytest.approx(alone["tasks"]["distance"]["rms_violation"], rel=1e-9)

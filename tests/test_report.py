@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from servoctl.errors import RunFolderError
-from servoctl.report import DPI, figure, gives, report
+from servoctl.report import DPI, figure, gives, plot, report
 from servoctl.report.panels import FLOOR, status_runs
 from servoctl.report.path import frames, view
 from servoctl.report.stages import stage_spans
 from servoctl.report.style import NAMED, axis_label, chosen, colours, drawing_style, envelope, spread
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
 
@@ -435,10 +435,10 @@ def test_units_stand_in_brackets():
 
 
 def test_plot_writes_the_overview_where_it_is_told_to(tmp_path):
-    drawn = two_arms().plot(tmp_path / "run.pdf")
+    drawn = plot(two_arms(), tmp_path / "run.pdf")
     assert drawn.get_suptitle() == "coordinated_robots"
     assert (tmp_path / "run.pdf").read_bytes().startswith(b"%PDF")
-    assert two_arms().plot().axes
+    assert plot(two_arms()).axes
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path):

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import servoctl.trajectory
+import servoctl
 from servoctl.errors import RunFolderError
-from servoctl.run_folder import FLUSH_INTERVAL, RunFolder
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import FLUSH_INTERVAL, RunFolder, load_run, save
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 
 METADATA = {"config": "demo", "engine": "c", "tasks": {"x": ["x"]}}
@@ -39,9 +39,9 @@ def bits(x):
 def write(path, *batches, **end):
     clock = FakeClock()
     with RunFolder.create(path, "plant: x\n", METADATA, UNITS, clock) as folder:
-        for batch in batches:
+        for table in batches:
             clock.now += 1.0  # every append is due
-            folder.append(batch)
+            folder.append(table)
         return folder.close(end)
 
 
@@ -49,9 +49,9 @@ def stream_of(path, *batches):
     """A folder as a killed process leaves it."""
     clock = FakeClock()
     folder = RunFolder.create(path, "", METADATA, UNITS, clock)
-    for batch in batches:
+    for table in batches:
         clock.now += 1.0
-        folder.append(batch)
+        folder.append(table)
     folder._stream.close()
     return path / "trajectory.arrows"
 
@@ -62,22 +62,22 @@ def test_a_new_folder_says_that_the_run_is_going_on(tmp_path):
     assert summary["status"] == "running"
     assert summary["config"] == "demo"
     assert (folder.path / "config.yaml").read_text() == "plant: x\n"
-    run = Trajectory.load(folder.path)
+    run = load_run(folder.path)
     assert len(run) == 0
     assert run.metadata["status"] == "running"
 
 
 def test_a_closed_run_comes_back_to_the_bit(tmp_path):
     odd = np.array([0.0, -0.0, 5e-324, np.nan, np.inf, 0.1])
-    batch = {"t": np.arange(6.0), "q.x": odd, "age.d1": odd.astype(np.float32), "rank": np.arange(6, dtype=np.int32)}
+    table = {"t": np.arange(6.0), "q.x": odd, "age.d1": odd.astype(np.float32), "rank": np.arange(6, dtype=np.int32)}
     drawing = {"arm": np.random.default_rng(0).normal(size=(6, 3, 2)), "t": np.arange(6.0), "file": np.zeros((6, 1, 3))}
     with RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
-        folder.append(batch)
+        folder.append(table)
         closed = folder.close({"steps": 5, "events": [{"t": 1.0}]}, drawing)
-    loaded = Trajectory.load(tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
     for run in (closed, loaded):
-        assert list(run.columns) == list(batch)
-        assert all(bits(run[name]) == bits(batch[name]) for name in batch)
+        assert list(run.columns) == list(table)
+        assert all(bits(run[name]) == bits(table[name]) for name in table)
         assert run.units == UNITS
         assert run.metadata == METADATA | {"status": "completed", "steps": 5, "events": [{"t": 1.0}]}
         assert {name: bits(x) for name, x in run.drawing.items()} == {name: bits(x) for name, x in drawing.items()}
@@ -92,19 +92,19 @@ def test_batches_join_in_the_order_of_their_coming(tmp_path):
 
 def test_a_run_of_no_rows_keeps_its_columns(tmp_path):
     write(tmp_path / "run", rows(0, 0))
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert len(run) == 0
     assert run["rank"].dtype == np.int64
 
 
 def test_a_run_that_never_wrote_a_row_loads(tmp_path):
     write(tmp_path / "run", status="failed")
-    assert Trajectory.load(tmp_path / "run").metadata["status"] == "failed"
+    assert load_run(tmp_path / "run").metadata["status"] == "failed"
 
 
 def test_a_trajectory_of_no_columns_saves_and_loads(tmp_path):
-    Trajectory({}, metadata={"config": "empty"}).save(tmp_path / "run")
-    run = Trajectory.load(tmp_path / "run")
+    save(Trajectory({}, metadata={"config": "empty"}), tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert run.columns == {}
     assert run.metadata["config"] == "empty"
 
@@ -124,10 +124,10 @@ def test_rows_reach_the_disk_once_they_are_due(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
     clock.now += FLUSH_INTERVAL
     folder.append(rows(0, 2))
-    assert len(Trajectory.load(folder.path)) == 2
+    assert len(load_run(folder.path)) == 2
     clock.now += FLUSH_INTERVAL
     folder.append(rows(2, 5))
-    run = Trajectory.load(folder.path)
+    run = load_run(folder.path)
     assert len(run) == 5
     assert run.units == UNITS
     assert run.metadata == METADATA | {"status": "running", "events": []}
@@ -138,10 +138,10 @@ def test_rows_reach_the_disk_at_once_where_one_asks(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, FakeClock())  # nothing is ever due
     folder.append(rows(0, 2))
     folder.flush()
-    assert bits(Trajectory.load(folder.path)["q.x"]) == bits(rows(0, 2)["q.x"])
+    assert bits(load_run(folder.path)["q.x"]) == bits(rows(0, 2)["q.x"])
     folder.append(rows(2, 5))
     folder.flush()
-    assert bits(Trajectory.load(folder.path)["q.x"]) == bits(rows(0, 5)["q.x"])
+    assert bits(load_run(folder.path)["q.x"]) == bits(rows(0, 5)["q.x"])
     folder.close()
 
 
@@ -149,7 +149,7 @@ def test_rows_reach_the_disk_within_a_second_though_none_follow(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
     folder.append(rows(0, 2))
     deadline = time.monotonic() + 10 * FLUSH_INTERVAL  # wide, for a loaded machine
-    while len(Trajectory.load(folder.path)) < 2:
+    while len(load_run(folder.path)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     folder.append(rows(2, 3))
@@ -178,20 +178,20 @@ def test_status_codes_of_another_version_are_translated_by_name(tmp_path):
     write(tmp_path / "run", rows(0, 3) | {"status": np.array([0, 1, 0])})
     _with_statuses(tmp_path / "run" / "trajectory.parquet", {"0": ["DAMPED", ""], "1": ["OK", ""]})
     damped = Status.DAMPED.code
-    assert Trajectory.load(tmp_path / "run")["status"].tolist() == [damped, 0, damped]
+    assert load_run(tmp_path / "run")["status"].tolist() == [damped, 0, damped]
 
 
 def test_an_unknown_status_asks_for_an_update(tmp_path):
     write(tmp_path / "run", rows(0, 3))
     _with_statuses(tmp_path / "run" / "trajectory.parquet", {"0": ["MELTED", ""]})
     with pytest.raises(RunFolderError, match="MELTED is unknown to this version \\(update servoctl\\)"):
-        Trajectory.load(tmp_path / "run")
+        load_run(tmp_path / "run")
 
 
 def test_earlier_runs_are_moved_aside(tmp_path):
     for k in range(3):
         write(tmp_path / "run", rows(k, k + 1))
-    assert [Trajectory.load(tmp_path / name)["t"][0] for name in ("run.1", "run.2", "run")] == [0.0, 0.1, 0.2]
+    assert [load_run(tmp_path / name)["t"][0] for name in ("run.1", "run.2", "run")] == [0.0, 0.1, 0.2]
     folder = RunFolder.create(tmp_path / "run", "", {}, {})
     assert folder.moved_to == tmp_path / "run.3"
 
@@ -221,8 +221,8 @@ def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, writ
     first.append(rows(2, 4))
     first.close()
     assert first.path == tmp_path / "run[1].1"
-    assert len(Trajectory.load(tmp_path / "run[1].1")) == 4
-    assert len(Trajectory.load(path)) == 1
+    assert len(load_run(tmp_path / "run[1].1")) == 4
+    assert len(load_run(path)) == 1
 
 
 def test_a_file_in_the_way_is_an_error(tmp_path):
@@ -269,7 +269,7 @@ def test_leaving_by_an_exception_leaves_a_readable_folder(tmp_path, error, statu
     with pytest.raises(type(error)), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
         folder.append(rows(0, 3))
         raise error
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert len(run) == 3
     assert run.metadata["status"] == status
     assert run.summary().get("error") == (None if status == "interrupted" else "ZeroDivisionError: by hand")
@@ -304,7 +304,7 @@ def test_a_batch_that_breaks_off_is_cut_off_and_written_again(tmp_path, error, r
     clock.now += 1.0
     with pytest.raises(raised):
         folder.append(rows(2, 4))
-    assert len(Trajectory.load(folder.path)) == 2
+    assert len(load_run(folder.path)) == 2
     assert bits(folder.close()["t"]) == bits(rows(0, 4)["t"])
 
 
@@ -321,7 +321,7 @@ for k in itertools.count():
 
 def test_a_killed_process_leaves_a_folder_short_of_at_most_the_last_second(tmp_path):
     path = tmp_path / "run"
-    environment = os.environ | {"PYTHONPATH": str(Path(servoctl.trajectory.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(servoctl.__file__).parents[1])}
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], env=environment)
     try:
         deadline = time.monotonic() + 60
@@ -333,7 +333,7 @@ def test_a_killed_process_leaves_a_folder_short_of_at_most_the_last_second(tmp_p
         killed = time.monotonic()  # the same clock in both processes
         child.send_signal(signal.SIGKILL)
         child.wait()
-    run = Trajectory.load(path)
+    run = load_run(path)
     assert run["q.k"].tolist() == list(range(len(run)))
     assert killed - run.t[-1] < 1.0
     assert run.metadata == {"config": "killed", "status": "running", "events": []}
@@ -345,7 +345,7 @@ def test_a_stream_cut_off_at_any_byte_gives_its_complete_batches(tmp_path):
     content, t, counts = stream.read_bytes(), rows(0, 7)["t"], []
     for size in range(len(content) + 1):
         stream.write_bytes(content[:size])
-        run = Trajectory.load(stream.parent)
+        run = load_run(stream.parent)
         counts.append(len(run))
         assert bits(run.t) == bits(t[: len(run)])
     assert sorted(set(counts)) == [0, 2, 3, 7]
@@ -358,7 +358,7 @@ def test_a_stream_of_noise_is_damaged(tmp_path):
     for size in (1, 8, 100, 10_000):
         stream.write_bytes(noise.bytes(size))
         with pytest.raises(RunFolderError, match=r"trajectory\.arrows: is damaged"):
-            Trajectory.load(stream.parent)
+            load_run(stream.parent)
 
 
 def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path):
@@ -368,14 +368,14 @@ def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path
     for size in range(0, len(content), 7):
         table.write_bytes(content[:size])
         with pytest.raises(RunFolderError, match=r"parquet: is damaged: .*\(restore it from a copy, or run again\)"):
-            Trajectory.load(tmp_path / "run")
+            load_run(tmp_path / "run")
 
 
 def test_a_damaged_parquet_file_beside_a_stream_says_that_the_stream_will_do(tmp_path):
     stream = stream_of(tmp_path / "run", rows(0, 2))
     (stream.parent / "trajectory.parquet").write_bytes(b"PAR1")
     with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows beside it"):
-        Trajectory.load(stream.parent)
+        load_run(stream.parent)
 
 
 @pytest.mark.parametrize("summary", [b"", b"{", b"\xff\xfe", b"[]", None])
@@ -383,7 +383,7 @@ def test_no_summary_is_needed_to_load(tmp_path, summary):
     write(tmp_path / "run", rows(0, 2))
     file = tmp_path / "run" / "summary.json"
     file.unlink() if summary is None else file.write_bytes(summary)
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert len(run) == 2
     assert run.metadata == METADATA | {"status": "completed"}
 
@@ -392,15 +392,15 @@ def test_a_damaged_drawing_says_what_to_do(tmp_path):
     write(tmp_path / "run", rows(0, 2))
     (tmp_path / "run" / "drawing.npz").write_bytes(b"PK\x03\x04")
     with pytest.raises(RunFolderError, match=r"drawing\.npz: is damaged: .*\(delete it to load the run without it\)"):
-        Trajectory.load(tmp_path / "run")
+        load_run(tmp_path / "run")
 
 
 def test_what_is_no_run_folder_says_what_one_has(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(RunFolderError, match=r"not a run folder \(which has summary\.json and trajectory\.parquet"):
-        Trajectory.load(tmp_path)
+        load_run(tmp_path)
     with pytest.raises(RunFolderError, match="is a file \\(give the run folder\\)"):
-        Trajectory.load(tmp_path / "config.yaml")
+        load_run(tmp_path / "config.yaml")
 
 
 def full(*arguments, **options):
@@ -419,7 +419,7 @@ def test_a_disk_that_is_full_leaves_a_failed_run_and_nothing_in_part(tmp_path, m
         str(said.value)
         == f"{tmp_path / 'run'}: cannot be written: No space left on device (free the place, or choose another)"
     )
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert (run.metadata["status"], run.metadata["error"]) == ("failed", str(said.value))
     assert not [path.name for path in (tmp_path / "run").iterdir() if path.suffix in (".part", ".parquet")]
     assert len(run) == (3 if place.endswith("table") else 0)
@@ -432,6 +432,6 @@ def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path
         second = RunFolder.create(tmp_path / "run", "", {**METADATA, "config": "second"}, UNITS)
         monkeypatch.setattr("servoctl.run_folder.writer._write_table", full)
         folder.close()
-    assert Trajectory.load(second.path).metadata["config"] == "second"
-    moved = Trajectory.load(second.moved_to)
+    assert load_run(second.path).metadata["config"] == "second"
+    moved = load_run(second.moved_to)
     assert (moved.metadata["status"], len(moved)) == ("failed", 3)

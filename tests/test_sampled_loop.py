@@ -12,13 +12,13 @@ import servoctl as sc
 from servoctl.bench.margins import CASES, Case, growth, resting
 from servoctl.cli import main
 from servoctl.errors import TaskError
-from servoctl.integrate import sampled
 from servoctl.laws.gain_limits import longest_spacing
 from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters, run_timing
+from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
 
 LATE = "realism={delay: 15*ms, lag: 20*ms}"

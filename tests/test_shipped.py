@@ -4,8 +4,8 @@ import pytest
 from shipped import COMPILED, CONSTRAINT_FOLLOWING, LOADED, REFUSED
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop
 from servoctl.errors import ConfigError
+from servoctl.simulation.traced import CompiledLoop
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly.classes import load_class
 from servoctl.errors import ConfigError
-from servoctl.runs.classes import load_class
-from servoctl.runs.cluster import pack, unpack
+from servoctl.sweep.batch import batch
+from servoctl.sweep.cluster import pack, unpack
 
 PLANT = """
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def test_a_module_that_is_nowhere_is_still_an_error(tmp_path: Path) -> None:
 def test_processes_of_a_batch_import_them_too(tmp_path: Path) -> None:
     run = sc.load(write(tmp_path), engine="numpy")
     values = {"task.place.parameters.at": [0.1, 0.2]}
-    alone, together = run.batch(values), run.batch(values, jobs=2)
+    alone, together = batch(run, values), batch(run, values, jobs=2)
     assert together["status"] == ["done", "done"]
     assert together["rms_violation"] == alone["rms_violation"]
 

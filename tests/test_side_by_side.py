@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
-from servoctl.integrate.many import channels, plan_of, summary_of
-from servoctl.runs.batch import run_all
-from servoctl.runs.metrics import metrics_of
-from servoctl.runs.run import Run
+from servoctl.simulation.side_by_side import channels, plan_of, summary_of
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.sweep.batch import batch, run_all
+from servoctl.sweep.metrics import metrics_of
 from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
@@ -162,12 +162,12 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def assert_alike(batch: dict[str, list[Any]], i: int, single: dict[str, Any]) -> None:
-    assert {name for name, values in batch.items() if values[i] is not None} == {
+def assert_alike(table: dict[str, list[Any]], i: int, single: dict[str, Any]) -> None:
+    assert {name for name, values in table.items() if values[i] is not None} == {
         name for name, value in single.items() if value is not None
     }
     for name, value in single.items():
-        assert batch[name][i] == (pytest.approx(value, rel=SUMS) if isinstance(value, float) else value), name
+        assert table[name][i] == (pytest.approx(value, rel=SUMS) if isinstance(value, float) else value), name
 
 
 VARIED = [
@@ -186,28 +186,28 @@ VARIED = [
 def test_every_row_is_that_of_the_single_run(
     name: str, settings: list[str], path: str, values: tuple[float, ...], blocks: list[int]
 ) -> None:
-    batch = loaded(name, settings).batch({path: values})
+    table = batch(loaded(name, settings), {path: values})
     assert sum(blocks) == len(values)
     for i, value in enumerate(values):
         single = loaded(name, [*settings, f"{path}={value!r}"]).simulate()
         assert single.metadata["engine"] == "c"
-        assert_alike(batch, i, metrics_of(single.summary()))
+        assert_alike(table, i, metrics_of(single.summary()))
 
 
 def test_runs_that_fail_or_are_refused_keep_their_rows(blocks: list[int]) -> None:
     run = loaded("two_mass_spring", ["run.duration=3"])
     alphas, masses, springs = [5.0, 5.0, 5.0, 6.0], [1.0, 1.0, -1.0, 1.0], [10.0, 1e300, 10.0, 10.0]
-    batch = run.batch({ALPHA: alphas, "plant.parameters.m1": masses, "plant.parameters.k": springs})
-    assert batch["status"] == ["done", "stopped", "refused", "done"]
-    assert "mass_matrix" in batch["error"][2] and blocks == [3]
+    table = batch(run, {ALPHA: alphas, "plant.parameters.m1": masses, "plant.parameters.k": springs})
+    assert table["status"] == ["done", "stopped", "refused", "done"]
+    assert "mass_matrix" in table["error"][2] and blocks == [3]
     for i in (0, 1, 3):
         own = ["run.duration=3", f"{ALPHA}={alphas[i]}", f"plant.parameters.k={springs[i]}"]
-        assert_alike(batch, i, metrics_of(loaded("two_mass_spring", own).simulate().summary()))
+        assert_alike(table, i, metrics_of(loaded("two_mass_spring", own).simulate().summary()))
 
 
 def test_threads_change_nothing() -> None:
     values = list(np.linspace(2.0, 9.0, 4 * 8 + 5))
-    tables = [loaded("two_mass_spring", SHORT).batch({ALPHA: values}, jobs) for jobs in (1, 2, 3)]
+    tables = [batch(loaded("two_mass_spring", SHORT), {ALPHA: values}, jobs) for jobs in (1, 2, 3)]
     assert tables[0] == tables[1] == tables[2]
     assert tables[0]["status"] == ["done"] * len(values)
 
@@ -216,11 +216,11 @@ def test_other_kinds_of_run_in_between_are_taken_alone(blocks: list[int]) -> Non
     """A period of another number of steps is another function; the order stays."""
     run = loaded("two_mass_spring", [*SHORT, "run.period=0.02"])
     periods = [0.02, 0.02, 0.03]
-    batch = run.batch({"run.period": periods})
+    table = batch(run, {"run.period": periods})
     assert blocks == [2]
     for i, period in enumerate(periods):
         single = loaded("two_mass_spring", [*SHORT, f"run.period={period}"]).simulate()
-        assert_alike(batch, i, metrics_of(single.summary()))
+        assert_alike(table, i, metrics_of(single.summary()))
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ def test_other_kinds_of_run_in_between_are_taken_alone(blocks: list[int]) -> Non
     ],
 )
 def test_what_cannot_run_side_by_side_runs_as_before(name: str, settings: list[str], blocks: list[int]) -> None:
-    batch = loaded(name, settings).batch({ALPHA: [4.0, 6.0]})
+    table = batch(loaded(name, settings), {ALPHA: [4.0, 6.0]})
     assert blocks == []
     for i, alpha in enumerate((4.0, 6.0)):
         expected = metrics_of(loaded(name, [*settings, f"{ALPHA}={alpha}"]).simulate().summary())
-        assert {metric: batch[metric][i] for metric in expected} == expected
+        assert {metric: table[metric][i] for metric in expected} == expected
 
 
 def test_without_a_compiler_the_runs_take_the_virtual_machine(
@@ -244,8 +244,8 @@ def test_without_a_compiler_the_runs_take_the_virtual_machine(
 ) -> None:
     monkeypatch.setenv("CC", "/no/such/cc")
     run = loaded("two_mass_spring", SHORT)
-    batch = run.batch({ALPHA: [4.0, 6.0]})
-    assert (blocks, batch["engine"], batch["status"]) == ([], ["vm", "vm"], ["done", "done"])
+    table = batch(run, {ALPHA: [4.0, 6.0]})
+    assert (blocks, table["engine"], table["status"]) == ([], ["vm", "vm"], ["done", "done"])
     assert any("no C compiler" in line for line in run.warnings)
 
 
@@ -268,6 +268,6 @@ def test_rows_come_as_they_are_done_and_few_runs_wait() -> None:
 def test_auto_takes_what_pays(tmp_path: Path, blocks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
     run = loaded("two_mass_spring", SHORT, engine="auto")
-    assert run.batch({ALPHA: [4.0, 6.0]})["engine"] == ["vm", "vm"] and blocks == []
-    many = run.batch({ALPHA: list(np.linspace(3.0, 9.0, 1000))})
+    assert batch(run, {ALPHA: [4.0, 6.0]})["engine"] == ["vm", "vm"] and blocks == []
+    many = batch(run, {ALPHA: list(np.linspace(3.0, 9.0, 1000))})
     assert set(many["engine"]) == {"c"} and sum(blocks) == 1000

@@ -16,9 +16,9 @@ from servoctl.cli import main
 from servoctl.config.overrides import written
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import ConfigError
-from servoctl.runs.batch import run_all
-from servoctl.runs.metrics import metric_names, metrics_of
 from servoctl.sweep import Study, plan, points_of, read_varies, sweep
+from servoctl.sweep.batch import batch, run_all
+from servoctl.sweep.metrics import metric_names, metrics_of
 from servoctl.sweep.picture import draw
 
 SHORT = ["run.duration=0.3", "run.integrator.step=0.005"]
@@ -135,11 +135,11 @@ def test_every_run_is_the_single_run_to_the_bit(
     elif config != "two_mass_spring":
         fixed[1] = "run.integrator={method: rk4, step: 0.005}"
     run = sc.load(config, [*fixed, *settings], engine=engine)
-    batch = run.batch({path: values})
+    table = batch(run, {path: values})
     for i, value in enumerate(values):
         single = sc.load(config, [*fixed, *settings, f"{path}={value!r}"], engine=engine)
         expected = metrics_of(single.simulate().summary())
-        assert {name: batch[name][i] for name in expected} == expected
+        assert {name: table[name][i] for name in expected} == expected
 
 
 @pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
@@ -191,15 +191,15 @@ def test_runs_that_fail_keep_their_rows_and_say_why() -> None:
     assert refused.columns["rms_violation"][0] is None
     assert refused.summary()["failed"] == 2
     assert refused.summary()["best"]["rms_violation"]["run"] == 2
-    stopped = sc.load("two_mass_spring", LIMITED, engine="vm").batch({"law.limits.F": [1.0, 500.0]})
+    stopped = batch(sc.load("two_mass_spring", LIMITED, engine="vm"), {"law.limits.F": [1.0, 500.0]})
     assert stopped["status"] == ["stopped", "done"]
     assert stopped["error"][0]
 
 
 def test_a_failing_run_leaves_the_next_one_as_it_would_be_alone() -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
-    after = run.batch({"plant.parameters.m1": [-1.0, 1.5]})
-    alone = run.batch({"plant.parameters.m1": [1.5]})
+    after = batch(run, {"plant.parameters.m1": [-1.0, 1.5]})
+    alone = batch(run, {"plant.parameters.m1": [1.5]})
     assert {name: values[1] for name, values in after.items()} == {name: values[0] for name, values in alone.items()}
 
 
@@ -217,10 +217,10 @@ def test_only_what_changes_more_than_parameters_is_traced_again(
     path: str, values: list[float], traced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
-    run.batch({path: values[:1]})
+    batch(run, {path: values[:1]})
     run.simulate()
     compiled = traces(monkeypatch)
-    assert run.batch({path: values})["status"] == ["done"] * len(values)
+    assert batch(run, {path: values})["status"] == ["done"] * len(values)
     assert len(compiled) == traced, compiled
 
 
@@ -255,7 +255,7 @@ def test_a_raised_task_is_traced_once(
     run = sc.load(config, ["run.duration=0.1", *settings], engine="vm")
     run.simulate()
     compiled = traces(monkeypatch)
-    assert run.batch({path: values})["status"] == ["done"] * len(values)
+    assert batch(run, {path: values})["status"] == ["done"] * len(values)
     assert len(compiled) == traced, compiled
 
 
@@ -264,18 +264,18 @@ def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_pa
     (tmp_path / "masses.yaml").write_text(MASSES_CONFIG)
     run = sc.load(tmp_path / "masses.yaml")
     shares = [0.0, 0.5, 0.0, 1.0]
-    batch = run.batch({"plant.parameters.share": shares})
+    table = batch(run, {"plant.parameters.share": shares})
     for i, share in enumerate(shares):
         single = sc.load(tmp_path / "masses.yaml", [f"plant.parameters.share={share}"])
         assert single.system.model.task_rows[0].degree == (2 if share else 4)
         expected = metrics_of(single.simulate().summary())
-        assert {name: batch[name][i] for name in expected} == expected
+        assert {name: table[name][i] for name in expected} == expected
 
 
 def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
     before = run.simulate().columns
-    run.batch({ALPHA: [9.0], "plant.parameters.m1": [3.0]})
+    batch(run, {ALPHA: [9.0], "plant.parameters.m1": [3.0]})
     after = run.simulate().columns
     assert all(np.array_equal(before[name], after[name]) for name in before)
 
@@ -333,9 +333,9 @@ def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
     run = sc.load("two_mass_spring", OFF)
     for bad in ("a", None, [1.0]):
         with pytest.raises(ConfigError, match=re.escape(f"Run.batch: {ALPHA}: expected a number, got {bad!r}")):
-            run.batch({ALPHA: [1.0, bad]})  # type: ignore[list-item]
+            batch(run, {ALPHA: [1.0, bad]})  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=f"expected lists of one length, got {ALPHA} 1, {X2} 2"):
-        run.batch({ALPHA: [1.0], X2: [1.0, 1.1]})
+        batch(run, {ALPHA: [1.0], X2: [1.0, 1.1]})
     bare = sc.Run("bare", run.loop, run.start, run.settings)
     with pytest.raises(ConfigError, match=r"this run has no config \(take one from servoctl.load\)"):
         list(run_all(bare, [{ALPHA: 1.0}]))
@@ -406,7 +406,7 @@ def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
     (tmp_path / "ball.py").write_text(BALL)
     (tmp_path / "ball.yaml").write_text(BALL_CONFIG)
     run = sc.load(tmp_path / "ball.yaml")
-    found = run.batch({"plant.parameters.m": [1.0, 13.0, 2.0]})
+    found = batch(run, {"plant.parameters.m": [1.0, 13.0, 2.0]})
     assert found["status"] == ["done", "crashed", "done"]
     assert "thirteen" in found["error"][1]
     with pytest.raises(ConfigError, match="ball: there is nothing to compare runs by"):

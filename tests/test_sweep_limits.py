@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly import gains
 from servoctl.cli import main
-from servoctl.runs import gains
 from servoctl.sweep import points_of, read_varies, sweep
 from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.picture import draw

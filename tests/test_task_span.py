@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 
 
 def run(span: list[float] | None) -> Trajectory:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servoctl.loop.timing import Distribution, Timing
+from hil.loop.timing import Distribution, Timing
 
 
 def counted(durations: list[int]) -> Distribution:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from servoctl.errors import RunFolderError, ServoctlError
-from servoctl.trajectory import ColumnError, MissingPackageError, Trajectory, plain, rms
+from servoctl.run_folder import load_run, save
+from servoctl.run_folder.trajectory import ColumnError, MissingPackageError, Trajectory, plain, rms
 from servoctl.types import Status
 
 T = np.array([0.0, 1.0, 3.0])  # not equidistant
@@ -202,8 +203,8 @@ def test_without_pandas_the_error_says_how_to_get_it(monkeypatch):
 
 def test_a_trajectory_saves_and_loads_itself(tmp_path):
     run = small()
-    assert run.save(tmp_path / "run", "plant: x\n") == tmp_path / "run"
-    again = Trajectory.load(tmp_path / "run")
+    assert save(run, tmp_path / "run", "plant: x\n") == tmp_path / "run"
+    again = load_run(tmp_path / "run")
     assert again.metadata == run.metadata
     assert again.summary() == run.summary()
     assert (tmp_path / "run" / "config.yaml").read_text() == "plant: x\n"
@@ -212,7 +213,7 @@ def test_a_trajectory_saves_and_loads_itself(tmp_path):
 def test_the_module_loads_no_heavy_package():
     import subprocess
 
-    code = "import sys, servoctl.trajectory as _; print(sorted({'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    code = "import sys, servoctl.run_folder.trajectory as _; print(sorted({'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
     assert done.stdout.strip() == "[]"
 
@@ -221,11 +222,11 @@ def _environment():
     import os
     from pathlib import Path
 
-    import servoctl.trajectory
+    import servoctl
 
-    return os.environ | {"PYTHONPATH": str(Path(servoctl.trajectory.__file__).parents[1])}
+    return os.environ | {"PYTHONPATH": str(Path(servoctl.__file__).parents[1])}
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(RunFolderError, match="nowhere: no such folder"):
-        Trajectory.load(tmp_path / "nowhere")
+        load_run(tmp_path / "nowhere")

@@ -14,7 +14,7 @@ import servoctl as sc
 from servoctl.cli import main
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, RunFolderError
-from servoctl.runs.batch import run_all
+from servoctl.sweep.batch import run_all
 from servoctl.tune import Problem, Tuning, read_problem, save, tune
 from servoctl.tune.judge import Judge
 
@@ -267,7 +267,7 @@ def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
 @pytest.mark.slow
 def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.cluster import Cluster
 
     given = problem(config)
     here = tune(given, tmp_path / "here")
@@ -344,7 +344,7 @@ def test_a_metric_of_which_the_greatest_is_best_is_not_minimised(config: Path) -
 
 
 def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from servoctl.runs.metrics import GREATEST, METRICS
+    from servoctl.sweep.metrics import GREATEST, METRICS
 
     with pytest.raises(SystemExit):
         main(["tune", "--help"])

@@ -11,7 +11,7 @@ import pytest
 import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.runs.batch import run_all
+from servoctl.sweep.batch import run_all
 from servoctl.tune import Problem, Tuning, read_problem, tune
 from servoctl.tune.refine import Descent, Hill
 

@@ -13,6 +13,7 @@ from servoctl.config import LoadedConfig, load_config
 from servoctl.config.document import Document
 from servoctl.config.overrides import apply_overrides, written
 from servoctl.errors import ConfigError
+from servoctl.sweep.batch import batch
 
 ROBOTS = load_config("coordinated_robots")
 PATHS = [
@@ -72,7 +73,7 @@ def test_one_bad_set_among_many_is_refused_under_its_path_and_value() -> None:
     alphas = [3.0 + i / 100 for i in range(256)]
     alphas[137], alphas[200] = -1.0, math.nan
     path = "law.correction.baumgarte.alpha"
-    rows = sc.load("two_mass_spring", ["run.duration=0.05"], engine="vm").batch({path: alphas})
+    rows = batch(sc.load("two_mass_spring", ["run.duration=0.05"], engine="vm"), {path: alphas})
     assert [i for i, status in enumerate(rows["status"]) if status != "done"] == [137, 200]
     start = f"{path}=-1: expected a number >= 0 [1/s], got -1"
     assert rows["status"][137] == "refused" and rows["error"][137] == start

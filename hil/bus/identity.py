@@ -6,7 +6,7 @@ its task begins, which is when faults that count from there begin to count. None
 
 from hil.bus.base import Bus, BusError
 from hil.frame import Frame
-from servoctl.loop.clock import Clock, nanoseconds
+from hil.loop.clock import Clock, nanoseconds
 
 REQUEST = 0x1FFF5E50
 """Id of the question, 29 bits."""

@@ -18,8 +18,8 @@ from hil.bus.base import BusError
 from hil.bus.multicast import RawMulticast
 from hil.bus.python_can import RECEIVE_BUFFER, Filter, PythonCanBus
 from hil.bus.raw import Raw, RawSocketCan
+from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
-from servoctl.loop.clock import Clock
 
 MULTICAST_PORT = 43113
 """Of `udp_multicast` where a config gives none: python-can's."""

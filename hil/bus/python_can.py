@@ -26,7 +26,7 @@ from hil.bus.base import Bus, BusError, Health, Link
 from hil.bus.error_frames import report, worse
 from hil.bus.raw import Raw, Taken, UnreadableError
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND, Clock
+from hil.loop.clock import SECOND, Clock
 
 RECEIVE_BUFFER = 4 << 20
 """Asked of the kernel [byte]; one classic frame takes about 800 of them."""

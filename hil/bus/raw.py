@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 _SO_TIMESTAMPNS = 35  # Linux, asm-generic/socket.h
 _STAMP = struct.Struct("@ll")

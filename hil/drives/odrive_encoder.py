@@ -12,8 +12,8 @@ from hil.drives.options import number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
+from hil.loop import SECOND
 from servoctl.config.document import Problem
-from servoctl.loop import SECOND
 
 TURN = 2 * pi
 INTERVALS = 40

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 
 @dataclass(frozen=True)

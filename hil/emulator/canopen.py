@@ -17,7 +17,7 @@ from hil.emulator.objects import INVALID, Entry, Key
 from hil.emulator.pdo import MODE, Pdo, unfit
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 MILLISECOND = SECOND // 1000
 

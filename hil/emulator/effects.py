@@ -15,7 +15,7 @@ from hil.emulator.stuffing import frame_bits
 from hil.emulator.timers import Timer
 from hil.emulator.wire import Wire
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 
 if TYPE_CHECKING:
     from hil.emulator.emulator import Emulator

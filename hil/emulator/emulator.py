@@ -19,9 +19,9 @@ from hil.emulator.odrive import ODrive, ODriveEncoder
 from hil.emulator.plant import CREEP, SimulatedPlant
 from hil.emulator.wire import Wire
 from hil.emulator.world import VirtualClock, World
-from servoctl.closed_loop import System
+from hil.loop.clock import nanoseconds
 from servoctl.errors import ConfigError
-from servoctl.loop.clock import nanoseconds
+from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 DRIVES: dict[str, type[Mit] | type[ODrive] | type[CiA402]] = {"cia402": CiA402, "odrive": ODrive, "mit": Mit}

@@ -6,7 +6,7 @@ from math import nan
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.plant import SimulatedPlant
-from servoctl.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ import casadi as ca
 import numpy as np
 
 from hil.emulator.actuator import ActuatorOptions, after
-from servoctl.closed_loop import CompiledLoop, Loop, System, make_loop, rk4
+from hil.loop.clock import SECOND
 from servoctl.engine.kernel import Kernel, Tick
 from servoctl.engine.quick import run_fast
 from servoctl.errors import CompileError
-from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import CompiledLoop, rk4
 from servoctl.types import Array, State
 
 TOGETHER = 2

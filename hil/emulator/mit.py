@@ -17,7 +17,7 @@ from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.emulator.world import Event, World, cancel
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND, nanoseconds
 
 ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.world import Event, World, cancel
-from servoctl.loop.clock import nanoseconds
+from hil.loop.clock import nanoseconds
 
 
 class Motor:

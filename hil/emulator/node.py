@@ -16,8 +16,8 @@ from hil.emulator.station import Station
 from hil.emulator.timers import Timer
 from hil.emulator.world import Event, World, cancel
 from hil.frame import Frame
+from hil.loop.clock import SECOND, nanoseconds
 from servoctl.expression import constant
-from servoctl.loop.clock import SECOND, nanoseconds
 
 FULL_TORQUE = 0.05
 """Share of the speed limit from which on a drive that brakes by itself does so with all its torque."""

@@ -15,7 +15,7 @@ from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.emulator.world import World
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 JITTER = 500_000
 """Time that a command may be nearer to the one before than it was made [ns]: the bus holds commands up unevenly."""

@@ -14,10 +14,11 @@ import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
-from servoctl.closed_loop import System, make_loop
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 CREEP = 0.01

@@ -19,9 +19,9 @@ from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key
 from hil.emulator.world import World
 from hil.frame import Frame
-from servoctl.closed_loop import System
+from hil.loop.clock import SECOND, Clock
 from servoctl.errors import ConfigError
-from servoctl.loop.clock import SECOND, Clock
+from servoctl.simulation.system import System
 from servoctl.types import State
 
 LONGEST_GAP = SECOND // 20

@@ -18,7 +18,7 @@ from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
 from hil.emulator.stuffing import frame_bits
 from hil.emulator.world import World
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 INTERFRAME = 3
 """Bits of the interframe space."""

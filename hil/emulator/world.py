@@ -8,7 +8,7 @@ from collections.abc import Callable, Sized
 from heapq import heappop, heappush
 from typing import Any
 
-from servoctl.loop.clock import Clock
+from hil.loop.clock import Clock
 
 Action = Callable[[], None]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hil.bus.load import least_bits
+from hil.loop.clock import SECOND
 from hil.recorder.memory import EXTENDED, FRAME, REMOTE
-from servoctl.loop.clock import SECOND
 from servoctl.types import Array
 
 MOST = 600

@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from servoctl.loop.clock import SECOND
-from servoctl.trajectory import plain
+from hil.loop.clock import SECOND
+from servoctl.run_folder.trajectory import plain
 
 LENGTH = struct.Struct("<I")
 

@@ -18,8 +18,8 @@ from can.io.blf import BLFParseError, BLFReader, BLFWriter
 from can.util import channel2int
 
 from hil.frame import Frame
+from hil.loop.clock import SECOND
 from hil.recorder.memory import unpacked
-from servoctl.loop.clock import SECOND
 
 CONTAINER = 16384
 """Largest content of a container [byte]: about 340 frames."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from hil.frame import Frame
 from hil.recorder.process import INTEGERS
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 

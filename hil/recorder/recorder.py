@@ -18,8 +18,8 @@ from hil.recorder.memory import FRAME, Capacity, Memory
 from hil.recorder.process import Plan, failed
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
-from servoctl.run_folder import say_end
-from servoctl.trajectory import Trajectory, plain
+from servoctl.run_folder import load_run, say_end
+from servoctl.run_folder.trajectory import Trajectory, plain
 from servoctl.types import Array
 
 PATIENCE = 0.001
@@ -176,7 +176,7 @@ class Recorder:
         self._check_open("so_far")
         with contextlib.suppress(OSError):  # the process has died, which the answer says
             self._connection.send(None)
-        return Trajectory.load(self._answer("flushed"))
+        return load_run(self._answer("flushed"))
 
     def close(self, metadata: Mapping[str, Any] | None = None, drawing: dict[str, Array] | None = None) -> Trajectory:
         """Finishes the folder and gives back what is in it.
@@ -202,7 +202,7 @@ class Recorder:
             raise
         finally:
             self._let_go()
-        return Trajectory.load(path)
+        return load_run(path)
 
     @property
     def closed(self) -> bool:

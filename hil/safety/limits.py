@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from hil.drives.settings import DriveSettings
-from servoctl.loop import SECOND
+from hil.loop import SECOND
 
 
 class Limits:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
+from hil.loop import SECOND, Tick
 from hil.safety.events import Event, Kind, Reaction
-from servoctl.loop import SECOND, Tick
 
 RUNAWAY = 1.2
 """Of the speed limit: beyond this, damping is not waited for."""

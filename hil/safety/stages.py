@@ -11,11 +11,11 @@ from enum import Enum
 import numpy as np
 
 from hil.drives.base import DriveError
+from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from hil.safety.events import Kind, Reaction
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
 from hil.safety.plan import Machine, Plan, Stage
-from servoctl.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from servoctl.types import Array, Status
 
 

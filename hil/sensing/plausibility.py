@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hil.drives.sample import Sample
+from hil.loop.clock import SECOND
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Estimate
-from servoctl.loop.clock import SECOND
 
 MARGIN = 1.5
 """Times the speed limit: how fast a displacement may move between two samples."""

@@ -10,7 +10,6 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.closed_loop import rk4
 from servoctl.engine.kernel import Kernel, Tick
 from servoctl.engine.quick import run_fast
 from servoctl.engine.symbol import symbols
@@ -18,6 +17,7 @@ from servoctl.engine.trace import trace
 from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
+from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.loop.clock import SECOND
+from hil.loop.clock import SECOND
 
 
 class Track(NamedTuple):

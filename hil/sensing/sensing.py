@@ -13,6 +13,7 @@ import numpy as np
 
 from hil.drives import Feedback
 from hil.drives.sample import Sample
+from hil.loop.clock import SECOND
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
@@ -20,7 +21,6 @@ from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
 from hil.sensing.sight import require_seen
 from hil.sensing.tracking import Tracking
-from servoctl.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 

@@ -16,8 +16,8 @@ from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
 from hil.view.scene import Links, Scene
 from hil.view.server import Server, Show
 from hil.view.wishes import Wishes
+from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.classes import load_class
 
 SPACING = 0.05
 """Time between two pictures [s]."""

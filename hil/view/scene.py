@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hil.bus.load import worst_bits
+from hil.loop.clock import SECOND
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, EXTENDED, SENT, Memory
 from hil.view.onlooker import Onlooker
-from servoctl.loop.clock import SECOND
 from servoctl.types import Array
 
 HISTORY = 10.0

@@ -12,14 +12,14 @@ from multiprocessing.connection import Pipe
 from types import TracebackType
 from typing import Any, Self
 
+from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.recorder import no_signals
 from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
 from hil.view.wishes import Wishes
+from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
-from servoctl.loop import SECOND
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.classes import file_of
 
 START = 20.0
 """Time that the process has to begin [s]."""

@@ -5,15 +5,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from servoctl.assembly.run import Run
 from servoctl.bench import peers, standing
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
 from servoctl.bench.standing import Entry
 from servoctl.bench.timing import Contestant, Times, interleaved, timed
-from servoctl.closed_loop import CompiledLoop, rk4
-from servoctl.integrate import Integrator, integrate
-from servoctl.runs.run import Run
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.traced import CompiledLoop, rk4
 from servoctl.types import Array
 
 STEP, DURATION = 0.001, 2 * np.pi  # [s]

@@ -15,7 +15,7 @@ from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, s
 from servoctl.bench.standing import Entry
 from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 TOLERANCE = 1e-9

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly import load
 from servoctl.bench.parallelogram import DURATION, EIGHT_STARTS, SPACING, start_overrides, true_angle
 from servoctl.bench.report import Progress, Table
-from servoctl.runs import load
 
 INTEGRATORS = {"rk4, 5 ms": "{method: rk4, step: 0.005}", "dop853, rtol 1e-9": "{method: dop853, rtol: 1e-9}"}
 

@@ -8,7 +8,7 @@ import json
 from servoctl.bench.fresh import printed
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 
 CONFIG = "coordinated_robots"
 CODE = """

@@ -6,16 +6,17 @@ from functools import partial
 
 import numpy as np
 
+from servoctl.assembly.make import load
 from servoctl.bench import peers, standing
 from servoctl.bench.parallelogram import DURATION, exact_angle, pose, rotating_angle
 from servoctl.bench.peers.tree import PARALLELOGRAM, parallelogram_angles
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress
 from servoctl.bench.robots_case import compiled, on_c
 from servoctl.bench.search import Motion, Way, fastest, race, said
-from servoctl.closed_loop import CompiledLoop
-from servoctl.integrate import Integrator, integrate
-from servoctl.runs.make import load
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]

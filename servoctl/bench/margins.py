@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from servoctl.assembly.make import load
+from servoctl.assembly.run import Run
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
-from servoctl.closed_loop import Loop
-from servoctl.integrate import sampled
 from servoctl.linear import analyse
-from servoctl.runs.make import load
-from servoctl.runs.run import Run
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
 
 STILL = "task.object_y.holonomic=l*sin(theta1) + l*sin(theta2) + l/2*sin(theta3)"

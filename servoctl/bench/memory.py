@@ -4,7 +4,7 @@ from servoctl.bench import peers
 from servoctl.bench.fresh import peak
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
 from servoctl.bench.startup import LARGER, PEERS, SMALLEST
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 
 RUN = "import servoctl; servoctl.load({config!r}, engine={engine!r}).simulate()"
 

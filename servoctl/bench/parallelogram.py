@@ -21,12 +21,12 @@ import numpy as np
 from scipy.integrate import ode
 from scipy.special import ellipj, ellipk
 
+from servoctl.assembly.classes import load_class
+from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.pseudoinverse import METHODS, RankRule
-from servoctl.runs.classes import load_class
 from servoctl.types import Array, State
 
 PLANT = "plants.parallelogram:Parallelogram"

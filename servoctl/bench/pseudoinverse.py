@@ -22,10 +22,10 @@ from servoctl.bench.parallelogram import (
     Outcome,
     simulate,
 )
+from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION, Published
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
-from servoctl.mechanics.pseudoinverse import METHODS, RankRule
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 
 TOLERANCES = (1e-10, 1e-8, 1e-6)
 PUBLISHED_GAINS = (1000.0, 100.0)  # [1/s] alpha, beta: poles at -1995 and -5.01, which make the equations stiff

@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 
+from servoctl.assembly.make import load
+from servoctl.assembly.run import Run
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.runs.make import load
-from servoctl.runs.run import Run
+from servoctl.sweep.batch import batch
 
 COUNT = 256
 GAIN = "law.correction.baumgarte.alpha"
@@ -53,7 +54,7 @@ def realism(effort: Effort, progress: Progress) -> BenchReport:
 def _each(run: Run, count: int) -> tuple[float, list[str]]:
     """Processor time of a run [s], and how the runs ended."""
     gains = {GAIN: np.linspace(3.0, 6.0, count).tolist()}
-    run.batch(gains)  # compiles
+    batch(run, gains)  # compiles
     began = time.process_time()
-    found = run.batch(gains)
+    found = batch(run, gains)
     return (time.process_time() - began) / count, sorted(set(map(str, found["status"])))

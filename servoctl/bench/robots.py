@@ -14,8 +14,9 @@ from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress
 from servoctl.bench.robots_case import START, TORQUES, compiled, on_c, open_loop
 from servoctl.bench.search import Motion, Way, fastest, race, said
-from servoctl.integrate import Integrator, integrate
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from servoctl.assembly.make import load
+from servoctl.assembly.run import Run
 from servoctl.bench.peers.algebra import LawOnTerms
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
-from servoctl.closed_loop import CompiledLoop
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
-from servoctl.runs.make import load
-from servoctl.runs.run import Run
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 CONFIG = "coordinated_robots"

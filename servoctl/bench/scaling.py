@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly.classes import load_class
+from servoctl.assembly.system import make_system
 from servoctl.bench.report import BenchReport, Effort, Progress, Table
 from servoctl.bench.robots_case import on_c
-from servoctl.closed_loop import CompiledLoop, Loop, make_loop
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.classes import load_class
-from servoctl.runs.system import make_system
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 SWARMS = (2, 5, 7, 10, 20, 50, 100, 200)

@@ -9,7 +9,7 @@ from servoctl.bench.fresh import seconds
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import interleaved, shown
 from servoctl.engine import compiler
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 SMALLEST, LARGER = "two_mass_spring", "coordinated_robots"

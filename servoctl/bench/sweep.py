@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly.make import load
+from servoctl.assembly.run import Run
 from servoctl.bench import peers
 from servoctl.bench.closed_loop import DURATION, PART, STEP, pinocchio_part
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.runs.make import load
-from servoctl.runs.metrics import metrics_of
-from servoctl.runs.run import Run
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.sweep.batch import batch
+from servoctl.sweep.metrics import metrics_of
 
 COUNT, ROUNDS = 256, 3
 GAIN = "law.correction.baumgarte"
@@ -45,11 +46,11 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
     parts: list[float] = []
     times: dict[int, list[float]] = {jobs: [] for jobs in cores}
     found: dict[int, Metrics] = {}
-    run.batch({path: values[:1] for path, values in gains.items()})  # warm: what is compiled is cached
+    batch(run, {path: values[:1] for path, values in gains.items()})  # warm: what is compiled is cached
     for turn in range(rounds):
         for number, jobs in enumerate(cores):
             began = time.perf_counter()
-            found[jobs] = run.batch(gains, jobs)
+            found[jobs] = batch(run, gains, jobs)
             times[jobs].append(time.perf_counter() - began)
             parts += [] if pinocchio is None else pinocchio(PARTS).tolist()
             progress((turn * len(cores) + number + 1) / (rounds * len(cores)))

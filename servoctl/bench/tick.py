@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from hil.loop import Controller
 from servoctl.bench import costs, peers, standing
 from servoctl.bench.inside import Inside
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
 from servoctl.bench.standing import Entry
 from servoctl.bench.timing import Contestant, interleaved, shown, timed
-from servoctl.closed_loop import CompiledLoop
 from servoctl.errors import CompileError
-from servoctl.loop import Controller
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-9

@@ -23,7 +23,8 @@ import numpy as np
 from servoctl.bench.fresh import ProcessError, printed
 from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
 from servoctl.bench.timing import shown
-from servoctl.trajectory import Trajectory, plain
+from servoctl.run_folder import load_run
+from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 CONFIG = "two_mass_spring_drive"
@@ -132,7 +133,7 @@ def _halves(folder: Path, windows: int, progress: Progress) -> tuple[list[Array]
                 viewer.close()
     if code != 0:
         raise ProcessError(f"servoctl hil: ends with exit code {code}: {(folder / 'hil.said').read_text()[-200:]}")
-    run = Trajectory.load(folder / "run")
+    run = load_run(folder / "run")
     parts = [run["lateness"][(run.t > t + EDGE) & (run.t < t + WINDOW - EDGE)] for t in begun]
     return parts[::2], parts[1::2]
 

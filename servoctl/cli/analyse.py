@@ -30,8 +30,8 @@ def analyse(
     as_json: AsJson = False,
 ) -> None:
     """Linearise the closed loop: modes of the constraint error, internal dynamics, margins, robustness."""
+    from servoctl.assembly import load
     from servoctl.linear import analyse as examine
-    from servoctl.runs import load
 
     run = load(config, given(set_file, overrides), engine="vm" if at is None else "auto")
     found = examine(run, at, change / 100.0)

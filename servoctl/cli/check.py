@@ -10,9 +10,9 @@ from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
 from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
-    from servoctl.check import CheckReport
+    from servoctl.assembly import Run
+    from servoctl.check.report import CheckReport
     from servoctl.config import schema
-    from servoctl.runs import Run
 
 
 def check(
@@ -38,16 +38,16 @@ def check(
         return
     say_imports(values, note if as_json else say)
 
-    from servoctl.check import check as examine
-    from servoctl.runs.make import make_run
-    from servoctl.runs.problems import Problems
+    from servoctl.assembly.make import make_run
+    from servoctl.assembly.problems import Problems
+    from servoctl.check.report import check as examine
 
     problems = Problems(loaded)
     try:
         run = make_run(loaded, strict=False, problems=problems)
     except ConfigError:
         if values.hil is not None:
-            from hil.settings import look_at_rig
+            from hil.assembly.settings import look_at_rig
 
             look_at_rig(loaded, problems)
         raise
@@ -69,8 +69,8 @@ def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
 
 def _look_at_rig(run: "Run", report: "CheckReport") -> None:
     """Adds what the drives of a config are like, or what is wrong with them."""
-    from hil.describe import describe
-    from hil.prepare import prepare
+    from hil.assembly.describe import describe
+    from hil.assembly.prepare import prepare
     from servoctl.errors import ConfigError
 
     assert run.loaded is not None

@@ -21,7 +21,7 @@ def emulate(
     ] = "auto",
 ) -> None:
     """Emulate a config's drives, with the simulated plant behind them, until Ctrl-C; never on a physical bus."""
-    from hil.serve import serve
+    from hil.session.serve import serve
 
     with Announcer("") as announcer:
         served = serve(config, given(set_file, overrides), engine, vcan, announcer.say)

@@ -25,9 +25,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the law as standalone C99 with a test, an example, a Makefile and a README."""
+    from servoctl.assembly import load
     from servoctl.export import export as law_in_c
     from servoctl.export import write
-    from servoctl.runs import load
 
     run = load(config, given(set_file, overrides))
     for warning in run.warnings:

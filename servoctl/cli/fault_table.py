@@ -15,8 +15,8 @@ def faults(effort: Effort, progress: Progress, count: int | None = None, seed: i
         count: Number of scenarios, if not these.
         seed: Of their numbers.
     """
-    from hil.faults.scenario import rows, scenarios
-    from hil.faults.table import play_all, tabulate
+    from servoctl.bench.faults.scenario import rows, scenarios
+    from servoctl.bench.faults.table import play_all, tabulate
 
     wanted = list(scenarios(count or (QUICK if effort.quick else len(rows())), seed))
     lines = tabulate(play_all(wanted, effort.jobs, progress))

@@ -16,8 +16,8 @@ from servoctl.cli.run import fresh_folder, headline
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
-    from hil.run import Ended
-    from hil.start import Begun
+    from hil.session.run import Ended
+    from hil.session.start import Begun
 
 
 def hil(
@@ -52,8 +52,8 @@ def hil(
     as_json: AsJson = False,
 ) -> None:
     """Run a config on drives: emulated by default, real by naming a real bus and arming it."""
-    from hil.realtime import die_with_parent
-    from hil.start import Request, start
+    from hil.loop.realtime import die_with_parent
+    from hil.session.start import Request, start
 
     request = Request(config, tuple(given(set_file, overrides)), stage, duration, armed, require_rt, engine, cpu)
     begun = start(request)

@@ -8,7 +8,7 @@ from servoctl.cli.console import say, say_table
 from servoctl.cli.run import number
 
 if TYPE_CHECKING:
-    from servoctl.trajectory import Trajectory
+    from servoctl.run_folder.trajectory import Trajectory
 
 TIMES = ("mean", "std", "p50", "p99", "p99_9", "max")
 PARTS = ("lateness", "period", "execution", "read", "law", "write")

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from servoctl.config.overrides import Override
-    from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.cluster import Cluster
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A path, or the bare name of a shipped config.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
@@ -46,6 +46,6 @@ def connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster
         raise ConfigError(
             f"--jobs {jobs}: given with --cluster, which has as many workers as were started (leave it out)"
         )
-    from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.cluster import Cluster
 
     return Cluster(address)

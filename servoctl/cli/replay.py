@@ -11,7 +11,7 @@ from servoctl.cli.options import AsJson
 from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
-    from hil.replay import Replay
+    from hil.replay.replay import Replay
 
 
 def replay(
@@ -39,8 +39,8 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Recompute u from the logged states, compare it with what was sent, and that with the frames; 4 if they differ."""
-    from hil.replay import CONFIG
-    from hil.replay import replay as again
+    from hil.replay.replay import CONFIG
+    from hil.replay.replay import replay as again
     from servoctl.config import load_config
 
     if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:

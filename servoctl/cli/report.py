@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from servoctl.cli.console import say
+from servoctl.run_folder import load_run
 
 
 def report(
@@ -35,11 +36,10 @@ def report(
     if html and not (png or pdf or gif or mp4):
         return
     from servoctl.report import report as draw
-    from servoctl.trajectory import Trajectory
 
     for folder in runs:
         place = folder if out is None else out if len(runs) == 1 else out / folder.name
-        trajectory = Trajectory.load(folder)
+        trajectory = load_run(folder)
         written = draw(trajectory, place) if png else []
         written += draw(trajectory, place, names=["overview"]) if default else []
         written += draw(trajectory, place, "pdf") if pdf else []

@@ -32,7 +32,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Simulate a config and write a run folder."""
-    from servoctl.runs import load
+    from servoctl.assembly import load
 
     phases = Phases()
     compiles = engine == "c"

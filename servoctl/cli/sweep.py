@@ -13,7 +13,7 @@ from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder
 
 if TYPE_CHECKING:
-    from servoctl.runs import Run
+    from servoctl.assembly import Run
     from servoctl.sweep import Study
 
 BEST = 5
@@ -53,7 +53,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run a config many times over ranges of its numbers."""
-    from servoctl.runs import load
+    from servoctl.assembly import load
     from servoctl.sweep import RowStore, identity_of, make_folder, plan, points_of, read_varies
     from servoctl.sweep import sweep as run_sweep
 

@@ -27,7 +27,7 @@ class TuneCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Writes the metrics that a search can minimise or constrain."""
-        from servoctl.runs.metrics import METRICS
+        from servoctl.sweep.metrics import METRICS
 
         with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
             formatter.write_dl([(metric.form, f"{metric.meaning} ({metric.use})") for metric in METRICS])
@@ -60,7 +60,7 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search a config's numbers for the best runs."""
-    from servoctl.runs import load
+    from servoctl.assembly import load
     from servoctl.tune import read_problem, save
     from servoctl.tune import tune as run_tune
     from servoctl.tune.packages import require
@@ -196,7 +196,7 @@ def _say_best(tuning: "Tuning", best: "Trial") -> None:
 
 
 def _compared(name: str, tuning: "Tuning", before: tuple[float, ...], after: float) -> list[str]:
-    from servoctl.runs.metrics import GREATEST
+    from servoctl.sweep.metrics import GREATEST
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if name in GREATEST else "at most"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly import Run
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.facts import Facts
 from servoctl.export.files import write
@@ -22,7 +22,7 @@ from servoctl.export.source import Cost, Source
 from servoctl.export.trial import test
 from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
-from servoctl.runs import Run
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-9

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from servoctl.closed_loop import CompiledLoop
 from servoctl.export.interface import Interface
 from servoctl.export.source import Source, double_literal, single_literal
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop
 from servoctl.engine.parameters import parameter_fields, parameter_values
 from servoctl.laws.law import BoundLaw
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 _WORDS = (

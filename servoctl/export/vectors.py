@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop, NumpyLoop, System
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import ServoctlError
 from servoctl.export.interface import Interface
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 COUNT = 20

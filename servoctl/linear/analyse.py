@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.convert import state_at
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode, modes
 from servoctl.linear.robustness import CHANGE, Shifted, robustness
 from servoctl.linear.sampled import timings
-from servoctl.runs import Run
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
 from servoctl.types import State
 
 UNITS = {

@@ -6,12 +6,12 @@ from typing import Any, Literal
 import control
 import numpy as np
 
-from servoctl.closed_loop import rk4
+from servoctl.assembly import Run
 from servoctl.errors import TaskError
-from servoctl.integrate import held_steps
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
-from servoctl.runs import Run
+from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 Time = Literal["run", "continuous", "discrete"]

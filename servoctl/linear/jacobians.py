@@ -16,11 +16,12 @@ from weakref import WeakKeyDictionary
 import casadi as ca
 import numpy as np
 
-from servoctl.analysis import chains, error_kernel
-from servoctl.closed_loop import CompiledLoop, Loop, rk4
+from servoctl.assembly import Run
 from servoctl.engine.decomposition import decompose
 from servoctl.errors import TaskError
-from servoctl.runs import Run
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.internal_dynamics import chains, error_kernel
+from servoctl.simulation.traced import CompiledLoop, rk4
 from servoctl.types import Array, State
 
 RANK = 1e-9

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly import Run
+from servoctl.assembly.gains import Spacing, drives_spacing, task_gains, task_spacing
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins
 from servoctl.linear.sampled import LocalLoop, Timing, timings
-from servoctl.runs import Run
-from servoctl.runs.gains import Spacing, drives_spacing, task_gains, task_spacing
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 LARGEST_FACTOR = 100.0

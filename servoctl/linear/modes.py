@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.analysis import MARGINAL, Chain, chains, error_kernel
+from servoctl.assembly import Run
 from servoctl.linear.jacobians import RANK, compiled, local, null_space, plant_parameters
 from servoctl.linear.sampled import (
     CIRCLE,
@@ -30,7 +30,7 @@ from servoctl.linear.sampled import (
     means_of_clusters,
     run_timing,
 )
-from servoctl.runs import Run
+from servoctl.simulation.internal_dynamics import MARGINAL, Chain, chains, error_kernel
 from servoctl.types import Array, State
 
 SHARED = 0.2

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly import Run
+from servoctl.assembly.gains import RowGains, drives_spacing, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
 from servoctl.laws.gain_limits import overshoot as overshoot_of
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
-from servoctl.runs import Run
-from servoctl.runs.gains import RowGains, drives_spacing, task_gains, task_spacing
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.assembly import Run
 from servoctl.engine.parameters import parameter_names
 from servoctl.errors import ConfigError
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins_at import Margins, margins_at
 from servoctl.linear.modes import Mode
 from servoctl.linear.sampled import LocalLoop, run_timing, timings
-from servoctl.runs import Run
 from servoctl.types import Array, State
 
 CHANGE = 0.1

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from servoctl.assembly import Run
+from servoctl.assembly.gains import drives_spacing, velocity_filter
 from servoctl.laws.hold import Closed, Estimate, close, differences, hold
 from servoctl.linear.jacobians import Local
-from servoctl.runs import Run
-from servoctl.runs.gains import drives_spacing, velocity_filter
 from servoctl.types import Array
 
 ROUNDING = 1e-13

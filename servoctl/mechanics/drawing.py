@@ -13,7 +13,7 @@ from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
-from servoctl.trajectory import traced
+from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
 RATE = 50.0

@@ -17,7 +17,7 @@ from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
 from servoctl.report.timing import draw_timing, timing_groups
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,8 @@ from servoctl.report.panels import fit_log, leave_out_runaway
 from servoctl.report.scales import FLOOR
 from servoctl.report.source import names_of
 from servoctl.report.style import axis_label, blank, colours, draw_lines, drawing_style, name_all_lines
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
     names = names_of(folders)
     if len(names) < 2:
         raise RunFolderError(f"{', '.join(map(str, folders))}: expected at least two runs to compare")
-    runs = {name: Trajectory.load(folder) for name, folder in zip(names, folders, strict=True)}
+    runs = {name: load_run(folder) for name, folder in zip(names, folders, strict=True)}
     if not any(len(having) > 1 for group in PICTURES for having in _lines(runs, group).values()):
         raise RunFolderError(
             f"{', '.join(map(str, folders))}: no task, input or coordinate occurs in two of them (compare runs of one "

@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
 from servoctl.report.style import QUIET, blank, colours, drawing_style
-from servoctl.trajectory import Trajectory, traced
+from servoctl.run_folder.trajectory import Trajectory, traced
 from servoctl.types import Array
 
 if TYPE_CHECKING:

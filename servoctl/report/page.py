@@ -23,7 +23,7 @@ from servoctl.report.scales import FLOOR
 from servoctl.report.source import Source, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace
-from servoctl.trajectory import plain, traced
+from servoctl.run_folder.trajectory import plain, traced
 from servoctl.types import Array, Status
 
 PAGE = "report.html"

@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.report.scales import FLOOR, calm_range, log_floor, log_top
 from servoctl.report.stages import of_task, shade_stages
 from servoctl.report.style import PALETTE, QUIET, axis_label, colours, draw_lines, drawable, envelope
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, Status
 
 if TYPE_CHECKING:

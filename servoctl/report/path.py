@@ -6,7 +6,7 @@ import numpy as np
 
 from servoctl.report.scales import calm_range
 from servoctl.report.style import INK, QUIET, axis_label, blend, chosen, colours, drawable
-from servoctl.trajectory import Trajectory, traced
+from servoctl.run_folder.trajectory import Trajectory, traced
 from servoctl.types import Array
 
 if TYPE_CHECKING:

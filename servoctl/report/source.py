@@ -13,9 +13,9 @@ import yaml
 
 from servoctl.errors import RunFolderError
 from servoctl.report.pack import Thinner
-from servoctl.run_folder import load, read_summary
+from servoctl.run_folder import load_run, read_summary
 from servoctl.run_folder.files import CONFIG, DRAWING, STREAM, SUMMARY, TABLE
-from servoctl.trajectory import SCHEMA, Trajectory
+from servoctl.run_folder.trajectory import SCHEMA, Trajectory
 from servoctl.types import Array
 
 READ = 20_000
@@ -86,7 +86,7 @@ def read(folder: str | PathLike[str], name: str) -> Source:
     """
     folder = Path(folder)
     keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."))
-    trajectory = load(folder, keep)
+    trajectory = load_run(folder, keep)
     summary = read_summary(folder) if (folder / SUMMARY).is_file() else {}
     whole = bool(summary) and summary.get("status") != "running"
     if not whole:  # of a run that was killed, or goes on: what its rows say

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.report.style import PALETTE, QUIET
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 if TYPE_CHECKING:

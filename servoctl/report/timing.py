@@ -8,7 +8,7 @@ from servoctl.report.panels import time_axis
 from servoctl.report.scales import SPREAD, histogram_edges
 from servoctl.report.stages import STOPS, first_stop, shade_stages, stage_spans
 from servoctl.report.style import INK, PALETTE, QUIET, colours, draw_lines, drawable
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ is cut off again. Files that must never be half-written are written beside their
 Nothing that was written is lost: an earlier run is moved aside.
 """
 
-from servoctl.run_folder.reader import load, read_summary
-from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, say_end, write_drawing
+from servoctl.run_folder.reader import load_run, read_summary
+from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, save, say_end, write_drawing
 
-__all__ = ["FLUSH_INTERVAL", "RunFolder", "load", "read_summary", "say_end", "write_drawing"]
+__all__ = ["FLUSH_INTERVAL", "RunFolder", "load_run", "read_summary", "save", "say_end", "write_drawing"]

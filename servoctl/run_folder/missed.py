@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from servoctl.trajectory import SETTLING_BAND, Trajectory
+from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, Status
 
 MOST = 0.5

@@ -13,19 +13,20 @@ import numpy as np
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import metadata
 from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMMARY, TABLE, arrays_of
-from servoctl.trajectory import SAID, SAID_SOMETIMES, Trajectory
+from servoctl.run_folder.trajectory import SAID, SAID_SOMETIMES, Trajectory
 from servoctl.types import Array, Status
 
 Keep = Callable[[str, Array], Array | None]
 """What becomes of a column that is read, by its name; None: it is left out."""
 
 
-def load(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
-    """`Trajectory.load`; or, of every column, only what `keep` keeps, for runs of which not all fits into memory.
+def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
+    """Reads a run folder, also one whose run still goes on or was killed: all rows that reached the disk.
 
     Args:
         folder: The run folder.
-        keep: Takes one whole column at a time; None keeps all.
+        keep: Takes one whole column at a time and returns what is kept of it, for runs that do not fit into memory;
+            None keeps all.
 
     Raises:
         RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.

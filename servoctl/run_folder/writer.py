@@ -30,8 +30,8 @@ from servoctl.run_folder.files import (
     replace,
     to_arrow,
 )
-from servoctl.run_folder.reader import load
-from servoctl.trajectory import Trajectory, plain
+from servoctl.run_folder.reader import load_run
+from servoctl.run_folder.trajectory import Trajectory, plain
 from servoctl.types import Array, Status
 
 FLUSH_INTERVAL = 0.5
@@ -350,7 +350,7 @@ def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None
         units: Column -> unit; None: as the folder has them.
     """
     try:
-        run = load(folder)
+        run = load_run(folder)
     except Exception:  # damaged, whatever that makes of it: its end can be said all the same
         run = Trajectory({}, units or {}, {})
     run = dataclasses.replace(run, metadata=run.metadata | metadata)
@@ -399,3 +399,23 @@ def _schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[by
         f"servoctl.{key}".encode(): json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
         for key, part in parts.items()
     }
+
+
+def save(trajectory: Trajectory, folder: str | PathLike[str], config_text: str = "") -> Path:
+    """Writes a run folder; one that is already there is moved aside.
+
+    Args:
+        trajectory: The run.
+        folder: Where to.
+        config_text: The config as it ran, for `config.yaml`.
+
+    Returns:
+        The folder.
+
+    Raises:
+        RunFolderError: The folder cannot be written.
+    """
+    with RunFolder.create(folder, config_text, trajectory.metadata, trajectory.units) as run:
+        run.append(trajectory.columns)
+        run.close(trajectory.metadata, trajectory.drawing)
+    return run.path

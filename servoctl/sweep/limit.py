@@ -12,16 +12,16 @@ from itertools import product
 
 import numpy as np
 
-from servoctl.closed_loop import System
+from servoctl.assembly.build import build_correction, build_law
+from servoctl.assembly.gains import RowGains, all_gains, drives_spacing, task_gains
+from servoctl.assembly.make import settings_of
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import realistic
+from servoctl.assembly.run import Run
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ServoctlError
 from servoctl.laws.corrections import for_passive, resolve
-from servoctl.runs.build import build_correction, build_law
-from servoctl.runs.gains import RowGains, all_gains, drives_spacing, task_gains
-from servoctl.runs.make import settings_of
-from servoctl.runs.problems import Problems
-from servoctl.runs.realism import realistic
-from servoctl.runs.run import Run
+from servoctl.simulation.system import System
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 

@@ -7,10 +7,10 @@ from itertools import product
 
 import numpy as np
 
+from servoctl.assembly.paths import check_path
+from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression import constant
-from servoctl.runs.paths import check_path
-from servoctl.runs.run import Run
 from servoctl.types import Array
 
 SAMPLES = ("grid", "lhs", "monte-carlo")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from servoctl.assembly.run import Run
 from servoctl.linear.reserve import bounds_of, reserve
-from servoctl.runs.batch import Series
-from servoctl.runs.metrics import GREATEST
-from servoctl.runs.run import Run
+from servoctl.sweep.batch import Series
+from servoctl.sweep.metrics import GREATEST
 
 MOST = 200
 """Runs of a ranking that are looked at."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder.files import study_folder, unwritable
-from servoctl.runs.run import Run
 from servoctl.sweep.points import Vary
 
 FILE = "sweep.jsonl"

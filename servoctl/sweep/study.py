@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from servoctl.assembly.run import Run
 from servoctl.config import dump
 from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace, study_folder, unwritable
-from servoctl.runs.batch import columns_of, run_all
-from servoctl.runs.metrics import GREATEST, metric_names
-from servoctl.runs.run import Run
+from servoctl.sweep.batch import columns_of, run_all
 from servoctl.sweep.limit import Limit, limits_of
+from servoctl.sweep.metrics import GREATEST, metric_names
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
 
 if TYPE_CHECKING:
-    from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.cluster import Cluster
     from servoctl.sweep.store import RowStore
 
 SCHEMA = 1

@@ -2,7 +2,7 @@
 
 Design: the first run of every trial of a generation is made before the others, and a trial that has failed there, or is
 beyond a constraint by far, is given up: what is left of it could not make it feasible. Constraints hold for the worst
-run, whatever the objective takes. Who makes the runs, `servoctl.runs.batch.run_all` or another, changes no verdict.
+run, whatever the objective takes. Who makes the runs, `servoctl.sweep.batch.run_all` or another, changes no verdict.
 """
 
 import math
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly.make import make_run
+from servoctl.assembly.run import Run
 from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import Reserve, reserve
-from servoctl.runs.batch import run_all
-from servoctl.runs.make import make_run
-from servoctl.runs.metrics import GREATEST
-from servoctl.runs.run import Run
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.sweep.batch import run_all
+from servoctl.sweep.metrics import GREATEST
 from servoctl.tune.problem import Point, Problem
 
 HOPELESS = 1.0

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from servoctl.assembly.paths import check_path, leaves
+from servoctl.assembly.run import Run
 from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import RESERVES, Range, Tune
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 from servoctl.linear.reserve import bounds_of
-from servoctl.runs.metrics import GREATEST, metric_names
-from servoctl.runs.paths import check_path, leaves
-from servoctl.runs.run import Run
+from servoctl.sweep.metrics import GREATEST, metric_names
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 

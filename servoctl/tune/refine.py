@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop
+from servoctl.assembly.make import make_run
+from servoctl.assembly.run import Run
 from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import Range
 from servoctl.errors import ConfigError, ServoctlError
-from servoctl.runs.make import make_run
-from servoctl.runs.run import Run
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.tune.judge import DONE, Judge, Verdict
 from servoctl.tune.problem import Point, Problem
 from servoctl.tune.slopes import FOLLOWED, SMOOTH, KinkError, Slope, Slopes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.config.problems import unit_of
-from servoctl.runs.metrics import metric_unit
-from servoctl.trajectory import plain
+from servoctl.run_folder.trajectory import plain
+from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
 from servoctl.tune.problem import Point, Problem
 from servoctl.tune.refine import Refinement

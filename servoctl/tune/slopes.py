@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.closed_loop import CompiledLoop, TangentLoop
-from servoctl.integrate import integrate
-from servoctl.runs.run import Run
+from servoctl.assembly.run import Run
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.tangent import TangentLoop
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, Status
 
 FRACTION = 1e-2

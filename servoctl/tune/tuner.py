@@ -8,10 +8,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from servoctl.assembly.run import Run
 from servoctl.errors import ClusterError, RunFolderError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
-from servoctl.runs.batch import Processes, Row, run_all
-from servoctl.runs.run import Run
+from servoctl.sweep.batch import Processes, Row, run_all
 from servoctl.tune.judge import DONE, Judge
 from servoctl.tune.packages import require
 from servoctl.tune.problem import Point, Problem
@@ -21,7 +21,7 @@ from servoctl.tune.search import distributions, refined, search
 from servoctl.tune.store import Store, identity, in_folder, point_of, refined_from, verdict_of
 
 if TYPE_CHECKING:
-    from servoctl.runs.cluster import Cluster
+    from servoctl.sweep.cluster import Cluster
 
 LOCK = "study.lock"
 

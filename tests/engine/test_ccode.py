@@ -14,13 +14,13 @@ import pytest
 from shipped import COMPILED
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop
 from servoctl.engine import cache, compiler
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import CompileError, ConfigError
-from servoctl.runs.engine import engine_note
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.engine_choice import engine_note
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
@@ -327,7 +327,7 @@ def test_auto_compiles_for_a_long_run_and_takes_what_is_cached(calls: Path, monk
     run = servoctl.load("two_mass_spring", ["run.duration=1000"])  # 100000 steps of 20 us and more
     run.prepare()
     assert (run.loop.engine, count(calls)) == ("c", 1)
-    monkeypatch.setattr("servoctl.runs.engine.WORTH", np.inf)
+    monkeypatch.setattr("servoctl.simulation.engine_choice.WORTH", np.inf)
     again = servoctl.load("two_mass_spring", ["run.duration=1000"])
     again.prepare()
     assert (again.loop.engine, count(calls)) == ("c", 1)

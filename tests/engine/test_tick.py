@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop, ControlTick
 from servoctl.engine import compiler
 from servoctl.engine.kernel import Kernel, Tick, inputs
 from servoctl.errors import CompileError
+from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Status
 
 ENGINES = [

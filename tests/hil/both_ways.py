@@ -19,12 +19,12 @@ from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.timers import Timer
 from hil.emulator.world import World
 from hil.frame import Frame
+from hil.loop.clock import nanoseconds
+from hil.loop.timing import Distribution
 from hil.safety.limits import Limits
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import Memory, judge
 from hil.sensing.rates import RateFilter
-from servoctl.loop.clock import nanoseconds
-from servoctl.loop.timing import Distribution
 
 ODD = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-320, 1e16, 1e22, -1e300, math.inf, -math.inf, math.nan]
 """Numbers at which rounding, division and comparison may differ."""

@@ -15,9 +15,9 @@ from hil.emulator.emulator import BusOptions, Emulator, Likeness
 from hil.emulator.encoder import EncoderOptions
 from hil.emulator.faults import read_faults
 from hil.frame import Frame
-from servoctl.closed_loop import System
+from servoctl.assembly.system import make_system
 from servoctl.mechanics.plant import Plant
-from servoctl.runs.system import make_system
+from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 MILLISECOND = 1_000_000

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.accuracy import begin, norm
-from hil.start import Request, start
+from hil.session.accuracy import begin, norm
+from hil.session.start import Request, start
 
 PLANT = """
 from dataclasses import dataclass

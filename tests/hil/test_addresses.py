@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from hil.assembly.prepare import load
 from hil.drives.ids import ids_of
 from hil.drives.protocols import build
 from hil.drives.settings import DriveSettings
-from hil.prepare import load
 from servoctl.errors import ConfigError
 
 BELT = "two_mass_spring_drive"

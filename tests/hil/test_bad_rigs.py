@@ -7,8 +7,8 @@ from pathlib import Path
 import can
 import pytest
 
+from hil.assembly.prepare import load
 from hil.bus.identity import REQUEST
-from hil.prepare import load
 from servoctl.cli import main
 from servoctl.config import shipped_configs
 

@@ -16,7 +16,7 @@ from hil.bus import BusError, Link
 from hil.bus.open import open_bus
 from hil.bus.python_can import Filter
 from hil.frame import Frame
-from servoctl.loop.clock import SECOND, WallClock
+from hil.loop.clock import SECOND, WallClock
 
 pytestmark = pytest.mark.vcan
 

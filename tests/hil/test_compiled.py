@@ -17,7 +17,7 @@ from hil.drives.sample import Sample
 from hil.frame import Frame
 from hil.recorder import read_frames
 from servoctl import compiled
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 from tests.hil.test_determinism import columns
 
 ROOT = compiled.ROOT
@@ -44,7 +44,7 @@ def test_a_run_is_the_same_to_the_bit_in_python(config: str, tmp_path: Path) -> 
             command, env={**os.environ, "SERVOCTL_COMPILED": asked}, capture_output=True, text=True, cwd=ROOT
         )
         assert run.returncode == 0, run.stdout + run.stderr
-        trajectory = Trajectory.load(out)
+        trajectory = load_run(out)
         assert trajectory.metadata["compiled_loop"] is (asked == "1")
         kept.append((list(read_frames(out)), columns(trajectory)))
     assert len(kept[0][0]) > 1000 and kept[0] == kept[1]

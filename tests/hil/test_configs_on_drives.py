@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.columns import STAGES
-from hil.replay import replay
+from hil.recorder.columns import STAGES
+from hil.replay.replay import replay
 from hil.safety.events import Kind
 from hil.sensing import task_errors
-from hil.start import Begun, Request, start
+from hil.session.start import Begun, Request, start
 from servoctl.config import load_config, shipped_configs
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 
 NAMES = [name for name in shipped_configs() if load_config(name).config.hil is not None]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hil import costs
-from hil.costs import DECIDE, REST, WORLD, Watch
+from servoctl.bench import tick_costs as costs
+from servoctl.bench.tick_costs import DECIDE, REST, WORLD, Watch
 
 
 def test_time_inside_another_part_counts_for_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:

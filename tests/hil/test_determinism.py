@@ -10,8 +10,9 @@ import pytest
 
 from hil.frame import Frame
 from hil.recorder import InMemory, read_frames
-from hil.start import Request, start
-from servoctl.trajectory import Trajectory
+from hil.session.start import Request, start
+from servoctl.run_folder import load_run
+from servoctl.run_folder.trajectory import Trajectory
 
 CONFIG, DURATION = "coordinated_robots", 0.2
 NOISY = ("hil.emulation.encoder_noise=2e-5",)
@@ -60,5 +61,5 @@ def test_run_folders_of_two_processes_are_equal_to_the_bit_whatever_the_hash_see
     one, two = tmp_path / "1", tmp_path / "2"
     assert (one / "can.blf").read_bytes() == (two / "can.blf").read_bytes()
     assert sum(1 for _ in read_frames(one)) > 1000
-    first, second = columns(Trajectory.load(one)), columns(Trajectory.load(two))
+    first, second = columns(load_run(one)), columns(load_run(two))
     assert {name for name in first if first[name] != second[name]} == set()

@@ -3,10 +3,10 @@
 from collections import deque
 
 from hil.bus import Bus, BusError, Health, Link
-from hil.dispatch import Dispatch
 from hil.drives import Feedback
 from hil.frame import Frame
-from servoctl.loop import VirtualClock
+from hil.loop import VirtualClock
+from hil.rig.dispatch import Dispatch
 from tests.hil.test_monitor import Silent, settings
 
 

@@ -12,8 +12,8 @@ from hil.emulator.encoder import Encoder, EncoderOptions
 from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
-from servoctl.closed_loop import PassiveStabilisation
-from servoctl.runs.system import PASSIVE_CORRECTION, make_system
+from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
+from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State
 
 MILLISECOND = 1_000_000

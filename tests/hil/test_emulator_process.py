@@ -26,8 +26,8 @@ from hil.emulator.faults import Fault, read_faults
 from hil.emulator.process import QUIET, Server, open_for_emulation
 from hil.emulator.states import DriveState
 from hil.frame import Frame
+from hil.loop.clock import SECOND, WallClock
 from servoctl.errors import ConfigError
-from servoctl.loop.clock import SECOND, WallClock
 from servoctl.types import State
 
 NODE = 1

@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.accuracy import explained_errors
-from hil.columns import STAGES
-from hil.emulation import in_lockstep
-from hil.prepare import Prepared, load
-from hil.run import Ended, HilRun
+from hil.assembly.emulation import in_lockstep
+from hil.assembly.prepare import Prepared, load
+from hil.loop import SECOND
+from hil.recorder.columns import STAGES
 from hil.safety import Reaction
 from hil.safety.plan import Stage
 from hil.sensing import task_errors
-from servoctl.loop import SECOND
-from servoctl.trajectory import Trajectory
+from hil.session.accuracy import explained_errors
+from hil.session.run import Ended, HilRun
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 
 MACHINES = {"two_mass_spring_drive": "x2", "flexible_joint_drive": "link1"}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hil.prepare import load
-from hil.resolution import resolved_steps
+from hil.assembly.prepare import load
+from hil.assembly.resolution import resolved_steps
 from hil.safety import Kind
-from hil.start import Request, start
+from hil.session.start import Request, start
 
 
 def test_what_keeps_a_task_from_beginning_is_said_with_the_step_that_can_be_measured(tmp_path: Path) -> None:

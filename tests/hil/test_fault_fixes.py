@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from hil.assembly.prepare import _shared_replies
 from hil.bus import BusError, Link
 from hil.bus.base import Bus, Health
-from hil.dispatch import Dispatch
 from hil.drives import DriveSettings, Feedback, Sample
 from hil.drives.protocols import build
-from hil.faults.plant import Carts
-from hil.faults.scenario import machine
 from hil.frame import Frame
-from hil.prepare import _shared_replies
+from hil.loop.clock import VirtualClock, nanoseconds
+from hil.rig.dispatch import Dispatch
 from hil.sensing import Channel, Prediction, Sensing
-from servoctl.loop.clock import VirtualClock, nanoseconds
+from servoctl.bench.faults.plant import Carts
+from servoctl.bench.faults.scenario import machine
 from servoctl.mechanics.model import Model
 from servoctl.types import State
 

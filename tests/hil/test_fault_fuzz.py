@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from fuzz import frames
 
+from hil.assembly.emulation import emulated, place_on
+from hil.assembly.prepare import Prepared
 from hil.drives.protocols import build
-from hil.emulation import emulated, place_on
 from hil.emulator.emulator import Emulator
-from hil.faults.run import SETTLING
-from hil.faults.scenario import PROTOCOLS, machine
 from hil.frame import Frame
-from hil.prepare import Prepared
-from hil.run import Ended, HilRun
+from hil.loop import nanoseconds
 from hil.safety import Kind
 from hil.safety.plan import Stage
-from servoctl.loop import nanoseconds
+from hil.session.run import Ended, HilRun
+from servoctl.bench.faults.run import SETTLING
+from servoctl.bench.faults.scenario import PROTOCOLS, machine
 
 EVERY = 400_000
 """From one frame by chance to the next [ns]."""

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-import hil.faults.run as judge
-from hil.faults.expected import AT_ONCE, TASK, expected
-from hil.faults.run import play
-from hil.faults.scenario import PROTOCOLS, ROWS, make, rows, scenarios
-from hil.faults.table import tabulate
+import servoctl.bench.faults.run as judge
 from hil.safety import Kind, Reaction
 from hil.safety.events import Origin
+from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
+from servoctl.bench.faults.run import play
+from servoctl.bench.faults.scenario import PROTOCOLS, ROWS, make, rows, scenarios
+from servoctl.bench.faults.table import tabulate
 from servoctl.cli import main
 
 COUNT, CHUNK = 660, 22
@@ -94,7 +94,7 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 
 def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hil.faults.run.expected", lambda scenario: replace(expected(scenario), within=1e-6))
+    monkeypatch.setattr("servoctl.bench.faults.run.expected", lambda scenario: replace(expected(scenario), within=1e-6))
     verdict = play(make("law says NaN", "odrive", "at speed", 1))
     assert [problem for problem in verdict.problems if "at most" in problem]
     (line,) = tabulate([verdict])
@@ -108,7 +108,7 @@ def test_a_loop_that_knows_no_stop_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_drives_that_go_off_too_late_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hil.faults.run.expected", lambda scenario: replace(expected(scenario), off=1e-6))
+    monkeypatch.setattr("servoctl.bench.faults.run.expected", lambda scenario: replace(expected(scenario), off=1e-6))
     problems = play(make("drive fault", "odrive", "at speed", 1)).problems
     assert [problem for problem in problems if "all drives off" in problem]
 

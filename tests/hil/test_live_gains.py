@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import yaml
 
-from hil.emulation import in_lockstep
-from hil.live import LiveGains
-from hil.prepare import load
-from hil.replay import replay
-from hil.run import HilRun
+from hil.assembly.emulation import in_lockstep
+from hil.assembly.live import LiveGains
+from hil.assembly.prepare import load
+from hil.loop import Tick
+from hil.replay.replay import replay
 from hil.safety import Kind
 from hil.safety.plan import Stage
+from hil.session.run import HilRun
 from servoctl.config.shipped import find_config
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import longest_spacing
-from servoctl.loop import Tick
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 
 BELT = "two_mass_spring_drive"
 ALPHA, BETA = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta"
@@ -162,7 +162,7 @@ def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> No
         f"{BETA}: gain, by the operator (8 -> 5 within 0.2 s)",
         f"{ALPHA}: gain, by the operator (refused: 99 is outside [2, 20])",
     ]
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert (run[f"live.{ALPHA}"][0], run[f"live.{ALPHA}"][-1]) == (8.0, 15.0)
     assert (run[f"live.{BETA}"][0], run[f"live.{BETA}"][-1]) == (8.0, 5.0)
     found = replay(tmp_path / "run")
@@ -183,7 +183,7 @@ def test_the_torque_does_not_jump(tmp_path: Path) -> None:
     """u is linear in damping: a tick of the ramp moves it by one part in N of what the whole change would, no more."""
     a, b, parts = 8.0, 18.0, 80
     ended(tmp_path / "run", {WISH: (0, b)})
-    run, prepared = Trajectory.load(tmp_path / "run"), load(BELT, [BOTH], "vm")
+    run, prepared = load_run(tmp_path / "run"), load(BELT, [BOTH], "vm")
     alpha = run[f"live.{ALPHA}"]
     changed = np.flatnonzero(np.diff(alpha)) + 1
     assert len(changed) == parts and changed[0] == WISH + 1  # behind the tick, for the next

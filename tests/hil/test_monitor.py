@@ -8,8 +8,8 @@ import pytest
 from hil.bus import Health, Link
 from hil.drives import Condition, Drive, DriveSettings, Feedback, Sample
 from hil.frame import Frame
+from hil.loop import Tick
 from hil.safety import Bounds, Kind, Monitor, Reaction
-from servoctl.loop import Tick
 
 MS = 1_000_000
 PERIOD = 0.0025

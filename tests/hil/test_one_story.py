@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
+from hil.assembly.emulation import emulated, place_on
+from hil.assembly.place import HostFaults, Place
+from hil.assembly.prepare import prepare
 from hil.bus import Bus, Health
-from hil.emulation import emulated, place_on
 from hil.emulator.emulator import Emulator
-from hil.faults.scenario import machine
 from hil.frame import Frame
-from hil.place import HostFaults, Place
-from hil.prepare import prepare
-from hil.realtime import RealtimeError
+from hil.loop.realtime import RealtimeError
+from hil.loop.stop_signals import StopSignals
 from hil.recorder import Recorder, read_events
-from hil.run import HilRun
 from hil.safety import Event
 from hil.safety.plan import Stage
-from hil.start import Request, start
-from hil.stop_signals import StopSignals
+from hil.session.run import HilRun
+from hil.session.start import Request, start
+from servoctl.bench.faults.scenario import machine
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
 

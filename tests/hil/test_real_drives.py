@@ -14,23 +14,23 @@ import pytest
 from interfaces import keys_of
 from wall_clock import OPTIONS, write_config
 
-import hil.start
+import hil.session.start
+from hil.assembly.emulation import likeness, simulated
+from hil.assembly.prepare import load
 from hil.bus import BusError
-from hil.emulation import likeness, simulated
 from hil.emulator.process import Server, open_for_emulation
-from hil.prepare import load
-from hil.run import Ended
+from hil.loop import WallClock
 from hil.safety.plan import Stage
-from hil.start import Request, start
+from hil.session.run import Ended
+from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError
-from servoctl.loop import WallClock
 
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Of a bus that counts as real: nobody is asked whether an emulator is there."""
-    monkeypatch.setattr(hil.start, "is_loopback", lambda keys: False)
+    monkeypatch.setattr(hil.session.start, "is_loopback", lambda keys: False)
     with keys_of("virtual") as keys:
         yield keys
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hil import realtime
-from hil.realtime import RealtimeError, bare_lateness, die_with_parent, prepare
-from servoctl.loop.clock import SECOND, Clock
+from hil.loop import realtime
+from hil.loop.clock import SECOND, Clock
+from hil.loop.realtime import RealtimeError, bare_lateness, die_with_parent, prepare
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux only")
 

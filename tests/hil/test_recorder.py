@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from hil.frame import Frame
+from hil.loop.clock import SECOND
 from hil.recorder import Capacity, Recorder, read_events, read_frames
 from servoctl.errors import RunFolderError
-from servoctl.loop.clock import SECOND
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 
 COLUMNS = {"t": "s", "q.x": "m", "lateness": "s", "rank": "", "status": ""}
 PATIENCE = 120  # [s] before a test gives up; nothing here depends on how long anything takes
@@ -70,7 +70,7 @@ def test_a_hundred_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path)
     with recorder(tmp_path / "run") as made:
         record_all(made, rows, frames)
         run = made.close({"status": "done", "duration": 99.5})
-    loaded = Trajectory.load(tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
     for each in (run, loaded):
         assert list(each.columns) == list(COLUMNS)
         for i, name in enumerate(COLUMNS):
@@ -164,9 +164,9 @@ def test_events_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
 def test_rows_frames_and_the_status_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
     with recorder(tmp_path / "run", lossless=False) as made:
         record_all(made, some_rows(3), list(some_frames(3)))
-        wait_for(lambda: len(Trajectory.load(made.path)) == 3)
+        wait_for(lambda: len(load_run(made.path)) == 3)
         wait_for(lambda: len(list(read_frames(made.path))) == 3)
-        assert Trajectory.load(made.path).metadata["status"] == "running"
+        assert load_run(made.path).metadata["status"] == "running"
 
 
 def test_what_was_recorded_so_far_can_be_read_before_the_end(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_what_was_recorded_so_far_can_be_read_before_the_end(tmp_path: Path) -> 
             assert run["q.x"].tobytes() == rows[:end, 1].tobytes()
             assert list(read_frames(made.path)) == frames[:end]
         made.close({"status": "done"}, {"arm": np.zeros((2, 3, 2)), "t": run.t[:2]})
-    assert Trajectory.load(tmp_path / "run").drawing["t"].tolist() == [0.0, 0.001]
+    assert load_run(tmp_path / "run").drawing["t"].tolist() == [0.0, 0.001]
 
 
 def test_a_run_without_a_row_has_its_columns(tmp_path: Path) -> None:
     with recorder(tmp_path / "run"):
         pass
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert (list(run.columns), len(run)) == (list(COLUMNS), 0)
     assert list(read_frames(tmp_path / "run")) == []
 
@@ -222,7 +222,7 @@ def test_ranks_that_are_not_finite_are_minus_one(tmp_path: Path) -> None:
 def test_the_recorder_gone_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
     made = recorder(tmp_path / "run", capacity=Capacity(rows=10, frames=10, events=100))
     made.row(some_rows(1)[0])
-    wait_for(lambda: len(Trajectory.load(made.path)) == 1)
+    wait_for(lambda: len(load_run(made.path)) == 1)
     assert made.problem is None
     os.kill(made._process.pid, signal.SIGKILL)
     wait_for(lambda: made.problem is not None)
@@ -232,7 +232,7 @@ def test_the_recorder_gone_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
     assert min(made.lost.values()) > 0
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
         made.close()
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert (len(run), run.metadata["status"]) == (1, "failed")
     assert run.metadata["error"] == "the recorder died (signal 9): the run folder is not finished"
 
@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path: Path) -> None:
     made = recorder(tmp_path / "run", lossless=False)
     rows = some_rows(4000)
     record_all(made, rows[:100], [])
-    wait_for(lambda: len(Trajectory.load(made.path)) == 100)
+    wait_for(lambda: len(load_run(made.path)) == 100)
     full_disk(made, 20_000)
     record_all(made, rows[100:], [])
     wait_for(lambda: made.problem is not None)
@@ -257,7 +257,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path: Path) -> None:
     wait_for(lambda: made.lost["rows"] > 0)
     with pytest.raises(RunFolderError, match="cannot be written: File too large"):
         made.close()
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert len(run) >= 100
     assert run.metadata["status"] == "failed"
     assert "cannot be written: File too large" in run.metadata["error"]
@@ -293,7 +293,7 @@ def test_an_exception_closes_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), recorder(tmp_path / "run") as made:
         record_all(made, some_rows(3), [])
         raise ZeroDivisionError("division by zero")
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert (len(run), run.metadata["status"]) == (3, "failed")
     assert run.metadata["error"] == "ZeroDivisionError: division by zero"
     for verb in (made.close, made.so_far):
@@ -365,7 +365,7 @@ def test_a_loop_that_is_killed_leaves_a_folder_that_is_closed(tmp_path: Path) ->
     _, errors = loop.communicate(timeout=PATIENCE)
     assert errors == ""  # nothing leaked; the pipe ends with the last process, the recorder's
     assert status_of(tmp_path / "run") == "killed"
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert len(run) >= told  # the recorder drained what the loop had left: not even the last second is missing
     assert run["q.x"].tolist() == list(range(len(run)))
     assert run.metadata["error"] == "the loop's process ended without closing the run"
@@ -382,7 +382,7 @@ def test_a_loop_that_ends_without_closing_neither_hangs_nor_loses(tmp_path: Path
     _, errors = loop.communicate(timeout=PATIENCE)
     assert errors == ""
     assert status_of(tmp_path / "run") == "killed"
-    assert len(Trajectory.load(tmp_path / "run")) == 5000
+    assert len(load_run(tmp_path / "run")) == 5000
 
 
 def test_ctrl_c_reaches_the_loop_and_not_the_recorder(tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_ctrl_c_reaches_the_loop_and_not_the_recorder(tmp_path: Path) -> None:
     os.killpg(loop.pid, signal.SIGINT)
     _, errors = loop.communicate(timeout=PATIENCE)
     assert (loop.returncode, errors) == (0, "")
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert run.metadata["status"] == "interrupted"
     assert len(run) > told
     assert run["q.x"][-1] == -1.0  # what came after Ctrl-C

@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import hil.replay
+import hil.replay.replay
 import servoctl
 from hil.bus.load import Traffic
 from hil.drives import base
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from hil.recorder import Recorder, read_frames
-from hil.replay import OTHER_ENGINE, decoded, replay
+from hil.replay.replay import OTHER_ENGINE, decoded, replay
 from servoctl.cli import main
 from servoctl.config import dump
 from servoctl.errors import ColumnError, ConfigError, RunFolderError
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run, save
+from servoctl.run_folder.trajectory import Trajectory
 
 SAMPLED = ["run.duration=0.1", "run.period=0.005", "run.integrator.step=0.001", "run.output_step=0.005"]
 
@@ -32,9 +33,9 @@ def simulated(
 
 def changed(folder: Path, columns: dict[str, np.ndarray] | None = None, **metadata) -> Path:
     """The run once more, with other columns or other metadata."""
-    run = Trajectory.load(folder)
+    run = load_run(folder)
     config = (folder / "config.yaml").read_text()
-    return Trajectory(run.columns | (columns or {}), run.units, run.metadata | metadata).save(folder, config)
+    return save(Trajectory(run.columns | (columns or {}), run.units, run.metadata | metadata), folder, config)
 
 
 @pytest.mark.parametrize("engine", ["vm", "c", "numpy"])
@@ -42,9 +43,9 @@ def changed(folder: Path, columns: dict[str, np.ndarray] | None = None, **metada
 def test_a_simulated_run_comes_out_the_same_to_the_bit(tmp_path: Path, engine: str, settings: list[str]) -> None:
     folder = simulated(tmp_path / "run", engine=engine, settings=settings)
     found = replay(folder)
-    assert found.engine == found.logged_engine == Trajectory.load(folder).metadata["engine"]
+    assert found.engine == found.logged_engine == load_run(folder).metadata["engine"]
     assert (found.differing, found.first, found.tolerance) == (0, None, 0.0)
-    assert (found.rows, found.skipped) == (len(Trajectory.load(folder)), 0)
+    assert (found.rows, found.skipped) == (len(load_run(folder)), 0)
     assert (found.largest, found.units) == ({"F": 0.0}, {"F": "N"})
 
 
@@ -57,23 +58,23 @@ def test_a_task_too_large_to_unroll_comes_out_the_same(tmp_path: Path) -> None:
 
 def test_one_unit_in_the_last_place_is_found(tmp_path: Path) -> None:
     folder = simulated(tmp_path / "run")
-    u = Trajectory.load(folder)["u.F"].copy()
+    u = load_run(folder)["u.F"].copy()
     true, u[7] = u[7], np.nextafter(u[7], np.inf)
     u[9] = np.nan
     found = replay(changed(folder, {"u.F": u}))
     assert found.differing == 2
-    assert found.first == hil.replay.Difference(7, 0.035, "F", u[7], true)
+    assert found.first == hil.replay.replay.Difference(7, 0.035, "F", u[7], true)
     assert np.isnan(found.largest["F"])
     u[9] = 0.0
     found = replay(changed(folder, {"u.F": u}))
-    assert found.largest["F"] == abs(Trajectory.load(simulated(tmp_path / "other"))["u.F"][9])
+    assert found.largest["F"] == abs(load_run(simulated(tmp_path / "other"))["u.F"][9])
     assert replay(folder, tolerance=2.0).differing == 0
 
 
 def test_on_another_engine_a_tolerance_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = changed(simulated(tmp_path / "run"), engine="c")
-    monkeypatch.setattr(hil.replay, "take_engine", lambda *_: None)  # as where no compiler is found
-    u = Trajectory.load(folder)["u.F"]
+    monkeypatch.setattr(hil.replay.replay, "take_engine", lambda *_: None)  # as where no compiler is found
+    u = load_run(folder)["u.F"]
     almost = u + 0.5 * OTHER_ENGINE * np.abs(u).max()
     found = replay(changed(folder, {"u.F": almost}))
     assert (found.engine, found.logged_engine) == ("vm", "c")
@@ -145,7 +146,7 @@ def test_classes_in_files_are_found_where_one_says(cart: Path, tmp_path: Path, m
 
 
 def test_u_of_another_state_differs_by_what_the_law_makes_of_it(cart: Path, tmp_path: Path) -> None:
-    v = Trajectory.load(cart)["v.x"] + 1.0
+    v = load_run(cart)["v.x"] + 1.0
     found = replay(changed(cart, {"v.x": v}), tmp_path)
     assert found.differing == found.rows == 11
     assert found.largest["F"] == pytest.approx(2.0 * 2 * 10.0 * 1.0, rel=1e-12)  # m 2 alpha dphi
@@ -165,7 +166,7 @@ def test_the_command_line_says_equal_with_0_and_different_with_4(
         "input  unit  largest difference",
         "F      N                      0",
     ]
-    changed(cart, {"u.F": Trajectory.load(cart)["u.F"] + np.eye(11)[3]})
+    changed(cart, {"u.F": load_run(cart)["u.F"] + np.eye(11)[3]})
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 4
@@ -180,20 +181,20 @@ def test_the_command_line_says_equal_with_0_and_different_with_4(
 
 
 def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
-    Trajectory({"t": np.zeros(1)}).save(tmp_path / "bare")
+    save(Trajectory({"t": np.zeros(1)}), tmp_path / "bare")
     with pytest.raises(RunFolderError, match=r"bare/config.yaml: is missing or empty"):
         replay(tmp_path / "bare")
-    Trajectory({"t": np.zeros(0)}).save(tmp_path / "none")
+    save(Trajectory({"t": np.zeros(0)}), tmp_path / "none")
     with pytest.raises(RunFolderError, match="holds no rows"):
         replay(tmp_path / "none")
     with pytest.raises(ConfigError, match="law: there is none"):
         replay(simulated(tmp_path / "open", "projectile", settings=["run.duration=0.01"]))
-    run = Trajectory.load(cart)
+    run = load_run(cart)
     law = {"law.F": np.full(11, np.nan)}
     with pytest.raises(RunFolderError, match="gave no u in any row"):
         replay(changed(cart, law), tmp_path)
     less = {name: x for name, x in run.columns.items() if name != "v.x"}
-    dataclasses.replace(run, columns=less).save(cart, CONFIG)
+    save(dataclasses.replace(run, columns=less), cart, CONFIG)
     with pytest.raises(ColumnError, match=r"v\.x: no such name"):
         replay(cart, tmp_path)
 
@@ -248,11 +249,11 @@ def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_
         main(["hil", "two_mass_spring_drive", "--duration", "0.1", "--engine", "vm", "--out", str(tmp_path / "run")])
     whole = replay(tmp_path / "run")
     frames = list(read_frames(tmp_path / "run"))
-    monkeypatch.setattr("hil.replay.read_frames", lambda folder: frames[: len(frames) * 3 // 4])
+    monkeypatch.setattr("hil.replay.replay.read_frames", lambda folder: frames[: len(frames) * 3 // 4])
     assert replay(tmp_path / "run").other_samples > 100, "a run that says it is whole must have them all"
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     cut_off = dataclasses.replace(run, metadata=run.metadata | {"status": "running"})
-    monkeypatch.setattr("hil.replay.Trajectory.load", lambda folder: cut_off)
+    monkeypatch.setattr("hil.replay.replay.Trajectory.load", lambda folder: cut_off)
     cut = replay(tmp_path / "run")
     assert cut.other_samples == 0
     assert 0 < cut.samples < whole.samples

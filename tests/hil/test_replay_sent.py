@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.columns import STAGES
-from hil.emulation import emulated, place_on
-from hil.faults.scenario import CONFIG, machine
-from hil.prepare import load
+from hil.assembly.emulation import emulated, place_on
+from hil.assembly.prepare import load
 from hil.recorder import read_frames
+from hil.recorder.columns import STAGES
 from hil.recorder.frame_log import FrameLog
 from hil.recorder.memory import SENT
-from hil.replay import replay
-from hil.run import HilRun
+from hil.replay.replay import replay
 from hil.safety.plan import Stage
+from hil.session.run import HilRun
+from servoctl.bench.faults.scenario import CONFIG, machine
 from servoctl.cli import main
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run, save
+from servoctl.run_folder.trajectory import Trajectory
 
 
 def driven(folder: Path, protocol: str) -> Path:
@@ -30,9 +31,9 @@ def driven(folder: Path, protocol: str) -> Path:
 
 def changed(folder: Path, **columns: np.ndarray) -> Path:
     """The run once more, with other columns."""
-    run, other = Trajectory.load(folder), folder.with_name("changed")
+    run, other = load_run(folder), folder.with_name("changed")
     text = (folder / "config.yaml").read_text()
-    Trajectory(run.columns | columns, run.units, run.metadata).save(other, text)
+    save(Trajectory(run.columns | columns, run.units, run.metadata), other, text)
     shutil.copy(folder / "can.blf", other)
     return other
 
@@ -43,7 +44,7 @@ def test_law_torque_and_frames_agree_and_what_was_changed_is_found(tmp_path: Pat
     found = replay(folder, CONFIG.parent)
     assert found.sent is not None and found.agrees
     assert found.sent.torques > 300 and found.sent.frames > 600
-    run = Trajectory.load(folder)
+    run = load_run(folder)
     row = int(np.flatnonzero(run["stage"] == STAGES.index("full"))[100])
     u = run["u.a"].copy()
     u[row] += 0.5
@@ -58,7 +59,7 @@ def test_a_frame_that_says_another_torque_than_was_logged_is_found(
 ) -> None:
     folder = driven(tmp_path / "run", "odrive")
     frames = list(read_frames(folder))
-    run = Trajectory.load(folder)
+    run = load_run(folder)
     full = run.t[run["stage"] == STAGES.index("full")]
     place = next(i for i, (_, sent, f, time) in enumerate(frames) if sent and f.id == 0x2E and time > 1e9 * full[50])
     log = FrameLog(folder / "can.blf")
@@ -82,7 +83,7 @@ def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> Non
     place = place_on(slow, emulated(slow, "vm"))
     said = {"engine": slow.loop.engine, "lockstep": True}
     HilRun(slow, place, Stage.FULL, 0.5, tmp_path / "run", said).run(lambda _: None)
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert np.sum(run["u.F"] != run["law.F"]) > 50
     found = replay(tmp_path / "run")
     assert found.sent is not None and found.sent.torques > 100

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hil.emulation import emulated, place_on
-from hil.faults.scenario import machine
+from hil.assembly.emulation import emulated, place_on
+from hil.assembly.place import HostFaults
 from hil.frame import Frame
-from hil.place import HostFaults
 from hil.recorder import Recorder
-from hil.run import Ended, HilRun
 from hil.safety import Event, Kind
 from hil.safety.plan import Stage
+from hil.session.run import Ended, HilRun
+from servoctl.bench.faults.scenario import machine
 from servoctl.errors import RunFolderError
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 from servoctl.types import Array
 
 
@@ -174,4 +174,4 @@ def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) ->
     full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
     assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
-    assert Trajectory.load(tmp_path / "run") is not None
+    assert load_run(tmp_path / "run") is not None

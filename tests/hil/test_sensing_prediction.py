@@ -16,10 +16,10 @@ from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram
 from plants.scara import Scara
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.closed_loop import rk4
 from servoctl.mechanics.fundamental import multiplier_equation
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.drives import Sample
+from hil.loop.clock import nanoseconds
 from hil.sensing import Channel, Finding
 from hil.sensing.plausibility import Memory, judge
 from hil.sensing.rates import RateFilter, Track
-from servoctl.loop.clock import nanoseconds
 
 MS = 1_000_000
 T = 0.0025

@@ -7,10 +7,10 @@ import pytest
 from machines import rate, robots
 
 from hil.drives import Feedback, Sample
+from hil.loop.clock import nanoseconds
 from hil.sensing import Channel, Prediction, Sensing, Sight
 from plants.coordinated_robots import CoordinatedRobots
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.loop.clock import nanoseconds
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 

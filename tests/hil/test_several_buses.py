@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from hil.columns import STAGES
-from hil.dispatch import Dispatch
 from hil.drives import Feedback
 from hil.frame import Frame
 from hil.recorder import read_frames
-from hil.start import Request, start
+from hil.recorder.columns import STAGES
+from hil.rig.dispatch import Dispatch
+from hil.session.start import Request, start
 from servoctl.config import load_config
 from tests.hil.test_determinism import columns
 from tests.hil.test_dispatch import Heard, Rig

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from hil.drives import Condition, Drive, DriveError, Sample
+from hil.loop import Reading, Tick
 from hil.safety import Bounds, Kind, Limits, Monitor, Reaction
 from hil.safety.plan import Plan, Stage
 from hil.safety.stages import Mode, Stages
-from servoctl.loop import Reading, Tick
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 

@@ -6,8 +6,8 @@ import pytest
 from interfaces import keys_of
 from wall_clock import write_config
 
-from hil.prepare import load
-from hil.start import Request, start
+from hil.assembly.prepare import load
+from hil.session.start import Request, start
 from servoctl.errors import ConfigError
 from tests.hil.test_bad_rigs import BELT, BUS, ROBOTS, changed
 from tests.hil.test_real_drives import served

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hil.start import Request, start
+from hil.session.start import Request, start
 from servoctl.cli.hil_figures import say_figures
 
 

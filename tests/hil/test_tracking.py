@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.run import Ended
 from hil.sensing import Channel, Tracking, Unexplained
 from hil.sensing.tracking import CAUSES, WINDOW
-from hil.start import Request, start
+from hil.session.run import Ended
+from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State

@@ -6,8 +6,8 @@ import pytest
 
 from hil.drives import DriveError, Step, Steps
 from hil.frame import Frame
-from hil.verbs import BURST, Verbs
-from servoctl.loop import VirtualClock
+from hil.loop import VirtualClock
+from hil.rig.verbs import BURST, Verbs
 from tests.hil.test_monitor import Silent, settings
 
 MS = 1_000_000

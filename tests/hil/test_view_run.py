@@ -13,7 +13,7 @@ from live_page import ALPHA, LIVE, address_of, messages, post, viewer
 from wall_clock import PATIENCE, Child, emulated, looping, summary_of, wait_until, write_config
 
 from hil.recorder import read_events
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
         assert kinds["over"]["ending"]["status"] == "interrupted"
         assert kinds["over"]["row"]["stage"] >= 6 and kinds["over"]["stopping"]
         check_stopped_by_the_button(tmp_path, loop)
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     assert run[f"live.{ALPHA}"][-1] == 12.0
     assert run.t[-1] < 60.0  # kept to the wall clock; lock-step alone would be long through
     assert "8 -> 12 within 0.5 s" in (tmp_path / "run/events.jsonl").read_text()
@@ -84,7 +84,7 @@ def test_a_run_is_the_same_whoever_looks_on(tmp_path: Path) -> None:
                 with viewer(address_of(loop)), viewer(address_of(loop)):
                     time.sleep(0.5)
             assert loop.end() == 0, loop.said
-        runs.append(Trajectory.load(folder / "run"))
+        runs.append(load_run(folder / "run"))
         ticks.append(summary_of(folder)["timing"]["ticks"])
     assert ticks[0] == ticks[1]
     assert all(np.array_equal(x, runs[1][name], equal_nan=True) for name, x in runs[0].columns.items())

@@ -14,7 +14,7 @@ from interfaces import EACH, absent, keys_of
 from wall_clock import WATCHDOG, emulated, looping, next_silence, silences, summary_of, wait_until, write_config
 
 from hil.recorder import read_events, read_frames
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_a_run_through_all_stages(interface: str, protocol: str, tmp_path: Path)
     assert "a loop that does nothing" in loop.said
     modes = [event["text"] for event in read_events(tmp_path / "run") if event["event"] == "stage"]
     assert modes == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
-    run = Trajectory.load(tmp_path / "run")
+    run = load_run(tmp_path / "run")
     task = run["stage"] == 5
     assert abs(run["violation.distance"][task]).max() < 0.05  # of a motion of 0.14
     sent = sum(sent for _, sent, _, _ in read_frames(tmp_path / "run"))
@@ -74,7 +74,7 @@ def test_the_loop_killed_the_drive_stops_by_its_own_watchdog_and_the_folder_open
     assert 0.5 * WATCHDOG < waited < WATCHDOG + WITHIN
     wait_until(lambda: summary_of(tmp_path)["status"] != "running", lambda: "the recorder did not close")
     assert summary_of(tmp_path)["status"] == "killed"
-    assert len(Trajectory.load(tmp_path / "run")) > 10
+    assert len(load_run(tmp_path / "run")) > 10
     assert read_events(tmp_path / "run")[-1]["text"] == "full"
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hil.replay import replay
-from hil.start import Request, start
+from hil.replay.replay import replay
+from hil.session.start import Request, start
 from servoctl.config import shipped_configs
 
 ENGINES = ["vm", "numpy", "c"]

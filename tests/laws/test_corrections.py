@@ -9,13 +9,13 @@ import pytest
 from scipy.linalg import expm
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.gain_limits import growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic
 from servoctl.mechanics.model import Model, Row
-from servoctl.runs import simulate
 from servoctl.types import Array, State
 
 H1 = Row("place.0", "place", "holonomic", True, True, 2)

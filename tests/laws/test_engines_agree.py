@@ -7,7 +7,9 @@ import pytest
 from shipped import COMPILED, LOADED, NUMPY
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop, Loop, NumpyLoop
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 RELATIVE = 1e-10
@@ -55,7 +57,7 @@ def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_step_of_runge_kutta_is_the_same_compiled_continuous_and_held(name: str) -> None:
-    from servoctl.closed_loop import rk4
+    from servoctl.simulation.traced import rk4
 
     numpy_loop, compiled = loops(name)
     assert isinstance(compiled, CompiledLoop)

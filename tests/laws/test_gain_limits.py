@@ -11,12 +11,13 @@ from scipy.integrate import DOP853
 
 import servoctl as sc
 from servoctl import Baumgarte, ConstraintFollowing, Holonomic, Nonholonomic, PFeedback
-from servoctl.check import check
-from servoctl.closed_loop import make_loop, rk4
+from servoctl.assembly.system import make_system
+from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.model import Row
-from servoctl.runs.system import make_system
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))

@@ -9,11 +9,11 @@ import pytest
 from scipy.linalg import expm
 
 import servoctl
+from servoctl.assembly import simulate
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Holonomic
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
-from servoctl.runs import simulate
 from servoctl.types import Array, Command, State, Status
 
 

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 import servoctl
-from servoctl.closed_loop import CompiledLoop, Loop, NumpyLoop, System
+from servoctl.assembly import simulate
+from servoctl.assembly.system import make_system
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Constraint, Holonomic, SecondOrder
-from servoctl.runs import simulate
-from servoctl.runs.system import make_system
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State, Status
 
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from servoctl.closed_loop import CompiledLoop, NumpyLoop
+from servoctl.assembly.system import make_system
 from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
-from servoctl.runs.system import make_system
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State, Status
 from tests.laws.test_outcomes import Masses
 

@@ -10,12 +10,12 @@ from scipy.linalg import sqrtm
 
 import servoctl
 from plants.coordinated_robots import CoordinatedRobots
+from servoctl.assembly import simulate
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.mechanics.unforced import fundamental_acceleration
-from servoctl.runs import simulate
 from servoctl.types import Array, State
 
 ROUNDING = 1e-10

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import servoctl
 from plants.parallelogram import Parallelogram
+from servoctl.bench.pseudoinverse_methods import METHODS, RankRule, greville
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.pseudoinverse import METHODS, RankRule, greville
 from servoctl.types import Array, State
 
 EPS = np.finfo(float).eps

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from servoctl.assembly import simulate
 from servoctl.engine import compiler
 from servoctl.engine.symbol import from_sx
 from servoctl.engine.trace import mismatch
 from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.symmetry import certainly_symmetric
-from servoctl.runs import simulate
-from servoctl.trajectory import Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))

@@ -13,9 +13,9 @@ import servoctl as sc
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.mass_on_car import MassOnCar
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.analysis import internal_dynamics
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.input_output import InputOutput
+from servoctl.simulation.internal_dynamics import internal_dynamics
 from servoctl.types import Array
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())

@@ -1,0 +1,225 @@
+"""A config's `hil` section -> nodes and buses, checked against the plant; every problem at once, with its line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from hil.assembly.addresses import EMULATED, check_buses, check_ids, check_nodes
+from hil.bus.load import BusLoad, Traffic, describe_load
+from hil.drives.base import Feedback
+from hil.drives.protocols import node_class, options_problems
+from hil.drives.protocols import problems as protocol_problems
+from hil.drives.settings import DriveSettings, SensorSettings
+from servoctl.assembly.build import build_plant
+from servoctl.assembly.problems import Problems
+from servoctl.config.hil import Hil
+from servoctl.config.load import LoadedConfig
+from servoctl.config.schema import Law
+from servoctl.errors import ConfigError, ExpressionError
+from servoctl.expression import constant
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.plant import Plant
+
+ABSURD = 1e9
+"""Angle [rad] and torque [N m] that no motor has."""
+
+
+@dataclass(frozen=True)
+class HilSettings:
+    """What a config says of a rig.
+
+    Attributes:
+        values: The section itself.
+        drives: One per actuator, in the plant's order.
+        sensors: Encoder nodes.
+        buses: Name -> interface, bit rate and python-can's own keys.
+        loads: Name -> how much of the bus is used.
+    """
+
+    values: Hil
+    drives: tuple[DriveSettings, ...]
+    sensors: tuple[SensorSettings, ...]
+    buses: Mapping[str, Mapping[str, Any]]
+    loads: Mapping[str, BusLoad]
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether every bus is emulated in lock-step."""
+        return all(bus["interface"] == EMULATED for bus in self.buses.values())
+
+
+def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None = None) -> HilSettings:
+    """The rig that a config describes.
+
+    Args:
+        loaded: The config.
+        plant: Its plant.
+        problems: What is wrong with the config elsewhere.
+
+    Raises:
+        ConfigError: There is none, or it does not fit the plant; every problem at once.
+    """
+    values = loaded.config.hil
+    problems = Problems(loaded) if problems is None else problems
+    if values is None:
+        raise ConfigError(
+            f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
+        )
+    buses = {name: {"interface": b.interface, "bitrate": b.bitrate, **b.options} for name, b in values.buses.items()}
+    check_buses(buses, problems)
+    drives = _drives(values, plant, problems)
+    sensors = _sensors(values, plant, problems)
+    nodes = [
+        *((("hil", "drives", i), each) for i, each in drives),
+        *((("hil", "sensors", i), each) for i, each in sensors),
+    ]
+    if not problems.touch("hil.buses"):
+        check_nodes(nodes, buses, problems)
+    timed = not problems.touch("hil.period")
+    for path, node in nodes:
+        try:
+            found = protocol_problems(node, values.period) if timed else options_problems(node)
+            for problem in found:
+                problems.add(problem.what, *path, *problem.path)
+        except ConfigError as error:
+            problems.add(str(error).partition("protocol: ")[2] or error, *path, "protocol")
+    _law_limits(loaded, [each for _, each in drives], problems)
+    if timed:
+        _times(values, problems)
+    _faults(values, nodes, buses, problems)
+    known: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    for name in values.emulation.parameters:
+        if name not in known:
+            what = f"{type(plant).__name__} has no such parameter ({remedy(name, known)})"
+            problems.add(what, "hil", "emulation", "parameters", name)
+    problems.check()
+    check_ids(nodes, problems)
+    loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
+    for name, load in loads.items():
+        if not load.fits:
+            problems.add(f"bus '{name}': {load.sentence}", "hil", "period")
+    problems.check()
+    order = {name: i for i, name in enumerate(plant.actuators)}
+    ordered = sorted((each for _, each in drives), key=lambda drive: order[drive.name])
+    return HilSettings(values, tuple(ordered), tuple(each for _, each in sensors), buses, loads)
+
+
+def look_at_rig(loaded: LoadedConfig, problems: Problems) -> None:
+    """Adds what is wrong with the rig to what is wrong with a config elsewhere, as far as the plant is known.
+
+    Raises:
+        ConfigError: Always where there is anything; every problem at once.
+    """
+    plant = build_plant(loaded, Problems(loaded))
+    if plant is not None and loaded.config.hil is not None:
+        hil_settings(loaded, plant, problems)
+    problems.check()
+
+
+def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, DriveSettings]]:
+    first: dict[str, int] = {}
+    found = []
+    for i, drive in enumerate(values.drives):
+        name = drive.actuator
+        if name not in plant.actuators:
+            what = f"there is no actuator '{name}' ({remedy(name, plant.actuators)})"
+            problems.add(what, "hil", "drives", i, "actuator")
+        elif first.setdefault(name, i) != i:
+            what = f"'{name}' has a drive already, entry {first[name] + 1} (one drive per actuator)"
+            problems.add(what, "hil", "drives", i, "actuator")
+        lower, upper = drive.position_limits
+        settings = DriveSettings(
+            name, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
+            _evaluated(drive.options),
+            torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
+            speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
+            watchdog=values.safety.drive_watchdog, brake=drive.brake,
+        )  # fmt: skip
+        angle = max(abs(settings.motor(limit)) for limit in (lower, upper))
+        torque = abs(settings.motor_torque(drive.torque_limit))
+        if not (angle < ABSURD and torque < ABSURD) and not problems.touch("hil.drives"):
+            what = f"at the limits the motor is at {angle:.3g} rad and makes {torque:.3g} N m"
+            problems.add(f"{what} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear")
+        found.append((i, settings))
+    missing = [name for name in plant.actuators if name not in {drive.actuator for drive in values.drives}]
+    if missing:
+        problems.add(f"no drive for {', '.join(missing)} (every actuator needs one)", "hil", "drives")
+    return found
+
+
+def _evaluated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a protocol, constant expressions as numbers."""
+    return {name: _number(value) for name, value in options.items()}
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return constant(value)
+    except ExpressionError:
+        return value  # a word
+
+
+def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, SensorSettings]]:
+    first: dict[str, int] = {}
+    found = []
+    for i, sensor in enumerate(values.sensors):
+        name = sensor.coordinate
+        if name not in plant.coordinates:
+            what = f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})"
+            problems.add(what, "hil", "sensors", i, "coordinate")
+        elif first.setdefault(name, i) != i:
+            what = f"'{name}' has an encoder already, entry {first[name] + 1} (remove one)"
+            problems.add(what, "hil", "sensors", i, "coordinate")
+        settings = SensorSettings(
+            name, sensor.bus, sensor.protocol, sensor.node, sensor.gear, sensor.sign, sensor.offset, sensor.options
+        )
+        found.append((i, settings))
+    return found
+
+
+def _law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:
+    """A law must not ask for more than a drive may be told."""
+    law = loaded.config.law
+    limits = law.limits or {} if isinstance(law, Law) else {}
+    for drive in drives:
+        limit = limits.get(drive.name)
+        if limit is None:
+            continue
+        largest = limit if isinstance(limit, (int, float)) else max(map(abs, limit))
+        if largest > drive.torque_limit:
+            what = f"{largest:g} is above torque_limit {drive.torque_limit:g} of its drive (lower it)"
+            problems.add(what, "law", "limits", drive.name)
+
+
+def _times(values: Hil, problems: Problems) -> None:
+    period, safety = values.period, values.safety
+    if safety.drive_watchdog < 3 * period:
+        what = f"{safety.drive_watchdog:g} s is less than 3 periods of {period:g} s (give at least {3 * period:g})"
+        problems.add(what, "hil", "safety", "drive_watchdog")
+    if safety.lost < safety.stale:
+        problems.add(f"{safety.lost:g} s is less than stale {safety.stale:g} s", "hil", "safety", "lost")
+
+
+def _faults(
+    values: Hil, nodes: list[tuple[tuple[str, str, int], SensorSettings]], buses: Mapping[str, Any], problems: Problems
+) -> None:
+    if values.faults:
+        from hil.emulator.faults import read_faults
+        from hil.emulator.targets import targets
+
+        for problem in read_faults(values.faults, targets(node for _, node in nodes), buses)[1]:
+            problems.add(problem.what, "hil", "faults", *(int(p) if str(p).isdigit() else p for p in problem.path))
+
+
+def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> BusLoad:
+    """How much of a bus its nodes use, the SYNC that they may need included."""
+    here = [(node_class(node), node) for node in nodes if node.bus == name]
+    synced = any(kind.feedback is Feedback.SYNC for kind, _ in here)
+
+    def traffic(period: float) -> list[Traffic]:
+        found = [each for kind, node in here for each in kind.traffic(node, period)]
+        return [*found, Traffic(0, 1 / period)] if synced else found
+
+    return describe_load(traffic, values.period, bitrate, values.max_bus_load)

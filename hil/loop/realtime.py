@@ -1,0 +1,240 @@
+"""Asks the system for what a punctual loop needs, and says what was granted.
+
+Design: nothing here is needed to run, so nothing here fails by itself: each thing that is not granted comes with what
+to do about it, and whoever insists calls `Granted.insist`. Only the calling thread and what the process itself holds
+are changed; processes that are started later do not inherit the priority, but do inherit the CPU: start them before.
+
+Kept out: clock_nanosleep through ctypes, for time.sleep waits for an absolute time by itself. How punctual a loop is on
+this machine `bare_lateness` measures, which `servoctl hil` prints beside its own figures on the wall clock.
+"""
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hil.loop.clock import Clock, WallClock, nanoseconds
+from hil.loop.timing import Timing
+from servoctl.errors import ServoctlError
+
+PRIORITY = 80
+"""Of SCHED_FIFO: above what waits for a network, below the kernel's own watchdogs."""
+
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # the last: pages in use, not every page of every reserve
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 1, 29, 30
+_CAP_IPC_LOCK = 14
+_LIMITS = "as root, or with '@realtime - rtprio 99' and '@realtime - memlock unlimited' in /etc/security/limits.conf"
+
+
+class RealtimeError(ServoctlError, PermissionError):
+    """The system does not grant what a real-time loop needs, and the operator insists on it."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One thing that was asked for.
+
+    Attributes:
+        name: `memory`, `cpu`, `priority` ...
+        granted: Whether it was granted.
+        sentence: What was granted; or why it was not, and what to do.
+    """
+
+    name: str
+    granted: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Everything that was asked for, in order."""
+
+    grants: tuple[Grant, ...]
+
+    @property
+    def missing(self) -> tuple[Grant, ...]:
+        """What was not granted."""
+        return tuple(each for each in self.grants if not each.granted)
+
+    def insist(self) -> None:
+        """Refuses where something is missing.
+
+        Raises:
+            RealtimeError: With one sentence for each.
+        """
+        if self.missing:
+            raise RealtimeError("\n".join(f"real time: {each.name}: {each.sentence}" for each in self.missing))
+
+
+@contextmanager
+def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True) -> Iterator[Granted]:
+    """Prepares this thread for a punctual loop; everything is undone at the end.
+
+    Call it when all is imported and warm: what exists then is never collected, and the collector stands still.
+
+    Args:
+        priority: Of SCHED_FIFO, 1 to 99; 0 asks for none.
+        cpu: That this thread is bound to; None binds it to none.
+        lock: Whether memory is kept from being paged out.
+    """
+    with ExitStack() as undo:
+        grants = [_still(undo), _exact_timers(undo)]
+        if lock:
+            grants.append(_locked(undo))
+        if cpu is not None:
+            grants.append(_bound(undo, cpu))
+        if priority:
+            grants.append(_first(undo, priority))
+        yield Granted(tuple(grants))
+
+
+def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> Timing:
+    """How punctual a loop is that does nothing: what the machine gives before any work.
+
+    Args:
+        period: [s].
+        seconds: How long to measure [s].
+        clock: The machine's by default.
+    """
+    clock = clock or WallClock()
+    step = nanoseconds(period)
+    timing = Timing(step)
+    deadline = clock.now() + step
+    last, skipped = deadline + nanoseconds(seconds), 0
+    while deadline < last:
+        clock.sleep_until(deadline)
+        began = clock.now()
+        ended = clock.now()
+        timing.tick(deadline, began, ended, skipped)
+        skipped = max(0, (ended - deadline) // step)
+        deadline += (1 + skipped) * step
+    return timing
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> bool:
+    """Has the kernel send this process a signal when the process that started it ends, however that ends.
+
+    Call it first thing in the child. Where the parent is gone already the signal is raised at once.
+
+    Args:
+        parent: Its process id, as the parent told it.
+        number: The signal.
+
+    Returns:
+        Whether the system can do that: Linux only.
+    """
+    if not sys.platform.startswith("linux") or _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0):
+        return False
+    if os.getppid() != parent:
+        signal.raise_signal(number)
+    return True
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """The garbage collector stands still meanwhile: a tick leaves no cycles, and full collections take milliseconds."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _still(undo: ExitStack) -> Grant:
+    """Stops the garbage collector: a full collection takes milliseconds."""
+    gc.collect()
+    gc.freeze()
+    undo.callback(gc.unfreeze)
+    undo.enter_context(without_collector())
+    return Grant("collector", True, "the garbage collector stands still")
+
+
+def _exact_timers(undo: ExitStack) -> Grant:
+    """Has sleeps end on time where there is no real-time priority: by default they end up to 50 us later."""
+    before = _call("prctl", _PR_GET_TIMERSLACK, 0, 0, 0, 0)
+    if before < 0 or _call("prctl", _PR_SET_TIMERSLACK, 1, 0, 0, 0):
+        return Grant("timers", False, "timer slack cannot be set on this system (run on Linux)")
+    undo.callback(_call, "prctl", _PR_SET_TIMERSLACK, before, 0, 0, 0)  # 0 is its own default
+    return Grant("timers", True, "timer slack 1 ns")
+
+
+def _locked(undo: ExitStack) -> Grant:
+    if not sys.platform.startswith("linux"):
+        return Grant("memory", False, "memory can be locked on Linux only")
+    limit = _lock_limit()
+    if limit is not None:
+        return Grant("memory", False, f"memory may be paged out: only {limit >> 10} kB may be locked ({_LIMITS})")
+    if number := -_call("mlockall", _MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT):
+        return Grant("memory", False, f"memory may be paged out: {os.strerror(number)} ({_LIMITS})")
+    undo.callback(_call, "munlockall")
+    return Grant("memory", True, "memory is locked")
+
+
+def _lock_limit() -> int | None:
+    """How much memory may be locked [byte], None without end: under a limit later allocations would fail."""
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
+        return None
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("CapEff:") and int(line.split()[1], 16) >> _CAP_IPC_LOCK & 1:
+                return None
+    return soft
+
+
+def _bound(undo: ExitStack, cpu: int) -> Grant:
+    if not sys.platform.startswith("linux"):
+        return Grant("cpu", False, "a thread can be bound to a CPU on Linux only")
+    before = os.sched_getaffinity(0)
+    if cpu not in before:
+        there_are = ", ".join(map(str, sorted(before)))
+        return Grant("cpu", False, f"CPU {cpu} is not ours to use (this process may use {there_are})")
+    os.sched_setaffinity(0, {cpu})
+    undo.callback(os.sched_setaffinity, 0, before)
+    return Grant("cpu", True, f"bound to CPU {cpu}")
+
+
+def _first(undo: ExitStack, priority: int) -> Grant:
+    if not sys.platform.startswith("linux"):
+        return Grant("priority", False, "SCHED_FIFO is there on Linux only")
+    policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except PermissionError:
+        return Grant(
+            "priority",
+            False,
+            f"SCHED_FIFO is not permitted ({_LIMITS}; in a container --cap-add SYS_NICE --ulimit rtprio=99)",
+        )
+    except OSError as error:
+        low, high = os.sched_get_priority_min(os.SCHED_FIFO), os.sched_get_priority_max(os.SCHED_FIFO)
+        return Grant("priority", False, f"SCHED_FIFO {priority}: {error.strerror} (expected {low} to {high})")
+    undo.callback(_back_to, policy, before)
+    return Grant("priority", True, f"SCHED_FIFO priority {priority}")
+
+
+def _back_to(policy: int, parameters: os.sched_param) -> None:
+    try:
+        os.sched_setscheduler(0, policy, parameters)
+    except PermissionError:  # only root may take that flag back
+        os.sched_setscheduler(0, policy | os.SCHED_RESET_ON_FORK, parameters)
+
+
+def _call(name: str, *arguments: int) -> int:
+    """Result of a C function of the system; -errno where it fails, or is not there."""
+    library = ctypes.CDLL(None, use_errno=True)
+    function: Callable[..., int] | None = getattr(library, name, None)
+    if function is None:
+        return -38  # ENOSYS
+    result = function(*(ctypes.c_ulong(each) if index else ctypes.c_int(each) for index, each in enumerate(arguments)))
+    return -ctypes.get_errno() if result == -1 else result

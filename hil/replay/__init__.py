@@ -1,0 +1,1 @@
+"""The law of a finished run once more, on its logged states."""

@@ -1,0 +1,1 @@
+"""A run on drives from the first frame to the last drive off."""

@@ -1,0 +1,73 @@
+"""Class paths of a config: installed packages, or a file beside the config."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from servoctl.assembly.siblings import PREFIX, importable, module_name
+from servoctl.errors import ConfigError, in_one_line
+from servoctl.expression.suggest import remedy
+
+
+def load_class(path: str, folder: Path, base: type) -> type[Any]:
+    """The class that a config names.
+
+    Args:
+        path: `package.module:Name`, or `file.py:Name` relative to the folder.
+        folder: The config's folder.
+        base: What the class must derive from.
+
+    Raises:
+        ConfigError: The module or the class is not there, cannot be imported, or is of another kind.
+    """
+    place, _, name = path.partition(":")
+    module = _from_file(folder / place) if place.endswith(".py") else _from_package(place)
+    found = getattr(module, name, None)
+    if found is None:
+        names = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
+        raise ConfigError(f"{path}: there is no class '{name}' in {place} ({remedy(name, names)})")
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise ConfigError(f"{path}: {name} is not a {base.__name__} (derive it from servoctl.{base.__name__})")
+    return found
+
+
+def file_of(kind: type) -> Path | None:
+    """The file that `load_class` took a class from; None where it is of an installed package."""
+    module = sys.modules.get(kind.__module__)
+    path = getattr(module, "__file__", None)
+    return Path(path) if path is not None and kind.__module__.startswith(PREFIX) else None
+
+
+def _from_package(place: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and place.startswith(error.name):
+            raise ConfigError(
+                f"{place}: there is no such module (install its package, or give {place.split('.')[-1]}.py:Name)"
+            ) from error
+        raise ConfigError(f"{place}: cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{place}: cannot be imported: {in_one_line(error)}") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file (paths of classes are relative to the config's folder)")
+    resolved = path.resolve()
+    name = module_name(resolved)
+    specification = importlib.util.spec_from_file_location(name, resolved)
+    if specification is None or specification.loader is None:
+        raise ConfigError(f"{path}: is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        with importable(resolved.parent):
+            specification.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(f"{path}: cannot be imported: {in_one_line(error)}") from error
+    return module

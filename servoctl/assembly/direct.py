@@ -1,0 +1,103 @@
+"""A simulation from Python, without any config."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from servoctl.assembly import start as starts
+from servoctl.assembly.arguments import Arguments
+from servoctl.assembly.run import Run
+from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
+from servoctl.errors import TaskError
+from servoctl.laws.corrections import Correction
+from servoctl.laws.law import Law
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.initial import nearest
+from servoctl.mechanics.plant import Plant
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.make import make_loop
+from servoctl.types import State
+
+
+@np.errstate(all="ignore")
+def simulate(
+    plant: Plant,
+    task: Mapping[str, Constraint],
+    law: Law | None,
+    *,
+    q: Any,
+    v: Any = 0.0,
+    duration: float,
+    t: float = 0.0,
+    inputs: Mapping[str, str] | None = None,
+    method: str = "rk4",
+    step: float | None = None,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    period: float | None = None,
+    output_step: float | None = None,
+    passive_correction: Correction | Literal["auto"] | None = "auto",
+    passive_rank_tolerance: float = 1e-6,
+    projection: bool | Literal["auto"] = "auto",
+    project: bool = False,
+    engine: str = "auto",
+    out: Path | None = None,
+    name: str = "simulation",
+) -> Trajectory:
+    """Simulates a plant under a law, without any config.
+
+    Args:
+        plant: The plant.
+        task: Name -> constraint.
+        law: The law; None: an open loop.
+        q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
+        v: Initial velocities, likewise; zero where a mapping leaves them out.
+        duration: [s].
+        t: Time at the start [s].
+        inputs: For an open loop: actuator -> equation; zero where left out.
+        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        step: Of rk4 [s]; None: 0.001, or the largest part of the period that is not longer.
+        rtol: Of the adaptive methods.
+        atol: Of the adaptive methods.
+        period: Of a sampled law [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s where there is no
+            projection.
+        passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether each step ends on the passive constraints; `auto`: where passive rows are dependent, unless
+            a `passive_correction` is given.
+        project: Whether to start from the nearest state that satisfies all constraints.
+        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
+        out: Run folder to write; None: in memory only.
+        name: For titles.
+
+    Raises:
+        ConfigError: Arguments that make no sense; every one at once.
+        PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
+    """
+    given = Arguments(plant, task, law, engine)
+    start = State(t, given.vector(q, "q"), given.vector(v, "v"))
+    equations = given.equations(inputs, law)
+    settings = given.settings(duration, method, step, rtol, atol, period, output_step)
+    given.check()
+    if passive_correction != "auto":
+        projection = False if projection == "auto" else projection
+    else:
+        passive_correction = None if projection is True else PASSIVE_CORRECTION
+    system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
+    if project:
+        start, _ = nearest(system.model, start)
+    loop = make_loop(system, engine)
+    reach = None if law is None else starts.look_at_reach(system, start)
+    problems = starts.check_start(system.model, start, np.inf, loop)
+    problems += starts.unreachable(reach, system.law) if reach is not None else []
+    wrong = unfit(loop, method, period)
+    problems += [] if wrong is None else [f"simulate: method: {wrong}"]
+    wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)
+    problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
+    if problems:
+        raise TaskError("\n".join(problems))
+    return Run(name, loop, start, settings, reach, engine=engine).simulate(out)

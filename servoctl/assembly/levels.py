@@ -1,0 +1,65 @@
+"""The hierarchy of passive constraints that a config names, held against the plant's groups."""
+
+from collections.abc import Mapping
+
+from servoctl.assembly.problems import Problems
+from servoctl.config.levels import in_order
+from servoctl.config.load import LoadedConfig
+from servoctl.config.schema import PassiveLevel as LevelValues
+from servoctl.errors import PlantError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics import plant_values
+from servoctl.mechanics.passive_levels import PassiveLevel, declared_levels
+from servoctl.mechanics.plant import Plant
+from servoctl.types import State
+
+PATH = ("plant", "passive", "levels")
+
+
+def build_levels(loaded: LoadedConfig, plant: Plant, start: State, problems: Problems) -> tuple[PassiveLevel, ...]:
+    """The levels in their order; those that the plant declares where the config names none."""
+    values = loaded.config.plant.passive.levels
+    size = _group_sizes(plant, start)
+    if size is None:
+        return ()
+    if values is None:
+        declared = declared_levels(plant)
+        return declared if size.keys() == {group for level in declared for group in level.groups} else ()
+    if not size:
+        problems.add(f"{type(plant).__name__} has no passive constraints (leave levels out)", *PATH)
+        return ()
+    for name, level in values.items():
+        _check_level(name, level, size, problems)
+    listed = [group for level in values.values() for group in level.groups]
+    missing = [group for group in size if group not in listed]
+    if missing:
+        problems.add(f"no level has {', '.join(missing)} (every passive group belongs to one level)", *PATH)
+    order = in_order({name: level.after for name, level in values.items()})
+    return tuple(PassiveLevel(name, values[name].groups, values[name].clearance) for name in order)
+
+
+def place_of(loaded: LoadedConfig, level: str) -> tuple[str, ...]:
+    """The field of a config that answers for a level: its own, or the class of the plant that declares it."""
+    return ("plant", "class") if loaded.config.plant.passive.levels is None else (*PATH, level)
+
+
+def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
+    """Passive group -> number of rows; None where the plant fails, which is said when it is bound."""
+    try:
+        groups = plant_values.passive_groups(plant, "passive_constraints", None, start.q, start.t)
+        groups |= plant_values.passive_groups(plant, "passive_rates", None, start.q, start.v, start.t)
+    except PlantError:
+        return None
+    return {name: rows.size for name, rows in groups.items()}
+
+
+def _check_level(name: str, level: LevelValues, size: Mapping[str, int], problems: Problems) -> None:
+    for i, group in enumerate(level.groups):
+        if group not in size:
+            problems.add(f"there is no passive group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)
+    known = [group for group in level.groups if group in size]
+    rows = sum(size[group] for group in known)
+    if isinstance(level.clearance, tuple) and len(level.clearance) != rows and len(known) == len(level.groups):
+        given = f"{len(level.clearance)} values for {rows} {'row' if rows == 1 else 'rows'}"
+        shown = ", ".join(f"{group} {size[group]}" for group in known)
+        problems.add(f"{given} (give one number for all, or one per row: {shown})", *PATH, name, "clearance")

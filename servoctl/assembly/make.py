@@ -1,0 +1,293 @@
+"""A config's values -> a `Run`, checked and ready; what an earlier run has traced and compiled serves again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from servoctl.assembly import start as starts
+from servoctl.assembly.arguments import ENGINES
+from servoctl.assembly.build import (
+    build_correction,
+    build_equations,
+    build_law,
+    build_plant,
+    build_task,
+    build_vector,
+    check_actuators,
+)
+from servoctl.assembly.gains import all_gains
+from servoctl.assembly.levels import build_levels, place_of
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import check_realism, realistic
+from servoctl.assembly.run import Run
+from servoctl.assembly.system import make_system
+from servoctl.config import load_config
+from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import Override
+from servoctl.config.schema import Fixed, Passive
+from servoctl.config.schema import Law as LawValues
+from servoctl.config.schema import Run as RunValues
+from servoctl.errors import ConfigError, PlantError, ServoctlError
+from servoctl.expression import Expression
+from servoctl.laws.law import BoundLaw, Law
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.passive_levels import PassiveLevel
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.reach import Reach
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.make import make_loop
+from servoctl.simulation.rows import Integrator
+from servoctl.simulation.simulate import Settings
+from servoctl.simulation.system import System
+from servoctl.types import State
+
+
+@np.errstate(all="ignore")  # numbers that are not finite are found, and said by name
+def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto", strict: bool = True) -> Run:
+    """Reads a config and makes it ready.
+
+    Args:
+        config: A path, or the bare name of a shipped config.
+        overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
+        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
+        strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
+
+    Raises:
+        ConfigError: The config is wrong; every problem at once.
+    """
+    loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides, partly=True)
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine {engine}: no such engine (auto, c, vm or numpy)")
+    return make_run(loaded, engine, strict)
+
+
+@np.errstate(all="ignore")
+def make_run(
+    loaded: LoadedConfig,
+    engine: str = "auto",
+    strict: bool = True,
+    like: Run | None = None,
+    waiting: bool = False,
+    problems: Problems | None = None,
+) -> Run:
+    """Makes a config ready.
+
+    Args:
+        loaded: The config.
+        engine: `auto`, `c`, `vm` or `numpy`.
+        strict: As of `load`.
+        like: An earlier run, whose compiled functions serve again where only parameters or the start differ.
+        waiting: Whether the task waits for its time to be above 0, as on drives: until then its path stands.
+        problems: Takes what is wrong, for those who have more to say of the config.
+
+    Raises:
+        ConfigError: The config is wrong; every problem at once.
+    """
+    problems = Problems(loaded) if problems is None else problems
+    values = loaded.config
+    ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
+    law = _law(loaded, ground.plant, problems)
+    inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
+    if not ground.passed:
+        check_realism(loaded, ground.plant, problems)
+    if problems.touch("plant", "initial", "task", "law", "inputs"):
+        problems.check()
+    found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
+    if found is None or problems.touch("run", "realism"):
+        problems.check()
+    assert found is not None
+    start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
+    settings = settings_of(values.run)
+    same = like if ground.passed and like is not None and _as_real(loaded, like) else None
+    found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    if problems.touch("initial", "realism"):
+        problems.check()
+    loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
+    if loop is None:
+        problems.check()
+    assert loop is not None
+    wrong = unfit(loop, settings.integrator.method, settings.period)
+    if wrong is not None:
+        problems.add(wrong, "run", "integrator", "method")
+    wrong = too_long(loop, settings.duration, settings.integrator, settings.period, settings.output_step)
+    if wrong is not None:
+        problems.add(wrong, "run", "duration")
+    if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
+        reach = like.reach
+    else:
+        reach = None if found.law is None else _reach(found, start, brief=like is not None)
+        _check_start(loaded, loop, start, reach, ground.levels, problems)
+    for gain in all_gains(found, settings):
+        if gain.problem is not None:
+            problems.add(gain.problem, *gain.spacing.field.split("."))
+    if strict or loaded.wrong or loaded.refused:
+        problems.check()
+    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), ground.levels, engine)
+    if engine == "c" and not ready.problems:
+        ready.prepare()
+    return ready
+
+
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
+    """The law, or None where there is none to be bound: of one that is wrong the names are looked at alone."""
+    values = loaded.config.law
+    if not isinstance(values, LawValues):
+        return None
+    check_actuators(values, plant, problems)
+    if problems.touch("law", "task"):
+        build_equations(values.null_space, plant, problems, "law", "null_space")
+        return None
+    return build_law(loaded, plant, problems)
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """What a law stands on.
+
+    Attributes:
+        plant: The plant.
+        task: Its task.
+        start: Initial state.
+        levels: Levels of the plant's own constraints.
+        passed: Whether an earlier run stands on it, whose start was projected and checked.
+    """
+
+    plant: Plant
+    task: Mapping[str, Constraint]
+    start: State
+    levels: tuple[PassiveLevel, ...]
+    passed: bool
+
+
+def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
+    """Raises ConfigError where there is none."""
+    plant = build_plant(loaded, problems)
+    if plant is None:
+        problems.check()
+    assert plant is not None
+    q = build_vector(loaded.config.initial.q, plant, problems, "q")
+    v = build_vector(loaded.config.initial.v, plant, problems, "v")
+    start = State(0.0, q, v)
+    levels = build_levels(loaded, plant, start, problems)
+    task = build_task(loaded, plant, problems)
+    if waiting:
+        task = {name: constraint.standing() for name, constraint in task.items()}
+    return _Ground(plant, task, start, levels, passed=False)
+
+
+def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
+    """That of an earlier run without problems, where the config says the same of plant, task and start."""
+    if like is None or like.loaded is None or like.problems:
+        return None
+    new, old = loaded.config, like.loaded.config
+    if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
+        return None
+    model = like.system.model.plain
+    return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
+
+
+def _as_real(loaded: LoadedConfig, like: Run) -> bool:
+    """Whether a config says the same of realism as an earlier run's."""
+    assert like.loaded is not None
+    new, old = loaded.config, like.loaded.config
+    return (new.realism, new.run.period) == (old.realism, old.run.period)
+
+
+def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
+    """Whether a start that served one law serves the other: what is asked depends on levels and tolerances only."""
+    asked = ("levels", "rank_tolerance", "passive_rank_tolerance")
+    return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in asked)
+
+
+def _reach(system: System, start: State, brief: bool) -> Reach:
+    """What the actuators can do; `brief`: at the start alone where they reach every row from there."""
+    found = starts.look_at_reach(system, start, 1) if brief else None
+    return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
+
+
+def settings_of(run: RunValues) -> Settings:
+    """How to run, as a config says it."""
+    own = run.integrator
+    integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
+    return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
+
+
+def _check_start(
+    loaded: LoadedConfig,
+    loop: Loop,
+    start: State,
+    reach: Reach | None,
+    levels: tuple[PassiveLevel, ...],
+    problems: Problems,
+) -> None:
+    """Notes what makes the start impossible, or the task out of reach."""
+    system = loop.system
+    for sentence in starts.check_start(system.model, start, loaded.config.initial.max_violation, loop):
+        problems.add(sentence, "initial")
+    for contradiction in starts.contradicting_levels(system.model, start, levels):
+        problems.add(contradiction, *place_of(loaded, contradiction.level))
+    for sentence in starts.unreachable(reach, system.law) if reach is not None else []:
+        problems.add(sentence, "law")
+    for sentence in starts.unstabilised(system, start):
+        problems.add(sentence, "plant", "passive")
+
+
+def _bind(
+    ground: _Ground,
+    law: Law | None,
+    inputs: Mapping[str, Expression],
+    passive: Passive,
+    problems: Problems,
+    like: System | None,
+) -> System | None:
+    try:
+        return make_system(
+            ground.plant,
+            ground.task,
+            law,
+            inputs,
+            ground.start,
+            build_correction(passive.correction),
+            passive.rank_tolerance,
+            passive.projection,
+            like,
+            ground.passed,
+        )
+    except ServoctlError as error:
+        place = "plant" if isinstance(error, PlantError) else "task"
+        for line in str(error).splitlines():
+            field, _, what = line.partition(": ")
+            known = field.startswith(("law.", "plant.", "task."))
+            problems.add(*((what, *field.split(".")) if known else (line, place)))
+        return None
+
+
+def _project(system: System, start: State, wanted: bool | Fixed, problems: Problems) -> State:
+    if wanted is False:
+        return start
+    try:
+        return starts.project(system.model, start, wanted.fix if isinstance(wanted, Fixed) else (), system.law)
+    except ServoctlError as error:
+        problems.add(error, "initial", "project")
+        return start
+
+
+def _alike(settings: Settings, other: Settings) -> bool:
+    """Whether two runs evaluate the same compiled steps."""
+    steps = [
+        (one.integrator.method, None if one.period is None else held_steps(one.integrator, one.period))
+        for one in (settings, other)
+    ]
+    return steps[0] == steps[1]
+
+
+def _loop(system: System, engine: str, problems: Problems, like: Run | None) -> Loop | None:
+    try:
+        return (None if like is None else like.loop.retuned(system)) or make_loop(system, engine)
+    except ServoctlError as error:
+        problems.add(error)
+        return None

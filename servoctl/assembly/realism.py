@@ -1,0 +1,242 @@
+"""A config's `realism` -> what stands between law and plant, checked against the plant."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from servoctl.assembly.problems import Problems
+from servoctl.config.load import LoadedConfig
+from servoctl.config.realism import Friction as FrictionValues
+from servoctl.config.realism import Realism as RealismValues
+from servoctl.engine.parameters import parameter_fields
+from servoctl.errors import ServoctlError, in_one_line
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.plant import Plant
+from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.realism import Friction, Realism
+from servoctl.simulation.simulate import Settings
+from servoctl.simulation.system import System
+from servoctl.types import State
+
+RK4_BEARS = 2.785
+"""Largest rate times step of a decay that the classical Runge-Kutta method keeps."""
+
+OPEN = 1e-9
+"""By how much the simulated plant's own constraints may be off before that is said [units of the row]."""
+
+CYCLE = 1e-9
+"""Part of a period by which a delay may miss a whole number of periods and still be one."""
+
+
+def realistic(
+    system: System, loaded: LoadedConfig, start: State, problems: Problems, like: System | None = None
+) -> System:
+    """The system with what a config's `realism` says; unchanged where it says nothing, or what does not fit.
+
+    Args:
+        system: Law and plant.
+        loaded: The config.
+        start: Initial state.
+        problems: Takes what is wrong.
+        like: The system of an earlier run on the same plant and start, with the same realism and period.
+    """
+    values, period = loaded.config.realism, loaded.config.run.period
+    if values is None or period is None:
+        return system
+    if like is not None and like.model.rows_kernel is system.model.rows_kernel:
+        return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
+    before, plant = len(problems.found), system.model.plant
+    realism = _realism(values, plant, period, problems)
+    friction = None if values.friction is None else _friction(values.friction, plant, problems)
+    simulated = _simulated(system.model, values.parameter_error, start, problems)
+    if len(problems.found) > before:
+        return system
+    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
+
+
+def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
+    """Notes what `realism` says of coordinates, actuators and parameters that are not the plant's."""
+    values, period = loaded.config.realism, loaded.config.run.period
+    if values is None or period is None:
+        return
+    _realism(values, plant, period, problems)
+    if values.friction is not None:
+        _friction(values.friction, plant, problems)
+    _changed(plant, values.parameter_error, problems)
+
+
+def _realism(values: RealismValues, plant: Plant, period: float, problems: Problems) -> Realism:
+    def measured(field: str) -> tuple[float, ...]:
+        given = getattr(values, field)
+        parts = [_each(getattr(given, x), plant.coordinates, "coordinate", problems, field, x) for x in ("q", "v")]
+        return parts[0] + parts[1]
+
+    noise, lag = measured("noise"), _each(values.lag, plant.actuators, "actuator", problems, "lag")
+    lower, upper = _limits(values.saturation, plant, problems)
+    return Realism(
+        noise=noise,
+        resolution=measured("quantisation"),
+        lag=lag,
+        lower=lower,
+        upper=upper,
+        delay=values.delay,
+        jitter=values.jitter,
+        period=period,
+        earliest=math.floor(values.delay / period + CYCLE),
+        latest=math.ceil((values.delay + values.jitter) / period - CYCLE),
+        lagged=any(lag),
+        random=any(noise) or values.jitter > 0.0,
+    )
+
+
+def _friction(values: FrictionValues, plant: Plant, problems: Problems) -> Friction:
+    def each(field: str) -> tuple[float, ...]:
+        return _each(getattr(values, field), plant.actuators, "actuator", problems, "friction", field)
+
+    return Friction(each("coulomb"), each("viscous"), each("speed"))
+
+
+def _each(given: Any, names: Mapping[str, str], kind: str, problems: Problems, *field: str) -> tuple[float, ...]:
+    """One number per name, from one for all, a list in order, or a mapping, in which what is left out is zero."""
+    path = ("realism", *field)
+    if isinstance(given, Mapping):
+        for wrong in [name for name in given if name not in names]:
+            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
+        default = FrictionValues.model_fields["speed"].default if field[-1] == "speed" else 0.0
+        return tuple(float(given.get(name, default)) for name in names)
+    if isinstance(given, Sequence):
+        if len(given) != len(names):
+            problems.add(f"expected {len(names)} values ({', '.join(names)}), got {len(given)}", *path)
+            return (0.0,) * len(names)
+        return tuple(map(float, given))
+    return (float(given),) * len(names)
+
+
+def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Smallest and largest torque per actuator."""
+    names = list(plant.actuators)
+    if not isinstance(given, Mapping):
+        size = math.inf if given is None else float(given)
+        return (-size,) * len(names), (size,) * len(names)
+    for wrong in [name for name in given if name not in names]:
+        problems.add(f"there is no actuator '{wrong}' ({remedy(wrong, names)})", "realism", "saturation", wrong)
+    limits = [given.get(name, math.inf) for name in names]
+    pairs = [(-x, x) if isinstance(x, (int, float)) else x for x in limits]
+    return tuple(float(lower) for lower, _ in pairs), tuple(float(upper) for _, upper in pairs)
+
+
+def _simulated(
+    model: Model, errors: Mapping[str, float | Sequence[float]], start: State, problems: Problems
+) -> Model | None:
+    """The model with the simulated plant's parameters; None where they are the law's."""
+    plant, before = model.plant, len(problems.found)
+    changed = _changed(plant, errors, problems)
+    if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
+        return None
+    try:
+        other = dataclasses.replace(cast(Any, plant), **changed)
+        plain = model.plain.retuned(other, model.plain.task, start)
+        found = plain if plain is None or model is model.plain else model.retuned_to(plain, start)
+    except ServoctlError as error:
+        problems.add(f"the simulated plant: {error}", "realism", "parameter_error")
+        return None
+    except (Exception, SystemExit) as error:  # what the class itself says of its parameters
+        problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", "realism", "parameter_error")
+        return None
+    if found is None:
+        problems.add("the simulated plant is of another kind than the law's", "realism", "parameter_error")
+    return found
+
+
+def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems) -> dict[str, Any]:
+    """Parameters of the simulated plant that are not the law's."""
+    fields = parameter_fields(plant)
+    changed: dict[str, Any] = {}
+    for name, error in errors.items():
+        path = ("realism", "parameter_error", name)
+        if name not in fields:
+            kind = type(plant).__name__
+            problems.add(f"{kind} has no such parameter that is a number ({remedy(name, fields)})", *path)
+            continue
+        length, value = fields[name], getattr(plant, name)
+        scale = 1.0 + np.asarray(error, dtype=float)
+        if scale.ndim and len(scale) != length:
+            expected = "one number" if length is None else f"one number, or {length}"
+            problems.add(f"expected {expected}, got {len(scale)}", *path)
+            continue
+        changed[name] = float(value * scale) if length is None else tuple((np.array(value) * scale).tolist())
+    return changed
+
+
+def facts(system: System, values: RealismValues) -> dict[str, Any]:
+    """What a run says of its realism: what is active as it was given, and the delay in periods."""
+    realism = system.realism
+    assert realism is not None
+    active: dict[str, Any] = values.model_dump(mode="json", exclude_defaults=True)
+    cycles = [time / realism.period for time in (realism.delay, realism.delay + realism.jitter)]
+    return active | {"delay_cycles": {"least": cycles[0], "most": cycles[1]}}
+
+
+def in_words(system: System, values: RealismValues) -> list[str]:
+    """The same for a person, one line for each part that is active."""
+    realism, model = system.realism, system.simulated
+    assert realism is not None
+    active = values.model_dump(mode="json", exclude_defaults=True)
+    lines = [f"{name}: {_shown(part)}" for name, part in active.items() if name not in ("delay", "jitter")]
+    if realism.delay or realism.jitter:
+        least, most = realism.delay / realism.period, (realism.delay + realism.jitter) / realism.period
+        cycles = f"{least:.4g}" if not realism.jitter else f"{least:.4g} to {most:.4g}"
+        lines.insert(0, f"delay: {cycles} periods of {realism.period:g} s from a measurement to the torque")
+    if model is not None:
+        lines.append("the law knows the parameters of `plant`, the simulated plant has others")
+    return lines or ["nothing is given: an ideal machine"]
+
+
+def _shown(part: Any) -> str:
+    return ", ".join(f"{k} {_shown(v)}" for k, v in part.items()) if isinstance(part, Mapping) else f"{part}"
+
+
+def warnings(system: System, start: State, settings: Settings) -> list[str]:
+    """What a person should know of a realistic run, one sentence each."""
+    friction = friction_warning(system, start, settings)
+    return [*_open_loops(system, start), *([] if friction is None else [friction])]
+
+
+def _open_loops(system: System, start: State) -> Iterator[str]:
+    """Passive constraints that the simulated plant does not meet at a start at which the law's plant does."""
+    if system.simulated is None:
+        return
+    found = [model.matrices(start).passive.violation for model in (system.model, system.simulated)]
+    apart = np.abs(found[1]) - np.abs(found[0])
+    for row, gap, more in zip(system.model.passive_rows, found[1], apart, strict=True):
+        if more > OPEN:
+            yield (
+                f"realism.parameter_error: the simulated plant starts off its own {row.name} by {gap:.3g}; the run "
+                "pulls it back (plant.passive.correction)"
+            )
+
+
+def friction_warning(system: System, start: State, settings: Settings) -> str | None:
+    """Where friction at the start answers faster than steps of rk4 bear; None where it does not.
+
+    Near rest its slope is coulomb / speed + viscous, and a step h of rk4 bears rates up to 2.785 / h.
+    """
+    friction, integrator = system.friction, settings.integrator
+    if friction is None or settings.period is None or integrator.method != "rk4":
+        return None
+    model = system.simulated or system.model
+    terms = system.terms(start, model.matrices(start))
+    slope = np.array(friction.coulomb) / np.array(friction.speed) + np.array(friction.viscous)
+    W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(slope)
+    rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
+    h = settings.period / held_steps(integrator, settings.period)
+    if rate * h <= RK4_BEARS:
+        return None
+    return (
+        f"realism.friction: near rest it answers at {rate:.3g} 1/s, steps of {h:g} s bear {RK4_BEARS / h:.3g} 1/s "
+        f"(raise speed {rate * h / RK4_BEARS:.2g} times, or take run.integrator.step {RK4_BEARS / rate:.2g})"
+    )

@@ -1,0 +1,294 @@
+"""Where a run starts: projected on request, refused where it makes no sense, warned about where nothing will move."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from servoctl.assembly.diagnosis import of_task
+from servoctl.engine.linalg import decompose
+from servoctl.errors import TaskError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.hierarchy import Contradiction
+from servoctl.mechanics.initial import Consistency, consistency, nearest
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
+from servoctl.mechanics.reach import VANISHES, Reach, reach
+from servoctl.mechanics.terms import assemble
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.system import System
+from servoctl.types import State, Status
+
+ASSEMBLED = 1e-3
+"""A start that violates a passive constraint by more is not an assembled mechanism [m or rad, and per s]."""
+
+CLOSED = 1e-6
+"""Rows that still differ by more at the nearest state contradict each other [units of the row]."""
+
+INDEPENDENT = 1e-9
+"""Rows can be met together along directions whose pivot exceeds this times their Frobenius norm."""
+
+UNPROJECTED = (
+    "passive rows are dependent, and a correction lets them drift until they look independent: only projection keeps "
+    "the motion from every start"
+)
+
+STATES = 6
+"""States at which the reach of the actuators is looked at, the start among them."""
+
+
+def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None = None) -> State:
+    """The nearest state that satisfies passive constraints and task; of a task, its wishes only where that can be.
+
+    Raises:
+        TaskError: There is none near.
+    """
+    for wrong in [name for name in fix if name not in model.plant.coordinates]:
+        raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
+    found, left = nearest(model, start, fix)
+    open_rows = _open(left)
+    required = _required(model, law)
+    if open_rows and len(required) < len(model.plain.task_rows):
+        found, left = nearest(model, start, fix, required)
+        open_rows = _open(left, [*model.plain.passive_rows, *required])
+    if open_rows:
+        held = f" while {', '.join(fix)} stay" if fix else ""
+        raise TaskError(f"no state near the start satisfies {_listed(open_rows)}{held} (move the start, or free more)")
+    return found
+
+
+def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
+    """Rows that are not satisfied: name and how far."""
+    values = zip(at.rows, at.violation, at.violation_rate, strict=True)
+    wanted = None if among is None else set(among)
+    worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
+    return [(row.name, value) for row, value in worst if not value <= CLOSED and (wanted is None or row in wanted)]
+
+
+def _listed(rows: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} (off by {value:.3g})" for name, value in rows)
+
+
+def unstabilised(system: System, start: State) -> list[str]:
+    """Dependent passive rows without a correction: their drift soon looks like a direction of its own."""
+    model, passive = system.model, system.passive
+    if not model.passive_rows or passive.projection:
+        return []
+    rank = assemble(start, model.matrices(start), passive.rank_tolerance).passive.rank
+    gains = zip(model.passive_rows, passive.stiffness, strict=True)
+    loose = [row.name for row, stiffness in gains if row.has_violation and not stiffness]
+    if rank == len(model.passive_rows) or not loose:
+        return []
+    return [
+        f"rank {rank} of {len(model.passive_rows)} passive rows, and nothing corrects {', '.join(loose)}: the motion "
+        "would be lost (give plant.passive.correction, or plant.passive.projection: true)"
+    ]
+
+
+def check_start(model: Model, start: State, max_violation: float, loop: Loop | None) -> list[str]:
+    """What makes a start impossible, one sentence each.
+
+    Args:
+        model: Plant and constraints.
+        start: The start.
+        max_violation: Largest violation of a holonomic task row that is let through.
+        loop: For the first command; None: not said.
+    """
+    problems = _not_finite(model, start)
+    if problems:
+        return problems
+    at = consistency(model, start)
+    problems = _not_assembled(model, at)
+    if not problems:
+        problems += _contradictions(model, start, at, _required(model, None if loop is None else loop.system.law))
+    required = _required(model, None if loop is None else loop.system.law)
+    worst = at.worst(required, "holonomic")
+    if worst is not None and abs(worst[1]) > max_violation:
+        row, value = worst
+        problems.append(
+            f"the start violates task.{row.name} by {value:.4g} ({math.degrees(value):.4g} deg, if it is an angle); "
+            f"initial.max_violation is {max_violation:g}{_first_command(loop, start)} "
+            "(move the start, set initial.project: true, or raise initial.max_violation)"
+        )
+    return problems
+
+
+def _not_finite(model: Model, start: State) -> list[str]:
+    """Rows that have no value at the start."""
+    m, problems = model.matrices(start), []
+    place = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
+    for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", model.task_rows, m.task)):
+        for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
+            if not (np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)):
+                problems.append(
+                    f"{field}.{row.name} is not finite at the start, {place}: violation {violation:.4g}, "
+                    f"A {A.tolist()}, b {b:.4g} (move the start, or correct the equation)"
+                )
+    return problems
+
+
+def _first_command(loop: Loop | None, start: State) -> str:
+    if loop is None or loop.system.law is None:
+        return ""
+    command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+    u = command[loop.layout.slices["u"]]
+    actuators = loop.system.model.plant.actuators.items()
+    values = ", ".join(f"{name} = {value:.4g} {unit}" for (name, unit), value in zip(actuators, u, strict=True))
+    return f"; the first command would be {values}"
+
+
+def _not_assembled(model: Model, at: Consistency) -> list[str]:
+    problems = []
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        if row not in model.passive_rows:
+            continue
+        for what, value in (("violates", violation), ("violates the rate of", rate)):
+            if abs(value) > ASSEMBLED:
+                problems.append(
+                    f"the start {what} the plant's own constraint {row.name} by {value:.3g} "
+                    "(correct it, or set initial.project: true)"
+                )
+    return problems
+
+
+def _required(model: Model, law: BoundLaw | None) -> list[Row]:
+    """Task rows that a start must serve: those of priority 1."""
+    wishes = () if law is None else law.wishes
+    return [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
+
+
+def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:
+    """Rows that no state near the start satisfies together, or no acceleration."""
+    found, counted = start, [*model.plain.passive_rows, *among]
+    if _open(at, counted):
+        found, left = nearest(model, start, among=among)
+        open_rows = _open(left, counted)
+        if open_rows:
+            return [
+                f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
+                "or lie out of reach (correct the equations, or the start)"
+            ]
+    matrices = model.plain.matrices(found)
+    rows = Rows.stack([matrices.passive, matrices.task], model.n)
+    used = [row in counted for row in (*model.plain.passive_rows, *model.plain.task_rows)]
+    A, b = rows.A[used], rows.b[used]
+    if not len(b) or not (np.isfinite(A).all() and np.isfinite(b).all()):
+        return []
+    left_over = decompose(A, INDEPENDENT).residual(b)
+    size = 1.0 + float(np.abs(b).max())
+    wrong = [row.name for row, value in zip(counted, left_over, strict=True) if abs(value) > CLOSED * size]
+    if wrong:
+        return [f"no acceleration satisfies {', '.join(wrong)} together: the rows contradict each other (drop one)"]
+    return []
+
+
+def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLevel]) -> list[Contradiction]:
+    """Levels of passive constraints that the earlier ones exclude, where the mechanism is assembled at the start."""
+    at = consistency(model, start)
+    if not levels or _not_finite(model, start) or _not_assembled(model, at):
+        return []
+    closed = nearest(model, start, among=[])[0] if _open(at, model.plain.passive_rows) else start
+    return contradictions(model, closed, levels, INDEPENDENT, CLOSED)
+
+
+def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
+    """What the actuators can do for the task, at the start and at states near it."""
+    law = system.law
+    rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
+    states = [start, *system.model.samples(start, count - 1)]
+    return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
+
+
+def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
+    """Rows of priority 1 that constraint following cannot serve, one sentence each."""
+    problems = []
+    wishes = () if law is None else law.wishes
+    for i, row in enumerate(found.rows):
+        if row not in found.unreachable or i in wishes:
+            continue
+        problems.append(
+            f"task.{row.name}: relative degree {found.degree(row)}: no actuator acts on its acceleration (A Phi B "
+            f"vanishes at {STATES} states), so constraint_following cannot follow it (use law.kind: input_output with "
+            "correction: {poles: -4}, or an actuator on the row's coordinates, or another task)"
+        )
+    return problems
+
+
+def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
+    """What a person should know before a run that can go on."""
+    system = loop.system
+    at = consistency(system.model, start)
+    said = _small_passive(system.model, at)
+    if system.passive.dependent(system.model) and not system.passive.projection:
+        said.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
+    law = system.law
+    if not isinstance(law, BoundConstraintFollowing):
+        return said
+    if found is not None and found.rank < found.generic_rank:
+        said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
+    if found is not None:
+        said += [finding.text for finding in of_task(system, start, found)]
+        lost = [row.name for row, own in zip(found.rows, found.gain, strict=True) if own <= VANISHES]
+        everywhere = {row.name for row in found.unreachable}
+        lost = [name for name in lost if name not in everywhere]
+        said += [
+            f"task.{found.rows[i].name}: no input reaches this wish: what it misses is given_up.{found.rows[i].name}"
+            for i in law.wishes
+            if found.rows[i] in found.unreachable
+        ]
+        said += [
+            f"task.{name}: no input reaches it at the start, though nearby: its degree changes there" for name in lost
+        ]
+    return said + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+
+
+def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
+    rows = [
+        row.name
+        for row, damping, stiffness in zip(law.rows, law.damping, law.stiffness, strict=True)
+        if row.has_rate and damping and not stiffness
+    ]
+    remedy = "give p_feedback.rate, or beta"
+    return (
+        [f"task: {', '.join(rows)}: the correction acts on the rate alone, positions drift ({remedy})"] if rows else []
+    )
+
+
+def _small_passive(model: Model, at: Consistency) -> list[str]:
+    rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
+    return [
+        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true closes it)"
+        for row, x in rows if abs(x) > CLOSED
+    ]  # fmt: skip
+
+
+def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[str]:
+    passive = len(at.rows) - len(law.rows)
+    values = zip(law.rows, at.violation[passive:], at.violation_rate[passive:], law.damping, law.stiffness, strict=True)
+    worst: dict[tuple[str, str], float] = {}
+    for row, violation, rate, damping, stiffness in values:
+        if abs(violation) > CLOSED and not stiffness:
+            key, off = (row.group, "off in velocity" if row.kind == "nonholonomic" else "off"), violation
+        elif row.has_rate and abs(rate) > CLOSED and not damping:
+            key, off = (row.group, "off in rate"), rate
+        else:
+            continue
+        worst[key] = max(off, worst.get(key, 0.0), key=abs)
+    return [
+        f"task.{group}: starts {off:.4g} {how}, and no correction reduces it (law.correction)"
+        for (group, how), off in worst.items()
+    ]
+
+
+def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
+    """A start from which nothing ever moves, though the task is not met."""
+    x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
+    rates, row = loop.rates(start.t, x)
+    counted = [*system.model.plain.passive_rows, *_required(system.model, system.law)]
+    violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
+    ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
+    if violated and ok and not np.abs(rates).max() > 1e-12:
+        return ["nothing moves from this start: velocities and accelerations are zero, though the task is not met"]
+    return []

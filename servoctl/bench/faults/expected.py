@@ -1,0 +1,219 @@
+"""What must follow a fault, and by when: from the rules of safety, not from what happens.
+
+Times count from the moment at which the fault begins. A rule that counts from a frame, or from the threshold of an age,
+is given the period more that may pass until the next one.
+
+Frames lost with probability p: samples that come of themselves or at SYNC are less than 0.9 ms old at a tick, so that
+three must be lost in a row. An MIT reply answers the torque of the tick before: it is 2.1 ms old, and as a tick waits
+0.6 of a period for what is missing, two lost in a row are 8.5 ms, above `STALE`. It is missing where command or reply
+is lost, 2 p; two drives in the 164 ticks that are left thus go stale in 8 * 164 p^2 of the runs, 4.9 % for p from 0.1 %
+to 1 % (24 of 600 were). With CiA 402, where a SYNC may be lost too, it is 3 * 164 * 8 p^3, 0.1 %, with ODrive an eighth
+of that. Chance is not judged but each run by itself, see `by_age`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from hil.safety.monitor import RUNAWAY
+from servoctl.bench.faults.scenario import BEFORE, PERIOD, WATCHDOG, Scenario
+
+GOES_ON = "goes on"
+
+STALE, LOST = max(3 * PERIOD, 0.005), max(10 * PERIOD, 0.02)
+STOP_TIME = 0.2
+"""Longest controlled stop [s], as the config has it."""
+STOPPED = STOP_TIME + 0.1
+"""From the verdict to the last drive off, by a controlled stop [s]."""
+BRAKING = 0.1
+"""Time for a drive that brakes by itself to stand [s]."""
+BRING_UP = 5.0
+"""Time within which drives are enabled, or refused [s]."""
+FASTEST_CART, SPEED_LIMIT = 1.6, 2.0
+"""Of the carts, and of their drives [m/s]."""
+AT_ONCE = frozenset({"lost", "heartbeat", "runaway", "bus", "start_pose", "handshake", "exception"})
+"""Verdicts that no controlled stop follows."""
+TASK = frozenset({"non_finite", "position", "speed", "runaway", "clamped_stop", "task", "not_engaged"})
+"""Verdicts that are the task's fault."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What may happen.
+
+    Attributes:
+        verdicts: Kinds of the event that ends the run; `GOES_ON` where nothing may.
+        within: Until then, at most [s].
+        unheard: Whether a drive may not hear us any more, so that its own watchdog must send it off.
+        mute: Whether a drive may be unable to confirm that it is off.
+        misled: Largest error of the position that the law is given [m].
+        fed: Whether somebody else keeps a drive on whom we cannot reach any more.
+        off: From the fault to the last drive off, where it is not what the verdict asks for [s].
+        by_age: Whether the verdict must be `stale` exactly where the host was not handed a node's samples for `STALE`.
+    """
+
+    verdicts: frozenset[str]
+    within: float = inf
+    unheard: bool = False
+    mute: bool = False
+    misled: float = inf
+    fed: bool = False
+    off: float | None = None
+    by_age: bool = False
+
+    def exit_code(self, verdict: str, confirmed: bool) -> int:
+        """That the run must end with."""
+        if not confirmed:
+            return 3
+        return {GOES_ON: 0, "interrupted": 130}.get(verdict, 4 if verdict in TASK else 3)
+
+    def off_within(self, scenario: Scenario, verdict: str) -> float:
+        """From the fault to the last drive off, at most [s]."""
+        if self.off is not None:
+            return self.off
+        braking = BRAKING if scenario.protocol == "cia402" else 0.0
+        reaction = 2 * PERIOD + braking if verdict in AT_ONCE else STOPPED
+        return max(self.within + reaction, WATCHDOG + PERIOD + braking if self.unheard else 0.0)
+
+
+def expected(scenario: Scenario) -> Expected:
+    """What must follow."""
+    if scenario.row in BEFORE:
+        return Expected(frozenset({"handshake"}), BRING_UP)
+    given = _ROWS[scenario.row]
+    return given(scenario) if callable(given) else given
+
+
+def _of(*verdicts: str, **more: float | bool) -> Expected:
+    return Expected(frozenset(verdicts), **more)  # type: ignore[arg-type]
+
+
+_ON = _of(GOES_ON)
+_STALE = _of("stale", within=STALE + PERIOD)
+_DEAF = _of("stale", "bus", within=STALE + PERIOD, unheard=True, mute=True)
+_JUMP = _of("encoder", within=3 * PERIOD, misled=0.02)
+
+
+def _moving(still: Expected, moving: Expected) -> Callable[[Scenario], Expected]:
+    return lambda scenario: moving if scenario.motion == "at speed" else still
+
+
+def _by_protocol(**each: Expected) -> Callable[[Scenario], Expected]:
+    return lambda scenario: each[scenario.protocol]
+
+
+def _with(given: Expected, **more: float | bool) -> Expected:
+    return Expected(**{**vars(given), **more})
+
+
+def _drive_fault(extra: float = 0.0) -> Expected:
+    return _of("drive_fault", within=2 * PERIOD + extra)
+
+
+def _another_master(scenario: Scenario) -> Expected:
+    """Two senders of one id collide: before a frame of the other comes through we may be error passive, or off."""
+    return _of("foreign", "bus", within=2 * PERIOD + scenario.faults[0]["period"], unheard=True, mute=True, fed=True)
+
+
+def _stall(scenario: Scenario) -> Expected:
+    """The samples that the loop holds have grown old with it: what it would answer them by is stale, whoever else acts.
+
+    Short of its watchdog a drive stays on, and is stopped; our heartbeat may be a third of the watchdog old before.
+    """
+    duration: float = scenario.faults[0]["for"]
+    within = duration + 2 * PERIOD
+    if duration < WATCHDOG * 2 / 3 - 2 * PERIOD:
+        return _of("stale", within=within)
+    if duration < WATCHDOG:
+        return _of("stale", "lost", "drive_fault", "drive_state", within=within, unheard=True)
+    braking = BRAKING if scenario.protocol == "cia402" else 0.0
+    return _of("stale", "lost", "drive_fault", "drive_state", within=within, off=WATCHDOG + PERIOD + braking)
+
+
+def _drift(scenario: Scenario) -> Expected:
+    """Where drift and motion together are above the speed limit, that may be what is seen first."""
+    speed = scenario.faults[0]["rate"] + (FASTEST_CART if scenario.motion == "at speed" else 0.0)
+    limits = {"speed": SPEED_LIMIT, "runaway": RUNAWAY * SPEED_LIMIT}
+    return _of("encoder", *(kind for kind, limit in limits.items() if speed > limit), within=0.1)
+
+
+_FAULT = _by_protocol(odrive=_drive_fault(), cia402=_drive_fault(), mit=_drive_fault(PERIOD))  # it must be asked
+# two windows of 0.1 s, the first full one begun after the fault; near the largest speed next to no torque is needed
+_WEAK = _moving(_ON, _of("tracking", within=0.4))
+_TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", within=STALE + 2 * PERIOD)
+
+_ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
+    "one or two samples lost": _ON,
+    "samples lost": _with(_STALE, mute=True),
+    "commands lost": _by_protocol(
+        odrive=_of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
+        cia402=_with(_STALE, unheard=True),
+        mit=_with(_STALE, unheard=True, mute=True),
+    ),
+    "everything lost": _DEAF,
+    "frames lost now and then": _of(GOES_ON, "stale", by_age=True),
+    "frames late by less than a period": _ON,
+    "frames late by many periods": _STALE,
+    "frames twice": _ON,
+    "old frames again": _moving(_ON, _of(GOES_ON, "encoder", misled=0.02)),
+    "frames corrupted now and then": _ON,
+    "every frame corrupted": _DEAF,
+    "host's cable off": _DEAF,
+    "host's cable off for a moment": _with(_DEAF, mute=False),
+    "a drive's cable off": _with(_STALE, unheard=True, mute=True),
+    "host's bus-off": _of("bus", within=2 * PERIOD, unheard=True, mute=True),
+    "host's bus-off with restart": _of("bus", within=2 * PERIOD, unheard=True),
+    # it is back on the bus after 1.4 ms
+    "a drive's bus-off": _by_protocol(
+        odrive=_ON, cia402=_of("drive_fault", "drive_state", within=STALE + PERIOD), mit=_ON
+    ),
+    "babble of low priority": _ON,
+    "babble of high priority": _ON,
+    "babble that fills the bus": _DEAF,
+    "frames of a wrong length": _with(_STALE, mute=True),
+    "frames of nobody": _ON,
+    "another master": _another_master,
+    "two nodes of one id": _TWINS,
+    "drive fault": _FAULT,
+    "drive fault that clears": _FAULT,
+    "drive reboots": _STALE,
+    "drive's heartbeat missing": _by_protocol(
+        odrive=_of("heartbeat", within=2.5 * 0.02 + PERIOD, mute=True),  # which alone says its state
+        cia402=_of("heartbeat", within=2.5 * 0.1 + PERIOD),
+    ),
+    "master's heartbeat missing": _of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
+    "drive silent": _with(_STALE, mute=True),
+    "encoder node silent": _STALE,
+    "encoder node's cable off": _STALE,
+    "encoder node reboots": _STALE,
+    "replies late by less than a period": _ON,
+    "replies late by many periods": _STALE,
+    "drive's clock drifts": _ON,
+    "time stamps step": _of(GOES_ON, "stale", "lost"),
+    "time stamps ahead, then a drive silent": _with(_of("stale", "lost", within=STALE + PERIOD), mute=True),
+    "encoder jumps": _JUMP,
+    "encoder jumps back": _JUMP,
+    # at standstill it is as right as any, until an encoder node beside it sees the least motion
+    "encoder stuck": _moving(_of(GOES_ON, "encoder"), _of("encoder", within=0.1)),
+    "encoder not a number": _STALE,
+    "encoder wraps": _JUMP,
+    "encoder's sign flips": _JUMP,
+    "encoder drifts": _drift,
+    "torque derated": _WEAK,
+    "torque constant wrong": _WEAK,
+    "torque constant wrong by little": _ON,
+    "torque table wrong": _WEAK,
+    "coupling slips": _WEAK,
+    "loop stalls for a moment": _ON,
+    "loop stalls for half the watchdog": _stall,
+    "loop stalls for almost the watchdog": _stall,
+    "loop stalls": _stall,
+    "law says NaN": _of("non_finite", within=PERIOD),
+    "law says infinity": _of("non_finite", within=PERIOD),
+    "law jumps": _of("speed", "runaway", within=0.2),
+    "law raises": _of("exception", within=PERIOD),
+    "SIGINT": _of("interrupted", within=2 * PERIOD),
+    "SIGTERM": _of("interrupted", within=2 * PERIOD),
+    # it happens in the tick after the fault's moment, and the next one looks once it has waited for samples
+    "bus closed": _of("bus", within=3 * PERIOD, unheard=True, mute=True),
+}

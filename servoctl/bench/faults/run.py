@@ -1,0 +1,195 @@
+"""One scenario, played in lock-step and judged by what emulated drives and the wire know of the truth."""
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from hil.assembly.emulation import emulated, place_on
+from hil.emulator.emulator import Emulator
+from hil.emulator.host_faults import HostFaults
+from hil.loop import SECOND, nanoseconds
+from hil.safety import Kind, Reaction
+from hil.safety.plan import Stage
+from hil.session.run import Ended, HilRun
+from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
+from servoctl.bench.faults.hearing import Hearing
+from servoctl.bench.faults.scenario import WATCHDOG, Scenario, machine
+from servoctl.types import Array
+
+LOOK = 250_000
+"""Time from one look at the drives to the next [ns]."""
+
+ZERO = 0.05
+"""Torque at the joint below which none is asked for: MIT frames have no exact zero [N]."""
+
+SETTLING = WATCHDOG + 0.3
+"""How long after the run drives have been left alone when they must be off [s]."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run showed.
+
+    Attributes:
+        scenario: That was played.
+        expected: What had to follow.
+        ended_by: Kind of the event that ended it, or `goes on`.
+        reaction: From the fault to that event [s]; None where there was none.
+        off: From the fault to the last drive off [s]; None where the run went on.
+        problems: What was wrong, a sentence each.
+    """
+
+    scenario: Scenario
+    expected: Expected
+    ended_by: str
+    reaction: float | None
+    off: float | None
+    problems: tuple[str, ...]
+
+
+class Witness:
+    """Looks at the drives' true states, from the fault on.
+
+    Attributes:
+        onset: When it went wrong [ns].
+        off: When the last drive was seen to go off [ns]; None while one is on.
+        problems: What should never be.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        """Takes the drives."""
+        self._world, self.onset = emulator.world, 0
+        self._drives = [emulator.drive(name) for name in emulator.observer.largest]
+        self._was_off = [False] * len(self._drives)
+        self.off: int | None = None
+        self.problems: list[str] = []
+
+    def begin(self, after: float) -> None:
+        """Begins to look, so long from now [s]."""
+        self.onset = self._world.now + nanoseconds(after)
+        self._world.at(self.onset, self._look)
+
+    def _look(self) -> None:
+        for i, drive in enumerate(self._drives):
+            if drive.motor.enabled and self._was_off[i]:
+                self.problems.append(f"{drive.settings.name} was enabled again")
+            self._was_off[i] = not drive.motor.enabled
+        if self.off is None and all(self._was_off):
+            self.off = self._world.now
+        self._world.after(LOOK, self._look)
+
+    def never_on(self, names: Sequence[str]) -> None:
+        """Takes note where one of these drives is on."""
+        on = [drive.settings.name for drive in self._drives if drive.motor.enabled]
+        self.problems += [f"{name} was enabled" for name in on if name in names]
+        self._world.after(LOOK, partial(self.never_on, names))
+
+    def left_on(self) -> list[str]:
+        """Drives that are on, or whose motor makes torque."""
+        names = [f"{drive.settings.name} is on at the end" for drive in self._drives if drive.motor.enabled]
+        for drive in self._drives:
+            if abs(torque := drive.motor.torque()) > 1e-6:
+                names.append(f"{drive.settings.name} makes {torque:.3g} N m at the end")
+        return names
+
+
+class Host(HostFaults):
+    """Faults of the loop's own process that no script of a config knows."""
+
+    def __init__(self, scripted: HostFaults, now: Callable[[], int], due: Callable[[], None]) -> None:
+        """Takes those of the script, the time, and what happens once `at` has come."""
+        self._scripted, self._now, self._due = scripted, now, due
+        self.at: int | None = None
+        self.raises = False
+
+    def stall(self) -> int:
+        if self.at is not None and self._now() >= self.at:
+            self.at = None
+            self._due()
+        return self._scripted.stall()
+
+    def tamper(self, u: Array) -> Array:
+        if self.raises:
+            raise ZeroDivisionError("float division by zero")
+        return self._scripted.tamper(u)
+
+
+def play(scenario: Scenario) -> Verdict:
+    """Plays a scenario and judges it."""
+    prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
+    emulator = emulated(prepared, "vm")
+    witness, hearing = Witness(emulator), Hearing(emulator, scenario.protocol)
+    host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
+    if scenario.at is None:
+        witness.never_on([entry["drive"] for entry in scenario.faults])
+
+    def engaged() -> None:
+        emulator.engaged()
+        if scenario.at is not None:
+            witness.begin(scenario.at)
+            host.at = witness.onset if scenario.host else None
+
+    place = replace(place_on(prepared, emulator), engaged=engaged, faults=host)
+    run = HilRun(prepared, place, Stage.FULL, None, None, {})
+    ended = run.run(lambda event: None)
+    emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
+    return _judged(scenario, witness, hearing, emulator, ended)
+
+
+def _happen(what: str, host: Host, emulator: Emulator) -> None:
+    if what == "law raises":
+        host.raises = True
+    elif what == "bus closed":
+        emulator.buses["main"].close()
+    else:
+        signal.raise_signal(signal.Signals[what])
+
+
+def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Emulator, ended: Ended) -> Verdict:
+    wanted = expected(scenario)
+    first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
+    ended_by = GOES_ON if first is None else first.kind.name.lower()
+    reaction = None if first is None else (first.time - witness.onset) / SECOND
+    off = None if first is None or witness.off is None else (witness.off - witness.onset) / SECOND
+    fed = wanted.fed and bool(ended.unconfirmed)
+    problems = [*dict.fromkeys(witness.problems), *([] if fed else witness.left_on())]
+    problems += [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
+    if ended_by not in wanted.verdicts:
+        problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.verdicts)}")
+    if wanted.by_age and ended_by in wanted.verdicts:
+        until = nanoseconds(float(ended.trajectory.columns["t"][-1])) if first is None else first.time
+        problems += hearing.problems(STALE, witness.onset, until, None if first is None else first.subject)
+    if reaction is not None and reaction > wanted.within:
+        problems.append(f"{ended_by} after {1e3 * reaction:.2f} ms, at most {1e3 * wanted.within:.2f} ms")
+    if first is not None and scenario.at is not None and not fed:
+        most = wanted.off_within(scenario, ended_by)
+        if off is None or off > most:
+            shown = "never" if off is None else f"after {1e3 * off:.2f} ms"
+            problems.append(f"all drives off {shown}, at most {1e3 * most:.2f} ms")
+    if ended.unconfirmed and not wanted.mute:
+        problems.append(f"not confirmed to be off: {', '.join(ended.unconfirmed)}")
+    code = wanted.exit_code(ended_by, not any(event.kind is Kind.NOT_CONFIRMED for event in ended.events))
+    if ended.exit_code != code:
+        problems.append(f"exit code {ended.exit_code}, expected {code}")
+    if (misled := _misled(ended, inf if first is None else first.time / SECOND)) > wanted.misled:
+        problems.append(f"the law was misled by {misled:.3g} m, at most {wanted.misled:g} m")
+    if scenario.at is None and max(emulator.observer.largest.values()) > ZERO:
+        problems.append("a torque was asked for")
+    return Verdict(scenario, wanted, ended_by, reaction, off, tuple(problems))
+
+
+def _misled(ended: Ended, until: float) -> float:
+    """Largest difference of a coordinate that the law was given from the true one, until its run ended [s]."""
+    columns = ended.trajectory.columns
+    rows = columns["t"] <= until
+    return max(
+        float(np.nanmax(np.abs(columns[f"q.{x}"] - columns[f"true_q.{x}"])[rows], initial=0.0)) for x in ("x1", "x2")
+    )
+
+
+def _either(names: frozenset[str]) -> str:
+    return " or ".join(sorted(names))

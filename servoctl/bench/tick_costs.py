@@ -1,0 +1,231 @@
+"""What a tick of a run in lock-step costs: the processor's time, part by part.
+
+Design: the run is the one that `servoctl hil` makes. Time is taken at borders that it has anyway: while the loop waits,
+sends and receives, the emulated world works; the rest is the loop's own.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from hil.assembly.emulation import in_lockstep
+from hil.assembly.place import Place
+from hil.assembly.prepare import Prepared, load
+from hil.bus import Bus, Health
+from hil.frame import Frame
+from hil.loop import Clock, Reading, Rig, WallClock
+from hil.rig.rig import CanRig
+from hil.safety.plan import Stage
+from hil.session.run import HilRun
+from servoctl.types import Array
+
+REPEATS = 3
+"""Runs for the whole time; the median counts."""
+
+RESTED = 3.0
+"""Time for which a paced run lasts at most [s]."""
+
+WORLD, READ, DECIDE, WRITE, LOG, REST = (
+    "emulated world",
+    "read: SYNC, dispatch, sensing",
+    "decide: stages, law, safety",
+    "write: torques, watchdogs",
+    "log: row, timing",
+    "the loop itself",
+)
+
+
+class Watch:
+    """Processor time by part; what runs inside another part counts for itself alone.
+
+    Attributes:
+        spent: Part -> time [s].
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets what was."""
+        self.spent = dict.fromkeys((WORLD, READ, DECIDE, WRITE, LOG, REST), 0.0)
+        self._part, self._since = REST, time.thread_time()
+
+    def turn(self, part: str) -> str:
+        """From now on time counts for a part; returns for which it counted before."""
+        now, before = time.thread_time(), self._part
+        self.spent[before] += now - self._since
+        self._part, self._since = part, now
+        return before
+
+    def covered(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
+        """A function whose time counts for a part."""
+
+        def call(*arguments: Any) -> Any:
+            outer = self.turn(part)
+            try:
+                return function(*arguments)
+            finally:
+                self.turn(outer)
+
+        return call
+
+
+class _WatchedClock(Clock):
+    """A clock: while somebody waits the emulated world works."""
+
+    def __init__(self, clock: Clock, watch: Watch) -> None:
+        self._now, self._sleep_until = clock.now, watch.covered(clock.sleep_until, WORLD)
+
+    def now(self) -> int:
+        return self._now()
+
+    def sleep_until(self, moment: int) -> None:
+        self._sleep_until(moment)
+
+
+class _PacedClock(Clock):
+    """A virtual clock that does not run ahead of the machine's: the processor rests between two ticks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._wall = clock, WallClock()
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def sleep_until(self, moment: int) -> None:
+        self._clock.sleep_until(moment)
+        self._wall.sleep_until(moment)
+
+
+class _WatchedBus(Bus):
+    """A bus in the emulated world."""
+
+    def __init__(self, bus: Bus, watch: Watch) -> None:
+        self.name, self._bus = bus.name, bus
+        self._send, self._receive = watch.covered(bus.send, WORLD), watch.covered(bus.receive, WORLD)
+
+    def send(self, frame: Frame) -> None:
+        self._send(frame)
+
+    def receive(self, until: int) -> Frame | None:
+        frame: Frame | None = self._receive(until)
+        return frame
+
+    @property
+    def health(self) -> Health:
+        return self._bus.health
+
+    def restarted(self) -> None:
+        self._bus.restarted()
+
+    def close(self) -> None:
+        self._bus.close()
+
+
+class _WatchedRig(Rig):
+    """What the loop drives: reading and writing count for themselves, and time begins with the first tick."""
+
+    def __init__(self, rig: CanRig, watch: Watch, parts: bool) -> None:
+        self._rig, self._watch = rig, watch
+        self._read = watch.covered(rig.read, READ) if parts else rig.read
+        self._write = watch.covered(rig.write, WRITE) if parts else rig.write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rig, name)
+
+    def start(self, deadline: int) -> None:
+        self._rig.start(deadline)
+        self._watch.begin()
+
+    def read(self, deadline: int) -> Reading:
+        reading: Reading = self._read(deadline)
+        return reading
+
+    def write(self, command: Array) -> None:
+        self._write(command)
+
+    def stop(self) -> None:
+        self._rig.stop()
+
+
+class Costs(NamedTuple):
+    """What a run cost.
+
+    Attributes:
+        ticks: Number.
+        period: Of the loop [s].
+        axes: Number of drives.
+        time: Processor time of the ticks, taken without looking at the parts [s].
+        rested: The same of a tick, where the processor rests for what is left of each period [s].
+        parts: Part -> processor time [s], taken in another run: to look costs some time itself.
+    """
+
+    ticks: int
+    period: float
+    axes: int
+    time: float
+    rested: float
+    parts: dict[str, float]
+
+
+class _Costed(HilRun):
+    """A run whose ticks are watched."""
+
+    def __init__(self, prepared: Prepared, place: Place, duration: float, watch: Watch, parts: bool) -> None:
+        super().__init__(prepared, place, Stage.FULL, duration, None, {})
+        self._watch = watch
+        self._rig = cast(CanRig, _WatchedRig(self._rig, watch, parts))
+        if parts:
+            own = {"_decide": watch.covered(self._decide, DECIDE), "_log": watch.covered(self._log, LOG)}
+            self.__dict__.update(own)
+
+    def _off(self) -> None:
+        self._watch.turn(REST)
+        self.spent = dict(self._watch.spent)
+        super()._off()
+
+
+def costs(config: str, duration: float, engine: str = "auto") -> Costs:
+    """Runs a config in lock-step, in memory: once for the time, once for its parts, and a while paced.
+
+    Args:
+        config: A path, or the bare name of a shipped config.
+        duration: Time in the last stage [s].
+        engine: As of `servoctl hil`.
+
+    Raises:
+        ConfigError: The config is wrong.
+    """
+    runs = [_spent(config, duration, engine) for _ in range(REPEATS)]
+    whole, count, prepared = sorted(runs, key=lambda run: sum(run[0].values()))[REPEATS // 2]
+    parts, _, _ = _spent(config, duration, engine, watched)
+    rested, few, _ = _spent(config, min(duration, RESTED), engine, _paced)
+    period = prepared.settings.values.period
+    return Costs(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
+
+
+def _paced(place: Place, watch: Watch) -> Place:
+    return replace(place, clock=_PacedClock(place.clock))
+
+
+def watched(place: Place, watch: Watch) -> Place:
+    """A place whose emulated world is watched."""
+    assert place.truth is not None
+    buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
+    truth = watch.covered(place.truth, WORLD)
+    return replace(place, truth=truth, buses=buses, clock=_WatchedClock(place.clock, watch))
+
+
+def _spent(
+    config: str, duration: float, engine: str, change: Callable[[Place, Watch], Place] | None = None
+) -> tuple[dict[str, float], int, Prepared]:
+    """Time by part, number of ticks, and what ran; the parts where the place is `watched`."""
+    prepared = load(config, engine=engine)
+    place, watch = in_lockstep(prepared, engine), Watch()
+    parts = change is watched
+    if change is not None:
+        place = change(place, watch)
+    run = _Costed(prepared, place, duration, watch, parts)
+    ended = run.run(lambda event: None)
+    return run.spent, int(ended.trajectory.metadata["steps"]), prepared

@@ -1,0 +1,306 @@
+"""What can be said of a run before it runs: the model, the constraints, what the actuators reach, gains, the start."""
+
+import timeit
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.assembly.diagnosis import of_internal, of_task
+from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
+from servoctl.assembly.realism import facts, in_words
+from servoctl.check.recommend import Recommendation, recommend
+from servoctl.errors import ServoctlError
+from servoctl.mechanics.classification import classify
+from servoctl.mechanics.initial import consistency
+from servoctl.mechanics.model import Row
+from servoctl.mechanics.passive_levels import largest, level_reports, motions
+from servoctl.mechanics.terms import assemble
+from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.types import Status
+
+SHOWN = 10
+"""Lines of one kind that a person is shown; a program gets all."""
+
+
+@dataclass
+class CheckReport:
+    """The findings, for a person and for a program.
+
+    Attributes:
+        sections: (title, lines).
+        values: The same as plain values.
+        warnings: What a person should know; the run can go on.
+        errors: Why it should not run.
+    """
+
+    sections: list[tuple[str, list[str]]] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dict(plain({**self.values, "warnings": self.warnings, "errors": self.errors}))
+
+
+def check(run: Run) -> CheckReport:
+    """Looks at a run under the microscope; simulates nothing.
+
+    Args:
+        run: As `load(config, strict=False)` gives it.
+    """
+    report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
+    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
+        part(run, report)
+    return report
+
+
+def _plant(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    plant = model.plant
+    M = model.matrices(run.start).M
+    eigenvalues = np.linalg.eigvalsh(M)
+    lines = [
+        f"{type(plant).__name__}: {_count(model.n, 'coordinate')} ({_named(plant.coordinates)}), "
+        + (f"{_count(model.m, 'input')} ({_named(plant.actuators)})" if model.m else "no inputs"),
+        f"mass matrix at the start: eigenvalues {eigenvalues[0]:.4g} to {eigenvalues[-1]:.4g}, "
+        f"condition {np.linalg.cond(M):.3g}",
+    ]
+    if model.opaque is None:
+        lines.append("compiled: equals its NumPy self at 20 random states and parameter sets")
+    else:
+        lines.append(f"opaque: {model.opaque}")
+    report.sections.append(("plant", lines))
+    report.values["plant"] = {
+        "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque,
+    }  # fmt: skip
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _named(units: Any) -> str:
+    shown = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
+    return ", ".join(shown) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
+
+
+def _passive(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.passive_rows:
+        return
+    tolerance = run.system.passive.rank_tolerance
+    terms = assemble(run.start, model.matrices(run.start), tolerance)
+    rank, rows = terms.passive.rank, len(model.passive_rows)
+    lines = [
+        f"{_count(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
+        *_violations(run, model.passive_rows),
+    ]
+    lines.append(f"largest inconsistency |(I - A A^+) b|: {np.abs(terms.consistency).max():.1e}")
+    report.sections.append(("passive constraints", lines))
+    report.values["passive"] = {
+        "rows": [row.name for row in model.passive_rows], "rank": rank, "inconsistency": np.abs(terms.consistency).max()
+    }  # fmt: skip
+
+
+def _hierarchy(run: Run, report: CheckReport) -> None:
+    if not run.levels:
+        return
+    model, tolerance = run.system.model, run.system.passive.rank_tolerance
+    try:
+        free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
+    except ServoctlError as error:
+        report.sections.append(("hierarchy", [f"not enforced: {error}"]))
+        report.values["hierarchy"] = {"reason": str(error)}
+        return
+    levels = level_reports(model.plant.coordinates, [free, *enforced])
+    at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
+    apart = enforced[-1].acceleration - at_once
+    lines = [
+        "level after level at the start, no input acting; trace of P: freedoms that are left",
+        *_shortened([str(level) for level in levels]),
+        f"off the motion under all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
+    ]
+    report.sections.append(("hierarchy", lines))
+    report.values["hierarchy"] = {
+        "free": dict(zip(model.plant.coordinates, free.acceleration, strict=True)),
+        "levels": {level.name: level.to_dict() for level in levels},
+        "off_all_at_once": np.abs(apart).max(),
+    }
+
+
+def _violations(run: Run, rows: list[Row]) -> list[str]:
+    at = consistency(run.system.model, run.start)
+    lines, wanted = [], set(rows)
+    for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
+        if row in wanted:
+            shown = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"
+            lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
+    return _shortened(lines)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """The first lines, where there are many."""
+    return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
+
+
+def _task(run: Run, report: CheckReport) -> None:
+    model = run.system.model
+    if not model.task:
+        return
+    lines, values = [], {}
+    shown = _violations(run, model.task_rows)
+    for name, constraint in model.task.items():
+        try:
+            kind = classify(constraint, model.plant, run.start)
+            lines.append(f"{name}: {constraint.kind}, {kind.time}; {kind.reason}")
+            values[name] = {
+                "kind": constraint.kind,
+                "time": kind.time,
+                "integrable": kind.integrable,
+                "reason": kind.reason,
+            }
+        except ServoctlError as error:
+            lines.append(f"{name}: {constraint.kind}; not classified: {error}")
+        equation = getattr(constraint, "equation", None)
+        if equation is not None and equation.kinked and constraint.kind == "holonomic":
+            words = ", ".join(equation.kinked)
+            report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
+    report.sections.append(("task", lines + shown))
+    report.values["task"] = values
+
+
+def _reach(run: Run, report: CheckReport) -> None:
+    found = run.reach
+    if found is None:
+        return
+    count = _count(len(found.rows), "row")
+    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {count}"]
+    rows, unreachable, dependent = [], set(found.unreachable), set(found.dependent)
+    for row, gain in zip(found.rows, found.gain, strict=True):
+        remark = ""
+        if row in unreachable:
+            remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
+        elif row in dependent:
+            remark = ": no direction of its own: reached only together with the rows above"
+        rows.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
+    lines += _shortened(rows)
+    report.sections.append(("what the actuators reach", lines))
+    report.values["reach"] = {
+        "rank": found.rank, "generic_rank": found.generic_rank, "pivot": found.pivot,
+        "rows": {
+            row.name: {"degree": found.degree(row), "gain": gain, "reachable": row not in unreachable}
+            for row, gain in zip(found.rows, found.gain, strict=True)
+        },
+    }  # fmt: skip
+
+
+def _realism(run: Run, report: CheckReport) -> None:
+    values = None if run.loaded is None else run.loaded.config.realism
+    if values is None or run.system.realism is None:
+        return
+    report.sections.append(("realism", in_words(run.system, values)))
+    report.values["realism"] = facts(run.system, values)
+
+
+def _gains(run: Run, report: CheckReport) -> None:
+    settings = run.settings
+    task = list(task_gains(run.system, task_spacing(run.system, settings)))
+    passive = list(passive_gains(run.system, passive_spacing(settings)))
+    if not task and not passive:
+        return
+    if run.system.passive.projection and passive and not any(gain.damping or gain.stiffness for gain in passive):
+        lines = ["passive constraints: every step of a run ends on them (plant.passive.projection)"]
+    else:
+        lines = _shortened([gain.line for gain in passive])
+    lines += _shortened([gain.line for gain in task])
+    lines += [f"{gains[0].group}: {gains[0].spacing}" for gains in (passive, task) if gains]
+    report.sections.append(("corrections", lines))
+    report.values["gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    report.values["passive_gains"] = {gain.row.name: gain.to_dict() for gain in passive}
+    _recommended(report, "recommended corrections", "recommended", recommend(run))
+    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    if run.loaded is None or spacing is None or not task:
+        return
+    task = list(task_gains(run.system, spacing))
+    report.sections.append((f"corrections on drives: {spacing}", _shortened([gain.line for gain in task])))
+    report.values["hil_gains"] = {gain.row.name: gain.to_dict() for gain in task}
+    _recommended(report, "recommended on drives", "hil_recommended", recommend(run, spacing))
+    where = run.loaded.where("hil", "period")
+    report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
+    report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+
+
+def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
+    lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
+    if found:
+        report.sections.append((title, _shortened(lines)))
+    report.values[key] = [one.to_dict() for one in found]
+
+
+def _internal(run: Run, report: CheckReport) -> None:
+    if run.system.law is None or run.problems:
+        return
+    found = run.internal
+    if found is None:
+        return
+    lines = [f"{_count(found.dimension, 'state')} beside the violations: {found.verdict}"]
+    if found.dimension:
+        lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in found.modes[:SHOWN]))
+    report.sections.append(("internal dynamics", lines))
+    report.values["internal"] = {
+        "dimension": found.dimension, "stable": found.stable,
+        "modes": [[mode.real, mode.imag] for mode in found.modes],
+    }  # fmt: skip
+    report.warnings += [finding.text for finding in of_internal(run.system, found)]
+
+
+def _diagnosis(run: Run, report: CheckReport) -> None:
+    """What no gain, step or period mends."""
+    if run.system.law is None:
+        return
+    found = of_task(run.system, run.start, run.reach)
+    found += of_internal(run.system, run.internal) if not run.problems else []
+    report.values["diagnosis"] = [finding.to_dict() for finding in found]
+
+
+def _start(run: Run, report: CheckReport) -> None:
+    loop, start = run.loop, run.start
+    plant = run.system.model.plant
+    lines = [
+        f"{name} = {q:.6g} {unit}, rate {v:.6g}"
+        for (name, unit), q, v in zip(plant.coordinates.items(), start.q, start.v, strict=True)
+    ]
+    values: dict[str, Any] = {"q": dict(zip(plant.coordinates, start.q, strict=True))}
+    if run.system.law is not None:
+        command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+        slices = loop.layout.slices
+        status = Status.from_code(command[slices["status"]][0])
+        shown = zip(plant.actuators.items(), command[slices["u"]], strict=True)
+        lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in shown))
+        lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
+        values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
+    report.sections.append(("start", lines))
+    report.values["start"] = values
+
+
+def _engine(run: Run, report: CheckReport) -> None:
+    loop, start = run.loop, run.start
+    x = np.concatenate([start.q, start.v, loop.memory_start])
+    cost = _cost(loop, start.t, x)
+    lines = [f"{loop.engine}: {cost:.3g} us an evaluation" + (f" ({loop.note})" if loop.note else "")]
+    if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
+        lines.append("a plant that can be compiled costs some ten times less")
+    report.sections.append(("engine", lines))
+    report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
+
+
+def _cost(loop: Any, t: float, x: Any) -> float:
+    """Median time of an evaluation [us]."""
+    loop.rates(t, x)
+    times = timeit.repeat(lambda: loop.rates(t, x), number=5, repeat=5)
+    return float(np.median(times)) / 5 * 1e6

@@ -1,0 +1,320 @@
+"""A run's arrays and its metrics.
+
+Design: a trajectory is flat, one named column per quantity as in the run folder, so that memory, Arrow, Parquet and
+pandas hold the same table. It knows no plant and no law; what the run says of itself is in `metadata`. A number that
+does not exist (the violation of a row that has none) is NaN in a column and None, JSON's null, in a summary.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from servoctl.errors import ColumnError as ColumnError
+from servoctl.errors import MissingPackageError as MissingPackageError
+from servoctl.types import Array, Status
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+SCHEMA = 1
+"""Version of the shape of `summary.json`."""
+
+SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
+"""What a run says of itself in every summary; null where it did not."""
+
+SETTLING_BAND = 1e-3
+"""A violation has settled once it stays within this [units of the row], where nothing else is said."""
+
+SAID_SOMETIMES = (
+    "engine_choice", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage",
+    "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
+    "realism", "left_out",
+)  # fmt: skip
+"""What a run says of itself only where it applies."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory:
+    """What became of a run.
+
+    Attributes:
+        columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
+            `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
+            `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
+            `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
+            that the row wanted and did not get [unit of the row / s^2]. What a run has not, is left out.
+        units: Column -> unit, such as `rad/s`.
+        metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
+            list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
+            metrics of tasks are of the rows between.
+        drawing: Polyline -> points [m], shape (frames, points, 2 or 3), `t` -> times of the frames [s], `energy` ->
+            the plant's [J], shape (frames,), and `task.<polyline>` -> where the task wants its end, shape (places, 2
+            or 3); what there is not is left out.
+    """
+
+    columns: dict[str, Array]
+    units: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    drawing: dict[str, Array] = field(default_factory=dict)
+
+    def __getitem__(self, column: str) -> Array:
+        """The values of a column, shape (rows,).
+
+        Raises:
+            ColumnError: There is no such column.
+        """
+        try:
+            return self.columns[column]
+        except KeyError:
+            raise ColumnError(column, self.columns) from None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def __repr__(self) -> str:
+        span = f", t = {self.t[0]:.6g} .. {self.t[-1]:.6g} s" if len(self.t) else ""
+        name, status = self.metadata.get("config", "unnamed"), self.metadata.get("status", "status unknown")
+        return f"<Trajectory of {name}: {len(self)} rows, {len(self.columns)} columns{span}, {status}>"
+
+    def group(self, prefix: str) -> dict[str, Array]:
+        """The columns `<prefix>.<name>` as name -> values, in order; empty when there are none."""
+        start = prefix + "."
+        return {column.removeprefix(start): x for column, x in self.columns.items() if column.startswith(start)}
+
+    @property
+    def t(self) -> Array:
+        """Time [s], shape (rows,)."""
+        return self.columns.get("t", np.empty(0))
+
+    @cached_property
+    def q(self) -> Array:
+        """Generalized coordinates, shape (rows, n); read-only."""
+        return self._matrix("q")
+
+    @cached_property
+    def v(self) -> Array:
+        """Their time derivatives, shape (rows, n); read-only."""
+        return self._matrix("v")
+
+    @cached_property
+    def u(self) -> Array:
+        """Control inputs in actuator units, shape (rows, m); read-only."""
+        return self._matrix("u")
+
+    def _matrix(self, prefix: str) -> Array:
+        group = self.group(prefix)
+        matrix = np.column_stack(list(group.values())) if group else np.empty((len(self), 0))
+        matrix.flags.writeable = False
+        return matrix
+
+    @property
+    def coordinates(self) -> list[str]:
+        """Names of the generalized coordinates."""
+        return list(self.group("q"))
+
+    @property
+    def actuators(self) -> list[str]:
+        """Names of the control inputs."""
+        return list(self.group("u"))
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the task rows."""
+        return list(self.group("violation"))
+
+    @property
+    def passive_rows(self) -> list[str]:
+        """Names of the passive constraint rows."""
+        return list(self.group("passive"))
+
+    @property
+    def tasks(self) -> dict[str, list[str]]:
+        """Task -> names of its rows; where the run does not say, `mine.0` and `mine.1` are the rows of `mine`."""
+        if "tasks" in self.metadata:
+            return {name: list(rows) for name, rows in self.metadata["tasks"].items()}
+        tasks: dict[str, list[str]] = {}
+        for row in self.rows:
+            tasks.setdefault(row.split(".")[0], []).append(row)
+        return tasks
+
+    def violation(self, name: str) -> Array:
+        """Size of the violation of a task, a task row or a passive row, shape (rows,).
+
+        A task of several rows gives the Euclidean norm over those that have a violation; NaN where none has.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
+        rows, passive = self.group("violation"), self.group("passive")
+        members = [rows[row] for row in self.tasks.get(name, [name]) if row in rows]
+        if not members and name in passive:
+            members = [passive[name]]
+        if not members:
+            raise ColumnError(name, dict.fromkeys([*self.tasks, *rows, *passive]))
+        size = np.abs(members[0])
+        for other in members[1:]:  # hypot neither overflows nor underflows
+            size = np.where(np.isnan(size), np.abs(other), np.hypot(size, np.where(np.isnan(other), 0.0, other)))
+        return size
+
+    def drift(self, name: str) -> float:
+        """Growth of the violation over the run: its size in the last row less that in the first.
+
+        Negative where a correction brought the system nearer to the constraint; NaN without rows or violation.
+
+        Args:
+            name: A task, a task row or a passive row.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
+        size = self.violation(name)
+        return float(size[-1] - size[0]) if len(size) else math.nan
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`: metrics of the run, all finite numbers, None where there is none."""
+        out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in SAID}
+        rows = set(self.rows)
+        out["tasks"] = {
+            name: self.violation_metrics(name) for name, own in self.tasks.items() if own and rows.issuperset(own)
+        }
+        out["passive"] = {name: self.violation_metrics(name) for name in self.passive_rows}
+        out["inputs"] = {
+            name: {"min": _least(u), "max": _greatest(u), "rms": rms(self.t, u)} for name, u in self.group("u").items()
+        }
+        evidence = (
+            ("rank_min", "rank", _least),
+            ("rank_max", "rank", _greatest),
+            ("residual_max", "residual", _greatest),
+            ("pivot_min", "pivot_min", _least),
+        )
+        out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
+        wishes = self.group("given_up")
+        given_up = {task: [row for row in rows if row in wishes] for task, rows in self.tasks.items()}
+        if wishes:
+            out["given_up"] = {
+                task: _greatest(np.concatenate([wishes[row][self.during(task)] for row in rows]))
+                for task, rows in given_up.items() if rows
+            }  # fmt: skip
+        out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
+        if len(self.t):
+            final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
+            out["final"] = {"t": self.t[-1]} | final
+        if "status" in self.columns:
+            counts = Counter(self["status"].tolist())  # numpy.unique would import numpy.ma
+            out["status_counts"] = {status_name(code): count for code, count in sorted(counts.items())}
+        out["events"] = self.metadata.get("events", [])
+        return dict(plain(out))
+
+    def violation_metrics(self, name: str) -> dict[str, Any]:
+        """Figures of the violation of a task, a task row or a passive row, as `summary.json` has them of tasks.
+
+        Raises:
+            ColumnError: There is no such task or row.
+        """
+        during = self.during(name)
+        size = self.violation(name)[during]
+        return {
+            "max_violation": _greatest(size),
+            "rms_violation": rms(self.t[during], size),
+            "final_violation": size[-1] if len(size) else None,
+            "drift": self.drift(name),
+            "settling_time": self._settled(self.t[during], size),
+        }
+
+    def _settled(self, t: Array, size: Array) -> float | None:
+        """Time from the first row to that from which on the size is within the band; None where it never is [s]."""
+        above = np.flatnonzero(size > self.metadata.get("settling_band", SETTLING_BAND))
+        if not len(size) or np.isnan(size).all() or (len(above) and above[-1] == len(size) - 1):
+            return None
+        return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
+
+    def during(self, name: str) -> slice:
+        """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""
+        span = self.metadata.get("task_span")
+        if span is None or name in self.passive_rows:
+            return slice(None)
+        if not span:
+            return slice(0)
+        first, last = np.searchsorted(self.t, span[0], "left"), np.searchsorted(self.t, span[1], "right")
+        return slice(int(first), int(last))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The columns as a data frame, with the units in `attrs["units"]`.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            message = "Trajectory.to_pandas: pandas is not installed (pip install pandas)"
+            raise MissingPackageError(message) from error
+        frame = pd.DataFrame(self.columns)
+        frame.attrs["units"] = dict(self.units)
+        return frame
+
+
+def traced(points: Array) -> Array:
+    """The point of a drawn polyline whose path is drawn: its end, or the middle of its corners where it is closed.
+
+    Args:
+        points: Shape (frames, points, dimensions).
+
+    Returns:
+        Shape (frames, dimensions).
+    """
+    closed = points.shape[1] > 2 and bool(np.allclose(points[:, 0], points[:, -1]))
+    path: Array = points[:, :-1].mean(axis=1) if closed else points[:, -1]
+    return path
+
+
+def rms(t: Array, x: Array) -> float:
+    """Root mean square over time, by trapezoids, since rows need not be equidistant; intervals at a NaN are left out.
+
+    Over no time at all, the plain root mean square of the samples.
+
+    Args:
+        t: Times [s], shape (rows,).
+        x: Values, shape (rows,).
+    """
+    scale = np.max(np.abs(x), initial=0.0, where=~np.isnan(x))  # scaled, so that squares neither overflow nor vanish
+    if not np.isfinite(scale) or np.all(np.isnan(x)):
+        return math.nan
+    if scale == 0.0:
+        return 0.0
+    square = np.square(x / scale)
+    area = np.diff(t) * (square[1:] + square[:-1]) / 2
+    span = np.sum(np.diff(t), where=~np.isnan(area))
+    mean = np.nansum(area) / span if span > 0 else np.nanmean(square)
+    return float(scale * np.sqrt(mean))
+
+
+def _least(x: Array) -> Any:
+    return np.nanmin(x) if not np.all(np.isnan(x)) else None
+
+
+def _greatest(x: Array) -> Any:
+    return np.nanmax(x) if not np.all(np.isnan(x)) else None
+
+
+def status_name(code: float) -> str:
+    """Name of the status with this code, or the code itself where there is none."""
+    return Status.from_code(code).name if 0 <= code < len(Status) else str(code)
+
+
+def plain(value: Any) -> Any:
+    """The value as strict JSON knows it: built-in types only, None for NaN and infinity."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

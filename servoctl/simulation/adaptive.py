@@ -1,0 +1,199 @@
+"""Steps that the method chooses: SciPy's solvers, and SUNDIALS' CVODES through CasADi.
+
+Design: on generated C, DOP853's steps are taken there by SciPy's own rules (`engine.walk`), and SciPy goes on where
+one must be looked at, so that it says what is wrong.
+"""
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.walk import Walk
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.integrate.grid import Grid
+from servoctl.simulation.integrate.implicit import jacobian_of
+from servoctl.simulation.integrate.progress import REMEDY, Progress, take_step
+from servoctl.simulation.integrate.projected import Projection
+from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.types import Array
+
+
+class Watched:
+    """Rates that remember at which finite state they were last not finite."""
+
+    def __init__(self, rates: Callable[[float, Array], Array]) -> None:
+        self._rates = rates
+        self.at: tuple[float, Array] | None = None
+
+    def __call__(self, t: float, x: Array) -> Array:
+        value = self._rates(t, x)
+        # a sum is the quicker test; it overflows where numbers are huge, hence the second one
+        if not math.isfinite(np.add.reduce(value)) and not np.isfinite(value).all() and np.isfinite(x).all():
+            self.at = float(t), np.array(x, dtype=float)
+        return value
+
+
+def solver_of(
+    integrator: Integrator,
+    rates: Callable[[float, Array], Array],
+    t: float,
+    x: Array,
+    end: float,
+    jacobian: Callable[[float, Array], Array] | None = None,
+) -> Any:
+    """SciPy's solver.
+
+    Args:
+        integrator: How to step.
+        rates: (t, x) -> x'.
+        t: Time at the start [s].
+        x: State there.
+        end: Time at the end [s].
+        jacobian: (t, x) -> dx'/dx, for an implicit method.
+    """
+    from scipy.integrate import DOP853, LSODA, Radau
+
+    method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
+    own = {} if jacobian is None else {"jac": jacobian}
+    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **own)
+
+
+def adaptive(
+    loop: Loop,
+    collector: Collector,
+    x: Array,
+    start: float,
+    end: float,
+    integrator: Integrator,
+    output_step: float | None,
+) -> Iterator[Chunk]:
+    """SciPy's solvers; rows at every step, or at output times from the dense output."""
+    first = loop.rates(start, x)
+    stopped = collector.add(start, x, first[1])
+    if stopped is not None:
+        yield collector.chunk(stopped)
+        return
+    output = None if output_step is None else Grid(start, end, output_step)[1:]
+    position = 0
+    rates = Watched(loop.derivative)
+    jacobian = jacobian_of(loop, loop.derivative, integrator)
+    progress = Progress(start, end, integrator.method)
+
+    def restart(t: float, x: Array) -> Any:
+        return solver_of(integrator, rates, t, x, end, jacobian)
+
+    solver, projection = restart(start, x), Projection(loop, restart)
+    library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
+    if isinstance(loop, CompiledLoop) and library is not None:
+        yield collector.chunk()
+        walk = Walk(
+            library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
+        )
+        stopped = yield from _walked(loop, walk, progress)
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
+        if walk.done:
+            return
+        position, solver = walk.position, restart(walk.t, walk.x)
+    while solver.status == "running":
+        t, rates.at = solver.t, None
+        message = take_step(solver)
+        if solver.status == "failed" or not np.isfinite(solver.y).all():
+            reason = "the motion is not finite" if rates.at is not None else message or "the state is not finite"
+            yield collector.chunk(f"t = {t:.6g} s: {integrator.method} cannot go on: {reason}", rates.at)
+            return
+        if output is None:
+            times = [solver.t]
+        else:
+            count = int(np.searchsorted(output, solver.t, side="right")) - position
+            times = [float(s) for s in output[position : position + count]]
+            position += count
+        dense = solver.dense_output() if output is not None and times else None
+        t_end, y_end = solver.t, projection.project(solver.t, solver.y)
+        solver = projection.after_step(solver)
+        for s in times:
+            y = y_end if dense is None or s == t_end else projection.project(s, dense(s))
+            stopped = collector.add(s, y, loop.rates(s, y)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        stopped = progress.stalled(solver.t)
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
+        if collector.due():
+            yield collector.chunk()
+    yield collector.chunk()
+
+
+def _walked(loop: Loop, walk: Walk, progress: Progress) -> Generator[Chunk, None, str | None]:
+    """The rows of adaptive steps in C, up to one that must be looked at.
+
+    Returns:
+        Why the run ends here; None where it does not.
+    """
+    length = FIRST_STRETCH
+    while not walk.done:
+        began, before = time.monotonic(), walk.evaluations
+        good, (times, states, rows) = walk.go(length)
+        loop.evaluations += walk.evaluations - before
+        if len(times):
+            yield Chunk(times, states, rows)
+        stopped = progress.stalled(walk.t, good)
+        if stopped is not None or good < length:
+            return stopped
+        if time.monotonic() - began < CHUNK_TIME / 2:
+            length = min(2 * length, LONGEST_STRETCH)
+    return None
+
+
+def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
+    """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
+    assert isinstance(loop, CompiledLoop)
+    t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
+    problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
+    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
+    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
+    length = 1 if loop.projects else 100
+    for left in range(0, len(times) - 1, length):
+        part = times[left : left + length + 1]
+        states, reason = _stretch(problem, options, part, x, loop.parameters)
+        kept = len(states) if reason is None else len(states) + 1
+        for s, state in zip(part[:kept], [x, *states], strict=False):
+            stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        if reason is not None:
+            yield collector.chunk(f"t = {part[len(states)]:.6g} s: cvodes cannot go on: {reason} ({REMEDY})")
+            return
+        x = loop.projected(float(part[-1]), states[-1]) if loop.projects else states[-1]
+        if collector.due():
+            yield collector.chunk()
+    yield last_row(loop, collector, times[-1], x)
+
+
+def _stretch(
+    problem: dict[str, Any], options: dict[str, Any], part: Array, x: Array, parameters: Array
+) -> tuple[list[Array], str | None]:
+    """States at part[1:], row by row where not all of them are reached, and why the first is not."""
+    solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
+    try:
+        return list(solver(x0=x, p=parameters)["xf"].full().T), None
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+    if len(part) == 2:
+        return [], reason
+    states: list[Array] = []
+    for i in range(len(part) - 1):
+        further, wrong = _stretch(problem, options, part[i : i + 2], states[-1] if states else x, parameters)
+        if wrong is not None:
+            return states, wrong
+        states += further
+    return states, None

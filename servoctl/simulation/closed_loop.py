@@ -1,0 +1,191 @@
+"""A closed loop that can be evaluated, and how a row of it is laid out."""
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from servoctl.engine.parameters import structure
+from servoctl.engine.symbol import largest, where
+from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Terms
+from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.system import System
+from servoctl.types import Array, State, Status
+
+
+class Layout:
+    """Where what stands in a row: name -> slice. The command part comes first."""
+
+    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
+        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
+        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
+        command |= {"given_up": wishes, "memory_rate": memory}
+        log = {
+            "violation": r,
+            "violation_rate": r,
+            "passive": p,
+            "passive_rank": min(p, 1),
+            "passive_force": n,
+            "servo_force": n,
+        }
+        self._place(command, log)
+
+    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
+        """One after the other: name -> size."""
+        self.command, self.log = command, log
+        self.slices: dict[str, slice] = {}
+        position = 0
+        for name, size in {**command, **log}.items():
+            self.slices[name] = slice(position, position + size)
+            position += size
+        self.size = position
+        self.command_size = sum(command.values())
+
+
+class Loop(ABC):
+    """A closed loop that can be evaluated; x is q, v and memory in one vector.
+
+    Attributes:
+        system: What it is made of.
+        layout: Where what stands in a row.
+        engine: `c`, `vm` or `numpy`.
+        note: What a person should know about the choice of engine; None where there is nothing to say.
+        choice: Why `auto` took the engine that it took; None where nothing was chosen.
+        evaluations: Number of evaluations so far.
+    """
+
+    engine: str
+    choice: str | None = None
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        memory = {} if system.law is None else system.law.memory
+        self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
+        self.layout = Layout(system.model, len(memory), 0 if system.law is None else len(system.law.wishes))
+        self.size = 2 * system.model.n + len(memory)
+        self.note: str | None = None
+        self.evaluations = 0
+
+    def retuned(self, system: System) -> Self | None:
+        """This loop with another system, nothing traced again; None where more than parameters differs.
+
+        Args:
+            system: Its model is this loop's, or `retuned` from it.
+        """
+        own = self.system
+        alike = system.model.rows_kernel is own.model.rows_kernel and dict(system.inputs) == dict(own.inputs)
+        parts = ("law", "passive", "friction")
+        if not alike or any(structure(getattr(system, part)) != structure(getattr(own, part)) for part in parts):
+            return None
+        return self._of(system)
+
+    def _of(self, system: System) -> Self:
+        """This loop with another system, which fits."""
+        other = copy.copy(self)
+        other.system, other.evaluations, other.choice = system, 0, None
+        other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
+        return other
+
+    def simulated(self) -> Self:
+        """The loop whose plant answers the law: this one, unless the simulated plant has other parameters."""
+        model = self.system.simulated
+        return self if model is None else self._of(replace(self.system, model=model, simulated=None))
+
+    def vector(self, state: State) -> Array:
+        """x of a run that starts at a state; a realistic one carries the torques and commands of a machine at rest."""
+        return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
+
+    @property
+    def projects(self) -> bool:
+        """Whether runs are put back onto the plant's own constraints after each step."""
+        return self.system.passive.projection and bool(self.system.model.passive_rows)
+
+    @property
+    def carried(self) -> int:
+        """Numbers that a run carries after q, v and memory."""
+        return 0 if self.system.realism is None else self.system.realism.carried
+
+    def take_law(self, law: BoundLaw) -> None:
+        """Goes on with this law, which differs from the loop's in parameters alone; nothing is traced again."""
+        self.system = replace(self.system, law=law)
+
+    @abstractmethod
+    def control(self, t: float, x: Array) -> Array:
+        """The command part of a row."""
+
+    def control_tick(self) -> ControlTick:
+        """The same on arrays that stay, for a loop in real time, on the engine that this loop has now.
+
+        It gives what `control` gives, to the bit. Its evaluations are not counted here, and a law that this loop takes
+        later it takes with `parameters` alone.
+        """
+        return ControlTick.as_written(self)
+
+    @abstractmethod
+    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
+        """x' and the log part of a row, under a command that is held."""
+
+    @abstractmethod
+    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
+        """x' and the whole row, under a law that acts continuously."""
+
+    def derivative(self, t: float, x: Array) -> Array:
+        """x' alone, for stages of which nothing is logged."""
+        return self.rates(t, x)[0]
+
+    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
+        """The same under a command that is held."""
+        return self.motion(t, x, command)[0]
+
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        """Exact dx'/dx, shape (size, size); None where only differences give it.
+
+        Args:
+            t: Time [s].
+            x: State and memory.
+            command: What is held; None: the law acts continuously.
+        """
+        return None
+
+    @abstractmethod
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        """Changes of q and of v that close the passive constraints to first order."""
+
+    def projected(self, t: float, x: Array) -> Array:
+        """x put back onto the passive constraints: two Newton steps in q, then one in v."""
+        n = self.system.model.n
+        x = x.copy()
+        body = x[: self.size]
+        for _ in range(2):
+            body[:n] += self.closing(t, body)[0]
+        body[n : 2 * n] += self.closing(t, body)[1]
+        return x
+
+    def split(self, t: Any, x: Array) -> tuple[State, Array]:
+        """State and memory of a vector x."""
+        n = self.system.model.n
+        return State(t, x[:n], x[n : 2 * n]), x[2 * n : self.size]
+
+    def _control(self, terms: Terms, memory: Array, system: System) -> Array:
+        command = system.command(terms, memory)
+        rate = np.zeros(0) if system.law is None else system.law.memory_rate(terms, memory)
+        wishes = () if system.law is None else system.law.wishes
+        required = [x for i, x in enumerate(command.residual) if i not in wishes]
+        residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
+        given_up = [abs(command.residual[i]) for i in wishes]
+        parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], given_up, rate]
+        return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
+
+    def _closing(self, terms: Terms, system: System) -> tuple[Array, Array]:
+        passive, model = system.passive, system.model
+        return passive.closing(terms, model, velocity=False), passive.closing(terms, model, velocity=True)
+
+    def _motion(self, terms: Terms, command: Array, system: System) -> tuple[Array, Array]:
+        u, rate = command[self.layout.slices["u"]], command[self.layout.slices["memory_rate"]]
+        log = system.motion(terms, u)
+        rates = np.concatenate([terms.state.v, log.pop("acceleration"), rate])
+        return rates, np.concatenate([np.zeros(0), *log.values()])

@@ -1,0 +1,137 @@
+"""Which engine a run is worth: CasADi's virtual machine at once, or generated C after a compilation.
+
+Design: every compiled loop starts on the virtual machine. `c` compiles, whatever it takes. `auto` takes C where the
+library is cached, or where the run would take the virtual machine longer than `WORTH` times what compiling is expected
+to take; below `LOOK_UP` it does not even look. Fixed steps are timed; adaptive ones are foreseen from the evaluations
+of the run's beginning, and compiled for above `LONG`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from servoctl.engine.batch import BatchLibrary
+from servoctl.engine.ccode import Source
+from servoctl.errors import CompileError
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.fixed import continuous, held_steps
+from servoctl.simulation.foresight import foresee
+from servoctl.simulation.integrate import sampled
+from servoctl.simulation.side_by_side import plan_of
+from servoctl.simulation.simulate import Settings
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.types import State
+
+LOOK_UP = 0.3
+"""A shorter run does not look for a library, which takes up to 0.2 s, most of it for the source that names it [s]."""
+
+WORTH = 1.5
+"""How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
+
+LONG = 10.0
+"""A run of adaptive steps is compiled for where it would take longer on the virtual machine [s]."""
+
+COMPILE_START, COMPILE_RATE = 0.1, 1e-5
+"""Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
+
+
+def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
+    """Puts a loop on generated C where that is asked for or pays; says in `loop.note` why it is not where it should be.
+
+    Args:
+        loop: The closed loop, from `make_loop`.
+        start: Initial state.
+        settings: How to run.
+        engine: `auto`, `c`, `vm` or `numpy`.
+    """
+    if engine not in ("auto", "c") or loop.engine == "c" or engine_note(loop) is not None:
+        return
+    try:
+        if isinstance(loop, CompiledLoop) and settings.integrator.method != "cvodes":
+            _take_c(loop, start, settings, sure=engine == "c")
+        elif engine == "c":
+            why = "cvodes steps by itself" if loop.note is None else loop.note
+            loop.note = f"--engine c: the run takes engine {loop.engine} instead: {why}"
+    except CompileError as error:
+        loop.note = f"--engine {engine}: the run takes engine {loop.engine} instead: {error}"
+        loop.choice = None
+
+
+def engine_note(loop: Loop) -> str | None:
+    """Why a loop is not on the engine that was asked for; None where it is."""
+    return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
+
+
+def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
+    parts = None if settings.period is None else held_steps(settings.integrator, settings.period)
+    program = _worth(loop, start, settings, parts, sure, loop.program)
+    if program is not None:
+        loop.run_on(program.load(), parts)
+
+
+def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
+    """What takes so many runs side by side; None where they cannot be, or are not worth a compilation.
+
+    Args:
+        loop: Of one of them.
+        start: Likewise.
+        settings: Likewise.
+        engine: What was asked for.
+        count: Number of runs.
+    """
+    s = settings
+    plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
+    if engine not in ("auto", "c") or count < 2 or plan is None or not isinstance(loop, CompiledLoop):
+        return None
+    parts = None if s.period is None else held_steps(s.integrator, s.period)
+    together = replace(settings, duration=settings.duration * count)
+    try:
+        program = _worth(loop, start, together, parts, engine == "c", loop.batch_program)
+        return None if program is None else program.load()
+    except CompileError:
+        return None  # what takes them one by one says why
+
+
+P = TypeVar("P", bound=Source)
+
+
+def _worth(
+    loop: CompiledLoop,
+    start: State,
+    settings: Settings,
+    parts: int | None,
+    sure: bool,
+    program_of: Callable[[int | None], P],
+) -> P | None:
+    """The program, where its library is there, or pays, or is wanted for sure."""
+    fixed = settings.integrator.method == "rk4"
+    expected = _expected(loop, start, settings, parts) if fixed and not sure else None
+    if expected is not None and expected < LOOK_UP:
+        return None
+    program = program_of(parts)
+    if sure:
+        return program
+    if program.cached:
+        loop.choice = "generated C was there already"
+        return program
+    compiling = COMPILE_START + COMPILE_RATE * len(program.source)
+    if expected is not None:
+        return program if expected > WORTH * compiling else None
+    ahead = foresee(loop, start, settings)
+    pays = ahead is not None and ahead.total > LONG and ahead.saved > WORTH * compiling
+    loop.choice = f"{ahead or 'the run fails in its beginning'}: {'compiled' if pays else 'not compiled'}"
+    return program if pays else None
+
+
+def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:
+    """What the steps of a run take on the virtual machine [s], from the median of five."""
+    x, h, times = loop.vector(start), settings.period or settings.integrator.step, []
+    step = continuous(loop) if parts is None else sampled(loop, settings.integrator, h, start.t, settings.seed)
+    for _ in range(5):
+        began = time.perf_counter()
+        step(start.t, x, h)
+        times.append(time.perf_counter() - began)
+    return float(np.median(times)) * settings.duration / h

@@ -1,0 +1,251 @@
+"""Fixed steps: the classical Runge-Kutta method, and the holds of a sampled law."""
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
+
+import numpy as np
+
+from servoctl.engine.ccode import Library
+from servoctl.errors import IntegrationError
+from servoctl.simulation.adaptive import Watched, solver_of
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.integrate.grid import Grid
+from servoctl.simulation.integrate.implicit import jacobian_of
+from servoctl.simulation.integrate.progress import finish
+from servoctl.simulation.realistic import Period, Ticks
+from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
+from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.types import Array
+
+Advance = Callable[[float, Array, float], tuple[Array, Array]]
+"""(t, x, h) -> x after h, row at t."""
+
+
+def continuous(loop: Loop) -> Advance:
+    """One Runge-Kutta step under a law that acts continuously."""
+    if isinstance(loop, CompiledLoop):
+        kernel, parameters = loop.stepper(None), loop.parameters
+
+        def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
+            loop.evaluations += 4
+            following, row = kernel(x, t, h, parameters)
+            return following, row
+
+        return compiled
+
+    def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
+        first, row = loop.rates(t, x)
+        return rk4(loop.derivative, t, x, h, first), row
+
+    return numeric
+
+
+def held_steps(integrator: Integrator, period: float) -> int:
+    """Steps of rk4 in one hold; 0 for the adaptive methods."""
+    return max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
+
+
+def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
+    """One hold of a sampled law."""
+    substeps = held_steps(integrator, period)
+    if isinstance(loop, CompiledLoop) and substeps:
+        kernel, parameters = loop.stepper(substeps), loop.parameters
+
+        def compiled(t: float, x: Array, h: float) -> tuple[Array, Array]:
+            loop.evaluations += 4 * substeps + 2
+            following, row = kernel(x, t, h, parameters)
+            return following, row
+
+        return compiled
+
+    def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
+        command = loop.control(t, x)
+        first, log = loop.motion(t, x, command)
+
+        def rates(s: float, y: Array) -> Array:
+            return loop.motion(s, y, command)[0]
+
+        row = np.concatenate([command, log])
+        if not np.isfinite(first).all():
+            return np.full(len(x), np.nan), row
+        if substeps:
+            for i in range(substeps):
+                x = rk4(rates, t + i * h / substeps, x, h / substeps)
+            return x, row
+        solver = solver_of(integrator, rates, t, x, t + h, jacobian_of(loop, rates, integrator, command))
+        finish(solver, integrator.method)
+        return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
+
+    return numeric
+
+
+def fixed(
+    loop: Loop,
+    collector: Collector,
+    x: Array,
+    times: Grid,
+    advance: Advance,
+    output_step: float | None,
+    parts: int | None = None,
+) -> Iterator[Chunk]:
+    """Over the times, in C as far as it goes, else step by step; keeps every row, or those an output step asks for.
+
+    Args:
+        loop: The closed loop.
+        collector: Takes the rows.
+        x: State and memory at the first time.
+        times: Of the steps, steps + 1 of them [s].
+        advance: One step.
+        output_step: Spacing of the rows [s]; None: every step.
+        parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
+    """
+    wanted, done = Wanted(times, output_step), 0
+    library = loop.c_library(parts) if isinstance(loop, CompiledLoop) else None
+    if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
+        ticks = advance.ticks if isinstance(advance, Period) else None
+        done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts, ticks)
+    yield from _stepped(loop, collector, x, times, advance, wanted, parts, done)
+
+
+def _stretches(
+    loop: CompiledLoop,
+    library: Library,
+    collector: Collector,
+    x: Array,
+    times: Grid,
+    wanted: "Wanted",
+    parts: int | None,
+    ticks: Ticks | None,
+) -> Generator[Chunk, None, tuple[int, Array]]:
+    """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
+
+    Returns:
+        The first step that must be looked at, or the number of steps, and the state there.
+    """
+    done, length, count = 0, FIRST_STRETCH, len(times) - 1
+    stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
+    while done < count:
+        began, asked = time.monotonic(), min(length, count - done)
+        moments, random = times[done : done + asked + 1], None if ticks is None else ticks.several(done, asked)
+        states, rows = library.steps(x, moments, parameters, collector.status, stops, random)
+        good, x = len(rows), states[-1]
+        loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
+        kept = [k for k in range(good) if wanted.at(done + k)]
+        if kept:
+            yield Chunk(moments[kept], states[kept], rows[kept])
+        done += good
+        if good < asked:
+            break
+        if time.monotonic() - began < CHUNK_TIME / 2:
+            length = min(2 * length, LONGEST_STRETCH)
+    return done, x
+
+
+def _stepped(
+    loop: Loop,
+    collector: Collector,
+    x: Array,
+    times: Grid,
+    advance: Advance,
+    wanted: "Wanted",
+    parts: int | None,
+    done: int,
+) -> Iterator[Chunk]:
+    """Step by step from the step `done` on; a loop that projects puts each end back onto the passive constraints."""
+    plant = loop.simulated()
+    for k in range(done, len(times) - 1):
+        t, h = times[k], times[k + 1] - times[k]
+        try:
+            following, row = advance(t, x, h)
+        except IntegrationError as error:
+            collector.add(t, x, advance.row(t, x) if isinstance(advance, Period) else loop.rates(t, x)[1])
+            yield collector.chunk(str(error))
+            return
+        stopped = collector.reason(t, row)
+        if wanted.at(k) or stopped is not None:
+            collector.add(t, x, row)
+            if stopped is not None:
+                yield collector.chunk(stopped)
+                return
+        for s in wanted.between(k):
+            if stopped is None and np.isfinite(following).all():
+                y = _hermite(loop, t, x, t + h, following, s)
+                stopped = collector.add(s, y, loop.rates(s, y)[1])
+        if stopped is None and not np.isfinite(following).all():
+            if not wanted.at(k):
+                collector.add(t, x, row)
+            stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
+            at = advance.at if isinstance(advance, Period) else _culprit(loop, t, x, h, parts)
+            yield collector.chunk(stopped, at)
+            return
+        if stopped is not None:
+            yield collector.chunk(stopped)
+            return
+        x = plant.projected(t + h, following) if loop.projects else following
+        if collector.due():
+            yield collector.chunk()
+    if isinstance(advance, Period):
+        end = times[-1]
+        yield collector.chunk(collector.add(end, x, advance.row(end, x)))
+    else:
+        yield last_row(loop, collector, times[-1], x)
+
+
+def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:
+    """Time and state inside a step at which the rates are not finite; None where each stage's rates are."""
+    command = None if parts is None else loop.control(t, x)
+    rates = Watched(lambda s, y: loop.rates(s, y)[0] if command is None else loop.motion(s, y, command)[0])
+    count = parts or (1 if parts is None else 10)
+    for i in range(count):
+        x = rk4(rates, t + i * h / count, x, h / count)
+    return rates.at
+
+
+class Wanted:
+    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps.
+
+    Attributes:
+        every: A row stands at each of so many steps, where `only_steps`.
+    """
+
+    def __init__(self, times: Grid, output_step: float | None) -> None:
+        self._times, self.every, self._output = times, 1, None
+        if output_step is None:
+            return
+        ratio = output_step / (times[1] - times[0])
+        if len(times) > 2 and abs(ratio - round(ratio)) < 1e-9 * ratio:
+            self.every = round(ratio)
+        else:
+            self._output = output_step
+
+    @property
+    def only_steps(self) -> bool:
+        """Whether no row lies between two steps."""
+        return self._output is None
+
+    def at(self, k: int) -> bool:
+        """Whether a row stands at the start of step k."""
+        return k == 0 if self._output is not None else k % self.every == 0
+
+    def between(self, k: int) -> list[float]:
+        """Times of rows after the start of step k and not after its end."""
+        if self._output is None:
+            return []
+        start, left, right = self._times[0], self._times[k], self._times[k + 1]
+        first = math.floor((left - start) / self._output * (1 + 1e-12)) + 1
+        last = math.floor((right - start) / self._output * (1 + 1e-12))
+        wanted = [float(start + i * self._output) for i in range(first, last + 1)]
+        return [s for s in wanted if left < s < self._times[-1] - 1e-9 * self._output]
+
+
+def _hermite(loop: Loop, t: float, x: Array, end: float, following: Array, s: float) -> Array:
+    """The cubic between two states that has their rates at both ends."""
+    h, z = end - t, (s - t) / (end - t)
+    first, last = loop.rates(t, x)[0], loop.rates(end, following)[0]
+    return (
+        (1 + 2 * z) * (1 - z) ** 2 * x
+        + z**2 * (3 - 2 * z) * following
+        + h * z * (1 - z) ** 2 * first
+        - h * z**2 * (1 - z) * last
+    )

@@ -1,0 +1,112 @@
+"""Integration in time of a closed loop: fixed steps, adaptive steps, or a sampled law held between ticks.
+
+Design: every way yields chunks of rows, so that a run can be recorded, shown and stopped while it goes on. A sampled
+run integrates from hold to hold and restarts at each; a row is logged at every tick, with the u in force from then on.
+The last row lies exactly at the end.
+"""
+
+from collections.abc import Iterator
+
+from servoctl.errors import ServoctlError, TaskError
+from servoctl.simulation.adaptive import adaptive, cvodes
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.fixed import Advance, continuous, fixed, held, held_steps
+from servoctl.simulation.integrate.grid import Grid, too_many
+from servoctl.simulation.realistic import Period, Ticks
+from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.types import Array
+
+__all__ = [
+    "METHODS",
+    "Chunk",
+    "Grid",
+    "Integrator",
+    "continuous",
+    "held_steps",
+    "integrate",
+    "sampled",
+    "too_long",
+    "unfit",
+]
+
+
+def unfit(loop: Loop, method: str, period: float | None) -> str | None:
+    """Why a method does not serve a loop; None where it does."""
+    if method not in METHODS:
+        return f"expected one of {', '.join(METHODS)}, got {method!r}"
+    if method != "cvodes":
+        return None
+    if period is not None:
+        return "cvodes does not serve a sampled law, which restarts at every tick (use rk4 or dop853)"
+    if not isinstance(loop, CompiledLoop):
+        return (
+            f"cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
+            f"{': ' + loop.note if loop.note else ''} (use radau)"
+        )
+    return None
+
+
+def too_long(
+    loop: Loop, duration: float, integrator: Integrator, period: float | None, output_step: float | None
+) -> str | None:
+    """Why a run is too long to be begun; None where it is not. Arguments as of `integrate`."""
+    fixed_step = integrator.step if integrator.method == "rk4" else None
+    step = fixed_step if period is None else period / max(1, held_steps(integrator, period))
+    rows = (output_step or fixed_step) if period is None else period
+    return too_many(duration, step, rows, 1 + loop.size + loop.carried + loop.layout.size)
+
+
+def integrate(
+    loop: Loop,
+    x: Array,
+    start: float,
+    duration: float,
+    integrator: Integrator,
+    period: float | None = None,
+    output_step: float | None = None,
+    seed: int = 0,
+) -> Iterator[Chunk]:
+    """Runs a closed loop.
+
+    Args:
+        loop: The closed loop.
+        x: At the start, as `Loop.vector` gives it.
+        start: Time at the start [s].
+        duration: Length of the run [s].
+        integrator: How to step.
+        period: Of a sampled law with zero-order hold [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        seed: Of the random numbers of a realistic run.
+
+    Raises:
+        TaskError: The method does not serve this loop.
+        KeyboardInterrupt: After what was computed so far.
+    """
+    wrong = unfit(loop, integrator.method, period)
+    if wrong is not None:
+        raise TaskError(f"run.integrator.method: {wrong}")
+    end, collector = start + duration, Collector(loop)
+    try:
+        if period is not None:
+            advance, parts = sampled(loop, integrator, period, start, seed), held_steps(integrator, period)
+            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, parts)
+        elif integrator.method == "rk4":
+            times = Grid(start, end, integrator.step)
+            yield from fixed(loop, collector, x, times, continuous(loop), output_step)
+        elif integrator.method == "cvodes":
+            yield from cvodes(loop, collector, x, Grid(start, end, output_step or duration / 1000), integrator)
+        else:
+            yield from adaptive(loop, collector, x, start, end, integrator, output_step)
+    except ServoctlError as error:
+        yield collector.chunk(str(error))
+    except KeyboardInterrupt:
+        yield collector.chunk()
+        raise
+
+
+def sampled(loop: Loop, integrator: Integrator, period: float, start: float, seed: int) -> Advance:
+    """One period of a sampled law, realistic where the loop is; arguments as of `integrate`."""
+    if loop.system.realism is None:
+        return held(loop, integrator, period)
+    return Period(loop, integrator, held_steps(integrator, period), Ticks(loop, start, seed))

@@ -1,0 +1,168 @@
+"""Linearisation of a closed loop on its constraints: what moves while every violation stays at zero.
+
+    e(x, t) = 0: all violations and their derivatives below the relative degree, passive and servo
+    modes: eigenvalues of W^T J W,  J = df/dx,  W an orthonormal basis of the null space of de/dx
+
+Design: where the errors obey their own linear equation, the null space of de/dx is invariant under J, so the modes of
+what is left come out exactly, apart from the chosen poles, however often these repeat. For a task that moves with time
+the modes are those of the motion frozen at an instant, which decides stability only where the motion is slow; the
+report says so.
+
+Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own way to them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.decomposition import decompose
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.symbol import to_sx
+from servoctl.mechanics.model import Model, Row
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.types import Array, State
+
+MARGINAL = 1e-6
+"""A mode's real part below this times 1 + |mode| counts as zero."""
+
+
+@dataclass(frozen=True)
+class InternalDynamics:
+    """What the task leaves free.
+
+    Attributes:
+        dimension: Number of states that remain on the constraints.
+        modes: Eigenvalues there [1/s], the least stable first.
+        time_varying: Whether the task or the plant depends on time.
+    """
+
+    dimension: int
+    modes: tuple[complex, ...]
+    time_varying: bool
+
+    @property
+    def stable(self) -> bool | None:
+        """True, False, or None where the linearisation does not decide."""
+        if not self.modes:
+            return True
+        worst = self.modes[0]
+        small = abs(worst.real) <= MARGINAL * (1.0 + abs(worst))
+        return None if small else worst.real < 0.0
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for a person."""
+        if not self.dimension:
+            return "the task fixes the whole motion"
+        frozen = ", frozen at this instant" if self.time_varying else ""
+        if self.stable is None:
+            return f"neither growing nor decaying in the linearisation{frozen}"
+        return f"decaying{frozen}" if self.stable else f"unstable{frozen}: it grows while the task is met"
+
+
+def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
+    """The internal dynamics at the state nearest to the start at which every violation is zero.
+
+    Returns:
+        None where the loop is not compiled, so that there is nothing to differentiate.
+    """
+    if not isinstance(loop, CompiledLoop) or loop.size != 2 * loop.system.model.n:
+        return None
+    errors, slopes = error_kernel(loop), slope_kernel(loop)
+    p, t, still = loop.parameters, start.t, np.zeros(loop.size)
+    x = np.concatenate([start.q, start.v])
+    for _ in range(20):  # Gauss-Newton onto the constraints
+        e, E, _ = errors(t, x, p, still)
+        if not np.isfinite(e).all() or np.abs(e).max(initial=0.0) < 1e-12:
+            break
+        x = x - decompose(E, 1e-9).solve(e)
+    _, E, _ = errors(t, x, p, still)
+    _, J, slope = slopes(t, x, p)
+    if not (np.isfinite(E).all() and np.isfinite(J).all()):
+        return None
+    rank = decompose(E, 1e-9).rank
+    W = np.linalg.svd(E)[2][rank:].T if len(E) else np.eye(len(x))
+    modes = np.linalg.eigvals(W.T @ J @ W) if W.size else np.zeros(0)
+    ordered = tuple(complex(mode) for mode in sorted(modes, key=lambda mode: -mode.real))
+    return InternalDynamics(W.shape[1], ordered, bool(np.abs(slope).max(initial=0.0) > 0.0))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where the errors of a row stand in e.
+
+    Attributes:
+        group: `task` or `passive`.
+        row: The row.
+        place: Of its violation and the derivatives below its relative degree.
+    """
+
+    group: str
+    row: Row
+    place: slice
+
+
+def chains(model: Model) -> list[Chain]:
+    """The rows that have errors, in the order of e."""
+    found, position = [], 0
+    for group, rows in (("passive", model.passive_rows), ("task", model.task_rows)):
+        for row in rows:
+            length = int(row.has_violation) + int(row.has_rate) + max(0, row.degree - 2)
+            if length:
+                found.append(Chain(group, row, slice(position, position + length)))
+            position += length
+    return found
+
+
+def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
+    """Keeps what is made of a loop for all loops that share its functions."""
+
+    @wraps(make)
+    def kept(loop: CompiledLoop) -> Kernel:
+        known: Kernel | None = loop.derived.get(make.__name__)
+        if known is None:
+            known = loop.derived[make.__name__] = make(loop)
+        return known
+
+    return kept
+
+
+@_once
+def error_kernel(loop: CompiledLoop) -> Kernel:
+    """(t, x, p, f) -> e, E = de/dx, and H = d/dx (E f + de/dt) at a fixed f, so that `E J + H = d(e')/dx`."""
+    model = loop.system.model
+    given = loop.inputs("t", "x", "p")
+    n, count = model.n, len(model.parameters)
+    t, x, p = (to_sx(value) for value in given.values())
+    symbols = {"t": given["t"], "q": given["x"][:n], "v": given["x"][n : 2 * n], "p": given["p"][:count]}
+    matrices = model.symbolic_matrices(symbols)
+    parts: list[Array] = []
+    for rows, group in ((model.passive_rows, matrices.passive), (model.task_rows, matrices.task)):
+        for i, row in enumerate(rows):
+            chain = [group.violation[i]] if row.has_violation else []
+            chain += [group.violation_rate[i]] if row.has_rate else []
+            chain += list(group.higher[i][: row.degree - 2]) if group.higher is not None else []
+            parts.append(np.array(chain, dtype=object))
+    e, f = to_sx(np.concatenate([np.zeros(0), *parts])), ca.SX.sym("f", loop.size)
+    E = ca.jacobian(e, x)
+    H = ca.jacobian(E @ f + ca.jacobian(e, t), x)
+    shapes = {"t": (1,), "x": (loop.size,), "p": np.shape(given["p"]), "f": (loop.size,)}
+    size, rows_ = loop.size, e.numel()
+    function = ca.Function("errors", [t, x, p, f], [ca.densify(value) for value in (e, E, H)])
+    return Kernel(function, shapes, {"e": (rows_,), "E": (rows_, size), "H": (rows_, size)})
+
+
+@_once
+def slope_kernel(loop: CompiledLoop) -> Kernel:
+    """(t, x, p) -> f, its Jacobian J = df/dx, and its slope in time."""
+    t, x, p = (to_sx(value) for value in loop.inputs("t", "x", "p").values())
+    f = loop.slopes_kernel.function(t, x, p)
+    outputs = [ca.densify(value) for value in (f, ca.jacobian(f, x), ca.jacobian(f, t))]
+    size = loop.size
+    shapes = {"t": (1,), "x": (size,), "p": (len(loop.parameters),)}
+    function = ca.Function("slopes", [t, x, p], outputs)
+    return Kernel(function, shapes, {"f": (size,), "J": (size, size), "slope": (size,)})

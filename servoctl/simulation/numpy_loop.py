@@ -1,0 +1,46 @@
+"""The executor in NumPy."""
+
+import numpy as np
+
+from servoctl.mechanics.terms import Matrices, Terms
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.system import System
+from servoctl.types import Array, State
+
+
+class NumpyLoop(Loop):
+    """Evaluates in NumPy and LAPACK: the plant as it is written, or its compiled twin where that pays."""
+
+    engine = "numpy"
+
+    def __init__(self, system: System, compiled_plant: bool = False) -> None:
+        super().__init__(system)
+        self._compiled_plant = compiled_plant
+
+    def _matrices(self, state: State) -> Matrices:
+        model = self.system.model
+        return model.compiled_matrices(state) if self._compiled_plant else model.matrices(state)
+
+    def _terms(self, state: State) -> Terms:
+        self.evaluations += 1
+        with np.errstate(all="ignore"):
+            return self.system.terms(state, self._matrices(state))
+
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        return self._closing(self._terms(self.split(t, x)[0]), self.system)
+
+    def control(self, t: float, x: Array) -> Array:
+        state, memory = self.split(t, x)
+        return self._control(self._terms(state), memory, self.system).astype(float)
+
+    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
+        state, _ = self.split(t, x)
+        rates, log = self._motion(self._terms(state), command, self.system)
+        return rates.astype(float), log.astype(float)
+
+    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
+        state, memory = self.split(t, x)
+        terms = self._terms(state)
+        command = self._control(terms, memory, self.system).astype(float)
+        rates, log = self._motion(terms, command, self.system)
+        return rates.astype(float), np.concatenate([command, log]).astype(float)

@@ -1,0 +1,105 @@
+"""How to step, and the rows that come of it."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.simulation.closed_loop import Loop
+from servoctl.types import Array, Status
+
+CHUNK_TIME = 0.2
+"""Longest wall time between two chunks [s], as long as single steps are shorter."""
+
+FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
+"""Steps that generated C takes without coming back: at first, and at most."""
+
+ADAPTIVE = ("dop853", "radau", "lsoda")
+
+METHODS = ("rk4", *ADAPTIVE, "cvodes")
+
+
+@dataclass(frozen=True)
+class Integrator:
+    """How to step.
+
+    Attributes:
+        method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
+        step: Step of `rk4` [s].
+        rtol: Relative tolerance of the adaptive methods.
+        atol: Absolute tolerance of the adaptive methods.
+    """
+
+    method: str = "rk4"
+    step: float = 0.001
+    rtol: float = 1e-10
+    atol: float = 1e-12
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a run.
+
+    Attributes:
+        t: Times [s], shape (rows,).
+        x: States, shape (rows, size).
+        rows: What was logged, shape (rows, layout.size).
+        stopped: Why the run ends here before its time; None while it goes on.
+        at: Time and state at which the motion was found not finite; None: at the last row, if at all.
+    """
+
+    t: Array
+    x: Array
+    rows: Array
+    stopped: str | None = None
+    at: tuple[float, Array] | None = None
+
+
+def stops_of(loop: Loop) -> set[float]:
+    """Codes of the statuses at which a run ends."""
+    law = loop.system.law
+    return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
+
+
+class Collector:
+    """Gathers rows into chunks by wall time, and knows when a run must stop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.status = loop.layout.slices["status"].start
+        self.stops = stops_of(loop)
+        self._empty = (loop.size + loop.carried, loop.layout.size)
+        self._rows: list[tuple[float, Array, Array]] = []
+        self._since = time.monotonic()
+
+    def add(self, t: float, x: Array, row: Array) -> str | None:
+        """Takes a row; says why the run must stop, if it must."""
+        self._rows.append((t, x, row))
+        return self.reason(t, row)
+
+    def reason(self, t: float, row: Array) -> str | None:
+        """Why the run must stop at a row, whether or not it is written; None where it may go on."""
+        code = row[self.status]
+        if code in self.stops:
+            status = Status.from_code(code)
+            return f"t = {t:.6g} s: {status.value}"
+        return None
+
+    def due(self) -> bool:
+        """Whether a chunk should be handed out."""
+        return time.monotonic() - self._since > CHUNK_TIME
+
+    def chunk(self, stopped: str | None = None, at: tuple[float, Array] | None = None) -> Chunk:
+        """What was gathered; starts anew."""
+        rows, self._rows, self._since = self._rows, [], time.monotonic()
+        size, width = self._empty
+        return Chunk(
+            np.array([t for t, _, _ in rows]),
+            np.array([x for _, x, _ in rows]).reshape(len(rows), size),
+            np.array([row for _, _, row in rows]).reshape(len(rows), width),
+            stopped,
+            at,
+        )
+
+
+def last_row(loop: Loop, collector: Collector, t: float, x: Array) -> Chunk:
+    return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))

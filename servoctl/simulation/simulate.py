@@ -1,0 +1,307 @@
+"""A simulated run: from a closed loop and a start to a trajectory, recorded as it goes.
+
+Design: rows come in chunks; each is laid out as named columns and handed to the run folder at once, so that whatever
+ends the run, what was computed is kept. A run that meets a number that is not finite stops and says where and when.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from servoctl.errors import PlantError, RunFolderError, ServoctlError
+from servoctl.mechanics.drawing import drawing as draw
+from servoctl.mechanics.symmetry import asymmetry
+from servoctl.run_folder import RunFolder
+from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.integrate import integrate
+from servoctl.simulation.monitor import Monitor
+from servoctl.simulation.rows import Chunk, Integrator
+from servoctl.types import Array, State, Status
+
+EVENTS = 1000
+"""Events kept of one run; what comes after is counted only."""
+
+PLACE = 12
+"""Coordinates and velocities that an error shows."""
+
+RUNAWAY = 1e6
+"""A state beyond this has run away, whatever its unit."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run.
+
+    Attributes:
+        duration: [s].
+        integrator: How to step.
+        period: Of a sampled law [s]; None: the law acts continuously.
+        output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        seed: Of every random number of the run.
+        settling_band: A violation has settled once it stays within this [units of the row].
+    """
+
+    duration: float
+    integrator: Integrator = field(default_factory=Integrator)
+    period: float | None = None
+    output_step: float | None = None
+    seed: int = 0
+    settling_band: float = SETTLING_BAND
+
+
+Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
+"""(trajectory, facts, where a number stopped it) -> `status` and `error` where they change."""
+
+
+class Columns:
+    """Names and units of what a run writes, and the columns of a chunk."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        model = loop.system.model
+        self._coordinates, self._actuators = dict(model.plant.coordinates), dict(model.plant.actuators)
+        self._has_law = loop.system.law is not None
+        wishes = () if loop.system.law is None else loop.system.law.wishes
+        self._wishes = [model.task_rows[i].name for i in wishes]
+
+    def units(self) -> dict[str, str]:
+        """Column -> unit, where the plant says."""
+        units = {"t": "s"}
+        for name, unit in self._coordinates.items():
+            units |= {f"q.{name}": unit, f"v.{name}": f"{unit}/s" if unit else "1/s"}
+            force = {"m": "N", "rad": "N m"}.get(unit, f"J/({unit})" if unit else "")
+            units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
+        return units | {f"u.{name}": unit for name, unit in self._actuators.items()}
+
+    def of(self, chunk: Chunk) -> dict[str, Array]:
+        """The columns of a chunk, in the order of the run folder."""
+        model, slices = self._loop.system.model, self._loop.layout.slices
+        n, x = model.n, chunk.x
+        names = {
+            "u": list(self._actuators),
+            "given_up": self._wishes,
+            "violation": [row.name for row in model.task_rows],
+            "violation_rate": [row.name for row in model.task_rows],
+            "passive": [row.name for row in model.passive_rows],
+            "passive_force": list(self._coordinates) if model.passive_rows else [],
+            "servo_force": list(self._coordinates) if self._actuators else [],
+        }
+        columns = {"t": chunk.t}
+        columns |= {f"q.{name}": x[:, i] for i, name in enumerate(self._coordinates)}
+        columns |= {f"v.{name}": x[:, n + i] for i, name in enumerate(self._coordinates)}
+        for group, members in names.items():
+            block = chunk.rows[:, slices[group]]
+            columns |= {f"{group}.{name}": block[:, i] for i, name in enumerate(members)}
+        if model.passive_rows:
+            columns["passive_rank"] = chunk.rows[:, slices["passive_rank"].start].astype(np.int64)
+        columns |= {f"memory.{name}": x[:, 2 * n + i] for i, name in enumerate(self._loop.memory_names)}
+        single = {name: chunk.rows[:, slices[name].start] for name in ("rank", "residual", "pivot_min", "status")}
+        single["status"] = single["status"].astype(np.int64)
+        if not self._has_law:
+            return columns | {"status": single["status"]}
+        single["rank"] = single["rank"].astype(np.int64)
+        return columns | single
+
+
+def simulate_loop(
+    loop: Loop,
+    start: State,
+    settings: Settings,
+    said: dict[str, Any] | None = None,
+    out: Path | None = None,
+    config_text: str = "",
+    progress: Callable[[float], None] | None = None,
+    drawing: bool = True,
+    ending: Ending | None = None,
+) -> Trajectory:
+    """Runs a closed loop and records it.
+
+    Args:
+        loop: The closed loop.
+        start: Initial state.
+        settings: How to run.
+        said: What the run says of itself beside what is found here.
+        out: Run folder to write; None: in memory only.
+        config_text: For `config.yaml` in the run folder.
+        progress: Called now and then with the fraction that is done, 0 to 1.
+        drawing: Whether the trajectory carries the plant's polylines.
+        ending: Judges the run once it is over; None: nothing does.
+
+    Returns:
+        The trajectory, with `metadata["status"]`: `done`, `stopped`, or what `ending` says, the reason in
+        `metadata["error"]`.
+
+    Raises:
+        KeyboardInterrupt: After the files are written.
+        RunFolderError: The folder cannot be written.
+    """
+    columns, monitor = Columns(loop), Monitor(loop, start, settings.integrator)
+    model = loop.system.model
+    tasks: dict[str, list[str]] = {}
+    for row in model.task_rows:
+        tasks.setdefault(row.group, []).append(row.name)
+    said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
+    if out is None:
+        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
+        if facts["status"] == "interrupted":
+            raise KeyboardInterrupt
+        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        facts |= {} if ending is None else ending(trajectory, facts, last)
+        found, drawn = _afterwards(loop, trajectory, monitor, drawing)
+        return Trajectory(recorded, columns.units(), said | found | facts, drawn)
+    with RunFolder.create(out, config_text, said, columns.units()) as folder:
+        recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder.append)
+        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        facts |= {} if ending is None else ending(trajectory, facts, last)
+        found, drawn = _afterwards(loop, trajectory, monitor)
+        closed = folder.close(said | found | facts, drawn)
+    if facts["status"] == "interrupted":
+        raise KeyboardInterrupt
+    return closed
+
+
+def _run(
+    loop: Loop,
+    start: State,
+    settings: Settings,
+    columns: Columns,
+    monitor: Monitor,
+    progress: Callable[[float], None] | None,
+    record: Callable[[dict[str, Array]], None],
+) -> tuple[dict[str, Array], dict[str, Any], State | None]:
+    """The columns of the whole run, what became of it, and where a number stopped it."""
+    chunks: list[dict[str, Array]] = []
+    interrupted = False
+    at: tuple[float, Array] | None = None
+    began, evaluations, reached, stopped = time.perf_counter(), loop.evaluations, start.t, None
+    x, s, wrong = loop.vector(start), settings, None
+    try:
+        for chunk in integrate(loop, x, start.t, s.duration, s.integrator, s.period, s.output_step, s.seed):
+            rows, stopped, at = columns.of(chunk), chunk.stopped, chunk.at
+            wrong = monitor.look(rows)
+            if wrong is not None:
+                rows, stopped, at = {name: values[: wrong[0] + 1] for name, values in rows.items()}, None, None
+            chunks.append(rows)
+            record(rows)
+            reached = float(rows["t"][-1]) if len(rows["t"]) else reached
+            if wrong is not None:
+                break
+            if progress is not None:
+                progress((reached - start.t) / settings.duration)
+    except RunFolderError:
+        raise
+    except ServoctlError as error:
+        stopped = str(error)
+    except KeyboardInterrupt:
+        interrupted = True
+    joined = {name: np.concatenate([chunk.pop(name) for chunk in chunks]) for name in list(chunks[0])} if chunks else {}
+    wall = time.perf_counter() - began
+    facts: dict[str, Any] = {
+        "status": "interrupted" if interrupted else "done" if stopped is None and wrong is None else "stopped",
+        "duration": reached - start.t,
+        "steps": max(0, len(joined.get("t", ())) - 1),
+        "evaluations": loop.evaluations - evaluations,
+        "wall_time": wall,
+        "realtime_factor": (reached - start.t) / wall,
+    }
+    last = None if stopped is None else _bad_state(loop, joined, at)
+    if wrong is not None:
+        facts["error"] = wrong[1]
+    elif stopped is not None:
+        facts["error"] = stopped if last is None else f"{stopped}{_blame(loop, last)}"
+    return joined, facts, last
+
+
+def _bad_state(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None) -> State | None:
+    """Where a term was not finite; None where the run stopped for another reason."""
+    if at is not None:
+        return loop.split(*at)[0]
+    codes = columns.get("status", np.zeros(0))
+    if len(codes) and int(codes[-1]) in (Status.NON_FINITE.code, Status.NOT_POSITIVE.code):
+        last = Trajectory(columns)
+        return State(float(last.t[-1]), last.q[-1], last.v[-1])
+    return None
+
+
+def _blame(loop: Loop, state: State) -> str:
+    """Which term is not finite, and where the plant was."""
+    plant = loop.system.model.plant
+    values = {**dict(zip(plant.coordinates, state.q, strict=True))}
+    values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, state.v, strict=True)}
+    place = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:PLACE])
+    more = f" and {len(values) - PLACE} more" if len(values) > PLACE else ""
+    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {place}{more}"
+
+
+def _bad_terms(loop: Loop, state: State) -> str:
+    """The terms of motion that no acceleration comes from."""
+    try:
+        m = loop.system.model.matrices(state)
+    except PlantError as error:
+        return str(error)
+    terms = {
+        "mass_matrix": m.M, "force": m.Q, "actuation": m.B, "nonideal_force": m.c,
+        "passive constraints": np.append(m.passive.A.ravel(), m.passive.b),
+        "task": np.append(m.task.A.ravel(), m.task.b),
+    }  # fmt: skip
+    bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
+    if bad:
+        return f"{', '.join(bad)} not finite"
+    pair = asymmetry(m.M)
+    if pair is not None:
+        i, j = pair
+        return f"mass_matrix not symmetric: [{i}, {j}] is {m.M[i, j]:.6g} and [{j}, {i}] is {m.M[j, i]:.6g}"
+    smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
+    return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
+
+
+def _afterwards(
+    loop: Loop, trajectory: Trajectory, monitor: Monitor, drawing: bool = True
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Events, the drift of the energy where nothing from outside acts, and the drawing.
+
+    What the plant fails to give is left out, and `left_out` says why: the run itself is not affected.
+    """
+    facts: dict[str, Any] = {"events": _events(loop, trajectory)}
+    drawn: dict[str, Array] = {}
+    left_out = []
+    if monitor.failed is not None:
+        left_out.append(f"energy drift: {monitor.failed}")
+    elif monitor.energies:
+        facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
+    try:
+        drawn = draw(loop.system.model, trajectory.t, trajectory.q, trajectory.v) if drawing else {}
+    except PlantError as error:
+        left_out.append(f"drawing: {error}")
+    return facts | ({"left_out": left_out} if left_out else {}), drawn
+
+
+def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Changes of rank and of status, each with its time; a start that is not OK is one. Saturation names its inputs."""
+    events: list[dict[str, Any]] = []
+    law = loop.system.law
+    for column in ("rank", "passive_rank", "status"):
+        values = trajectory.columns.get(column)
+        if values is None:
+            continue
+        first = values[:1] if column != "status" else np.zeros(1, dtype=int)
+        for i in np.flatnonzero(np.diff(np.concatenate([first, values]))):
+            before, after = (first[0] if i == 0 else values[i - 1]), values[i]
+            pair: list[Any] = [int(before), int(after)]
+            if column == "status":
+                pair = [Status.from_code(before).name, Status.from_code(after).name]
+            event = {"t": float(trajectory.t[i]), "event": column, "from": pair[0], "to": pair[1]}
+            if law is not None and pair[1] == Status.SATURATED.name:
+                event["at_limit"] = [trajectory.actuators[j] for j in law.at_limit(trajectory.u[i])]
+                event["given_up"] = float(trajectory["residual"][i])
+            events.append(event)
+    events.sort(key=lambda event: float(event["t"]))
+    if len(events) > EVENTS:
+        more = len(events) - EVENTS
+        events = [*events[:EVENTS], {"t": events[EVENTS]["t"], "event": "more", "count": more}]
+    return events

@@ -1,0 +1,135 @@
+"""What a closed loop is made of, and the two stages that every executor runs: command, then motion."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.engine.linalg import solve_upper
+from servoctl.engine.symbol import is_finite, where
+from servoctl.expression import Expression
+from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.terms import Matrices, Terms, assemble
+from servoctl.simulation.realism import Friction, Realism
+from servoctl.types import Array, Command, State, Status
+
+
+@dataclass(frozen=True)
+class PassiveStabilisation:
+    """Baumgarte terms on the plant's own constraints, in simulation only.
+
+    Attributes:
+        damping: Per passive row [1/s].
+        stiffness: Per passive row [1/s^2], or [1/s] for nonholonomic rows.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether a simulated run is put back onto the passive constraints after each step.
+        allowed: Largest passive rank that the constraints' geometry allows; a run of which it rises above is wrong.
+    """
+
+    damping: tuple[float, ...]
+    stiffness: tuple[float, ...]
+    rank_tolerance: float
+    projection: bool = False
+    allowed: int = sys.maxsize
+
+    def dependent(self, model: Model) -> bool:
+        """Whether rows depend on each other wherever the mechanism is, not in a singular pose alone."""
+        return self.allowed < len(model.passive_rows)
+
+    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
+        """Damping, stiffness and no higher gains of a passive row."""
+        return self.damping[row], self.stiffness[row], ()
+
+    def correction(self, matrices: Matrices, model: Model) -> Array:
+        """What is added to bhat, shape of bhat."""
+        passive = matrices.passive
+        terms = [
+            -self.stiffness[i] * passive.violation[i]
+            - (self.damping[i] * passive.violation_rate[i] if row.has_rate else 0.0)
+            for i, row in enumerate(model.passive_rows)
+        ]
+        return np.array(terms)
+
+    def closing(self, terms: Terms, model: Model, velocity: bool) -> Array:
+        """The smallest mass-weighted change of q, or of v, that closes the passive constraints to first order.
+
+        Args:
+            terms: At the state.
+            model: Whose rows they are.
+            velocity: Whether v is changed; else q.
+        """
+        passive = terms.matrices.passive
+        error = np.array(
+            [
+                (passive.violation_rate[i] if row.has_rate else passive.violation[i])
+                if velocity
+                else (passive.violation[i] if row.has_rate else 0.0)
+                for i, row in enumerate(model.passive_rows)
+            ]
+        )
+        return -solve_upper(terms.L, terms.passive.solve(error))
+
+
+@dataclass(frozen=True)
+class System:
+    """What a closed loop is made of.
+
+    Attributes:
+        model: Plant and constraints.
+        law: The law; None: an open loop, with the inputs below.
+        inputs: Actuator -> equation, for an open loop; zero where left out.
+        passive: Stabilisation of the passive constraints.
+        friction: At the actuators, unknown to the law; None: there is none.
+        realism: What stands between law and plant in a sampled run; None: nothing.
+        simulated: The plant that answers the law, where its parameters are not those that the law knows.
+    """
+
+    model: Model
+    law: BoundLaw | None
+    inputs: Mapping[str, Expression]
+    passive: PassiveStabilisation
+    friction: Friction | None = None
+    realism: Realism | None = None
+    simulated: Model | None = None
+
+    def terms(self, state: State, matrices: Matrices) -> Terms:
+        """The algebra that law and plant share."""
+        return assemble(state, matrices, self.passive.rank_tolerance)
+
+    def command(self, terms: Terms, memory: Array) -> Command:
+        """The law's command, or the open loop's inputs."""
+        if self.law is not None:
+            return self.law.command(terms, memory)
+        plant = terms.matrices.plant
+        values = [
+            equation_value(self.inputs[a], plant, terms.state) if a in self.inputs else 0.0 for a in plant.actuators
+        ]
+        u, nothing = np.array(values), np.zeros(0)
+        status = where(is_finite(u), Status.OK.code, Status.NON_FINITE.code)
+        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
+        status = where(terms.finite, status, Status.NON_FINITE.code)
+        return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)
+
+    def motion(self, terms: Terms, u: Array) -> dict[str, Array]:
+        """Acceleration under u, and what a run logs of it."""
+        m = terms.matrices
+        acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
+        if terms.finite is False or terms.positive is False:
+            bad = np.full(self.model.n, np.nan)
+            acceleration, passive_force = bad, bad
+        else:
+            sound = where(terms.finite, terms.positive, 0.0)
+            acceleration = where(sound, terms.acceleration(acting, self.passive.correction(m, self.model)), np.nan)
+            passive_force = terms.passive_force(acceleration, acting)
+        return {
+            "acceleration": acceleration,
+            "violation": m.task.violation,
+            "violation_rate": m.task.violation_rate,
+            "passive": m.passive.violation,
+            "passive_rank": np.array([terms.passive.rank][: len(self.model.passive_rows)]),
+            "passive_force": passive_force,
+            "servo_force": m.B @ u,
+        }

@@ -1,0 +1,340 @@
+"""The executors that are traced and compiled."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.batch import BatchProgram
+from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.parameters import parameter_values, with_parameters
+from servoctl.engine.step import Between, Step
+from servoctl.engine.trace import trace
+from servoctl.laws.law import BoundLaw
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.terms import Matrices
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.system import System
+from servoctl.types import Array, State
+
+
+def _parameters(system: System) -> Array:
+    """Every parameter of a system, in the order in which the compiled functions take them."""
+    parts = (system.law, system.passive, system.friction)
+    return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
+
+
+class TracedLoop(Loop):
+    """Evaluates CasADi functions traced from the same stages.
+
+    Parameters of plant, constraints, law and stabilisation are one vector, an input of every function.
+
+    Attributes:
+        parameters: That vector.
+        derived: Name -> what was derived from its functions; loops that are `retuned` from it share it.
+    """
+
+    engine = "vm"
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        model, law = system.model, system.law
+        self.parameters = _parameters(system)
+        self.derived: dict[str, Any] = {}
+        sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
+        self._given = inputs({name: (size,) for name, size in sizes.items()})
+        n, count = model.n, len(model.parameters)
+        t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        ends = np.cumsum([count, *(len(parameter_values(part)) for part in (law, system.passive))])
+        self._symbolic = System(
+            model,
+            with_parameters(law, p[count : ends[1]]),
+            system.inputs,
+            with_parameters(system.passive, p[ends[1] : ends[2]]),
+            with_parameters(system.friction, p[ends[2] :]),
+        )
+        matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
+        self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
+
+    def _of(self, system: System) -> Self:
+        other = super()._of(system)
+        other.parameters = _parameters(system)
+        return other
+
+    @property
+    def step_parameters(self) -> Array:
+        """What whole steps in C take: `parameters`; of a realistic run also the simulated plant's, and realism's."""
+        realism, plant = self.system.realism, self.simulated()
+        if realism is None:
+            return self.parameters
+        return np.concatenate([self.parameters, plant.parameters, parameter_values(realism)])
+
+    def take_law(self, law: BoundLaw) -> None:
+        super().take_law(law)
+        values, first = parameter_values(law), len(self.system.model.parameters)
+        self.parameters[first : first + len(values)] = values
+
+    @abstractmethod
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        """The matrices of motion as expressions of the inputs."""
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        """What the functions take beside time, state and parameters."""
+        return []
+
+    def inputs(self, *names: str) -> dict[str, Array]:
+        """The symbols of some inputs."""
+        return {name: self._given[name] for name in names}
+
+    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
+        return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)
+
+    @cached_property
+    def control_kernel(self) -> Kernel:
+        """(t, x, p) -> command."""
+        return self._compile("control", ("command",), {"command": self._command})
+
+    @cached_property
+    def motion_kernel(self) -> Kernel:
+        """(t, x, p, command) -> rates, log."""
+        rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
+        return self._compile("motion", (), {"rates": rates, "log": log})
+
+    @cached_property
+    def rates_kernel(self) -> Kernel:
+        """(t, x, p) -> rates, row."""
+        rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
+        row = np.concatenate([self._command, log])
+        return self._compile("rates", ("command",), {"rates": rates, "row": row})
+
+    @cached_property
+    def slopes_kernel(self) -> Kernel:
+        """(t, x, p) -> rates: what a stage of a step needs."""
+        return self.rates_kernel.only("slopes", "rates")
+
+    @cached_property
+    def held_slopes_kernel(self) -> Kernel:
+        """(t, x, p, command) -> rates: what a stage of a held step needs."""
+        return self.motion_kernel.only("held_slopes", "rates")
+
+    @cached_property
+    def closing_kernel(self) -> Kernel:
+        """(t, x, p) -> changes of q and of v that close the passive constraints."""
+        dq, dv = trace(self._closing, self._terms, self._symbolic)
+        return self._compile("closing", ("command",), {"q": dq, "v": dv})
+
+    def derivative(self, t: float, x: Array) -> Array:
+        self.evaluations += 1
+        return self.slopes_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+
+    def held_derivative(self, t: float, x: Array, command: Array) -> Array:
+        self.evaluations += 1
+        return self.held_slopes_kernel(t, x, self.parameters, command, *self._numbers(t, x))[0]
+
+    def closing(self, t: float, x: Array) -> tuple[Array, Array]:
+        dq, dv = self.closing_kernel(t, x, self.parameters, *self._numbers(t, x))
+        return dq, dv
+
+    def control(self, t: float, x: Array) -> Array:
+        self.evaluations += 1
+        return self.control_kernel(t, x, self.parameters, *self._numbers(t, x))[0]
+
+    def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
+        self.evaluations += 1
+        rates, log = self.motion_kernel(t, x, self.parameters, command, *self._numbers(t, x))
+        return rates, log
+
+    def rates(self, t: float, x: Array) -> tuple[Array, Array]:
+        self.evaluations += 1
+        rates, row = self.rates_kernel(t, x, self.parameters, *self._numbers(t, x))
+        return rates, row
+
+
+class OpaqueLoop(TracedLoop):
+    """The plant in NumPy, the law compiled: it takes the plant's matrices as numbers."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        model = self.system.model
+        plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
+        n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
+        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        for group, count in (("passive", p), ("task", r)):
+            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        fresh = inputs(shapes)
+        self._given |= fresh
+        M, Q, B, c, *rows = fresh.values()
+        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+
+    def _numbers(self, t: float, x: Array) -> list[Array]:
+        m = self.system.model.matrices(self.split(t, x)[0])
+        numbers = [m.M, m.Q, m.B, m.c]
+        for rows in (m.passive, m.task):
+            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
+        return numbers
+
+
+class CompiledLoop(TracedLoop):
+    """Plant and law compiled, so that whole steps are; the plant must not be opaque."""
+
+    def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
+        return self.system.model.symbolic_matrices(symbols)
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._steppers: dict[int | None, Kernel] = {}
+        self._libraries: dict[tuple[int | None, Between | None], Library | None] = {}
+
+    @cached_property
+    def _jacobian(self) -> Kernel:
+        """(t, x, p) -> dx'/dx; on the virtual machine, since derivatives of decompositions have no C."""
+        return self.slopes_kernel.derivative("jacobian", "x")
+
+    @cached_property
+    def _held_jacobian(self) -> Kernel:
+        """(t, x, p, command) -> dx'/dx."""
+        return self.held_slopes_kernel.derivative("held_jacobian", "x")
+
+    def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
+        if command is None:
+            return self._jacobian(t, x, self.parameters)[0]
+        return self._held_jacobian(t, x, self.parameters, command)[0]
+
+    @property
+    def engine(self) -> str:  # type: ignore[override]
+        """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
+        return "c" if any(between == self.form for _, between in self._libraries) else "vm"
+
+    def program(self, parts: int | None) -> Program:
+        """C source of what a run evaluates.
+
+        Args:
+            parts: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
+        """
+        return Program([kernel.function for kernel in self._kernels(parts)], None if parts == 0 else self.step(parts))
+
+    def batch_program(self, parts: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `parts` as of `program`, but not 0."""
+        return BatchProgram(self.step(parts))
+
+    def shares_functions(self, other: Loop) -> bool:
+        """Whether this is the other loop, or one of them was `retuned` from the other."""
+        return isinstance(other, CompiledLoop) and self._steppers is other._steppers
+
+    def step(self, parts: int | None) -> Step:
+        """What `stepper(parts)` is made of."""
+        closing = self.closing_kernel.function if self.projects else None
+        if parts is None:
+            return Step(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
+        rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
+        return Step(parts, rates.function, logged.function, control.function, self.form, closing)
+
+    @property
+    def form(self) -> Between | None:
+        """What tells its steps apart from those of other loops that share its functions."""
+        model, own = self.system.model, self.system.realism
+        if own is None:
+            return None
+        return Between(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
+
+    def _kernels(self, parts: int | None) -> list[Kernel]:
+        """What a run calls from Python."""
+        kernels = [self.control_kernel, self.motion_kernel]
+        if parts is None:
+            kernels = [self.rates_kernel, self.slopes_kernel]
+        return [*kernels, self.closing_kernel] if self.projects else kernels
+
+    def run_on(self, library: Library, parts: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(parts)`."""
+        for kernel in self._kernels(parts):
+            kernel.run_on(library)
+        if parts != 0 and self.system.realism is None:
+            self.stepper(parts).run_on(library)
+        self._libraries[parts, self.form] = None if parts == 0 else library
+
+    def tick(self, engine: str = "c") -> ControlTick:
+        """The law for a loop in real time.
+
+        Args:
+            engine: `c`, or `vm`, which needs no compiler and takes several times as long.
+
+        Raises:
+            CompileError: C is asked for and cannot be had.
+        """
+        kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
+        if engine == "c":
+            kernel.run_on(Program([kernel.function]).load())
+        return ControlTick.on_kernel(self, kernel)
+
+    def control_tick(self) -> ControlTick:
+        return ControlTick.on_kernel(self, self.control_kernel)
+
+    def c_library(self, parts: int | None) -> Library | None:
+        """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
+        return self._libraries.get((parts, self.form))
+
+    def stepper(self, substeps: int | None) -> Kernel:
+        """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
+
+        Args:
+            substeps: None: the law acts continuously and h is one step; else h is one hold of so many steps.
+        """
+        if substeps not in self._steppers:
+            self._steppers[substeps] = self._step(substeps)
+        return self._steppers[substeps]
+
+    def _step(self, substeps: int | None) -> Kernel:
+        x, t, h, p = (ca.MX.sym(name, size) for name, size in self._step_sizes().items())
+        if substeps is None:
+            slopes = self.slopes_kernel.function
+            rates, row = self.rates_kernel.function(t, x, p)
+            following = rk4(lambda s, y: slopes(s, y, p), t, x, h, first=rates)
+        else:
+            command = self.control_kernel.function(t, x, p)
+            rates, log = self.motion_kernel.function(t, x, p, command)
+            row, part = ca.vertcat(command, log), h / substeps
+            following = self._held_step(rates, t, x, part, p, command)
+            if substeps > 1:
+                times = t + part * ca.DM(range(1, substeps)).T
+                held = (ca.repmat(value, 1, substeps - 1) for value in (part, p, command))
+                following = self._held_stepper().fold(substeps - 1)(following, times, *held)
+        function = ca.Function(STEP, [x, t, h, p], [following, ca.densify(row)])
+        shapes = {name: (size,) for name, size in self._step_sizes().items()}
+        return Kernel(function, shapes, {"x": (self.size,), "row": (self.layout.size,)})
+
+    def _step_sizes(self) -> dict[str, int]:
+        return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
+
+    def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
+        """x after one step under a held command; `first` is x' at its start."""
+        slopes = self.held_slopes_kernel.function
+        return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
+
+    def _held_stepper(self) -> Any:
+        """CasADi function (x, t, h, p, command) -> x after one step under a held command."""
+        sizes = {**self._step_sizes(), "command": self.layout.command_size}
+        x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
+        following = self._held_step(None, t, x, h, p, command)
+        return ca.Function("held_step", [x, t, h, p, command], [following])
+
+
+def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
+    """One step of the classical Runge-Kutta method, on numbers or on symbols.
+
+    Args:
+        rates: (t, x) -> x'.
+        t: Time at the start [s].
+        x: State there.
+        h: Step [s].
+        first: rates(t, x), where it is known already.
+    """
+    k1 = rates(t, x) if first is None else first
+    k2 = rates(t + h / 2, x + h / 2 * k1)
+    k3 = rates(t + h / 2, x + h / 2 * k2)
+    k4 = rates(t + h, x + h * k3)
+    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
