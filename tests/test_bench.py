@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from servoctl.bench.parallelogram import INERTIA, MOMENT, START, Experiment, Outcome, exact_angle, machine, simulate
+from servoctl.bench.parallelogram import INERTIA, MOMENT, START, Experiment, RunError, exact_angle, machine, simulate
 from servoctl.bench.pseudoinverse import OUR_GAINS, OUR_RULE, published, result
 from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION
 from servoctl.bench.registry import BENCHMARKS, description
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.cli import main
 
 CASES = json.loads((Path(__file__).parent / "data" / "cases.json").read_text())
@@ -122,7 +122,7 @@ def test_every_method_starts_on_the_exact_motion(method: str) -> None:
     assert outcome.angle_error < 1e-4 and abs(outcome.energy_drift) < 1e-3
 
 
-OUTCOME = Outcome(20.0, 20.0, "done", 1e-6, 1e-6, 1e-12, 9, 5, 11, 11, 1.0, 1.0)
+OUTCOME = RunError(20.0, 20.0, "done", 1e-6, 1e-6, 1e-12, 9, 5, 11, 11, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def weighing(effort: Effort, progress: Progress) -> BenchReport:
     """
     progress(1.0)
     rows = [["feather", f"{effort.cap:g}"], ["  published", "1.5?"]]
-    tables = [Table(f"On {effort.jobs} scales", ["what", "grams"], rows)]
+    tables = [TextTable(f"On {effort.jobs} scales", ["what", "grams"], rows)]
     return BenchReport("Weighing", tables, {"quick": effort.quick, "rows": [None]}, ["? not sure"])
 
 

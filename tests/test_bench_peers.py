@@ -20,15 +20,15 @@ from servoctl.bench.parallelogram import INERTIA, MOMENT, exact_angle, rotating_
 from servoctl.bench.peers.algebra import LOOP_GAIN, LawOnTerms, actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angles
-from servoctl.bench.report import Finding
+from servoctl.bench.report import Comparison
 from servoctl.bench.robots import reference
 from servoctl.bench.robots_case import START, TORQUES, closed_loop, compiled, in_place, open_loop, states
-from servoctl.bench.search import Trial, Way, fastest
-from servoctl.bench.standing import Entry
+from servoctl.bench.search import SearchResult, Way, fastest
+from servoctl.bench.standing import Competitor
 from servoctl.bench.sweep import alone, difference, gain_sets, our_run
-from servoctl.bench.timing import Times, interleaved, shown, timed
+from servoctl.bench.timing import Timings, interleaved, shown, timed
 from servoctl.engine import compiler
-from servoctl.export.source import Source
+from servoctl.export.source import StaticSource
 from servoctl.simulation.make import make_loop
 from servoctl.sweep.batch import batch
 from servoctl.types import Array
@@ -36,7 +36,7 @@ from servoctl.types import Array
 needs_compiler = pytest.mark.skipif(compiler.compiler() is None, reason="there is no C compiler")
 STATES = states(7)
 PLANT = CoordinatedRobots(g=ROBOTS.g)
-TIMES = Times(1.0, 2.0, 3.0, 4)
+TIMES = Timings(1.0, 2.0, 3.0, 4)
 
 
 def needs(module: str) -> Any:
@@ -226,10 +226,10 @@ def test_operations_are_counted_kind_by_kind_and_callees_with_them() -> None:
     counted = costs.operations(function)
     assert counted == costs.Operations(arithmetic=3, division=1, root=1, function=1)
     assert counted.total == 6
-    assert counted.floor(costs.Costs(1.0, 10.0, 100.0, 1000.0)) == 1113.0
+    assert counted.floor(costs.OperationCosts(1.0, 10.0, 100.0, 1000.0)) == 1113.0
     law = compiled(closed_loop()).control_kernel.function
     # the exporter counts through the C code
-    assert costs.operations(law).total == Source(law, single=False).cost.operations
+    assert costs.operations(law).total == StaticSource(law, single=False).cost.operations
     halves = ca.Function("g", [x, y], [x / y + y / x + 2.0 / y])
     assert costs.operations(halves) == costs.Operations(arithmetic=3, division=2, root=0, function=0)
 
@@ -252,12 +252,12 @@ def test_contestants_take_turns_after_one_that_does_not_count() -> None:
 
     found = interleaved({"a": contestant("a", 1.0), "b": contestant("b", 2.0)}, rounds=2, calls=3)
     assert order == ["a", "b", "a", "b", "a", "b"]
-    assert found == {"a": Times(1.0, 1.0, 1.0, 6), "b": Times(2.0, 2.0, 2.0, 6)}
+    assert found == {"a": Timings(1.0, 1.0, 1.0, 6), "b": Timings(2.0, 2.0, 2.0, 6)}
     numbers: list[int] = []
     calls = timed(numbers.append)
     assert len(calls(2)) == 2 and len(calls(3)) == 3
     assert numbers == [0, 1, 2, 3, 4]
-    hundred = Times.of(np.arange(1001.0))
+    hundred = Timings.of(np.arange(1001.0))
     assert (hundred.median, hundred.p99, hundred.p999) == pytest.approx((500.0, 990.0, 999.0))
 
 
@@ -298,16 +298,16 @@ def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None
 
     fastest([way("first", 0.0), way("slow", 0.05), way("slower", 0.1)], lambda s: np.zeros((1, 1)), 1e-6)
     assert set(trials) == {"first", "slow"}
-    assert isinstance(Trial(way("x", 0.0), 0.0, 1.0).way, Way)
+    assert isinstance(SearchResult(way("x", 0.0), 0.0, 1.0).way, Way)
 
 
 def test_unequal_work_has_no_ratio_and_enters_no_summary() -> None:
-    ours, equal = Entry("ours", TIMES, 0.0, 1e-9), Entry("equal", replace(TIMES, median=5.0), 1e-10, 1e-9)
-    other = Entry("other", replace(TIMES, median=9.0), 1e-3, 1e-9)
+    ours, equal = Competitor("ours", TIMES, 0.0, 1e-9), Competitor("equal", replace(TIMES, median=5.0), 1e-10, 1e-9)
+    other = Competitor("other", replace(TIMES, median=9.0), 1e-3, 1e-9)
     table = standing.table("Work", [ours, equal, other], tails=False)
     assert [row[2] for row in table.rows] == ["1", "5", "not equal"]
     (finding,) = standing.findings("work", [ours, equal, other], "ours", {"equal": 4.0, "other": 4.0, "absent": 4.0})
-    assert finding == Finding("work", "equal", 1.0, 5.0, 4.0) and finding.ratio == 5.0
+    assert finding == Comparison("work", "equal", 1.0, 5.0, 4.0) and finding.ratio == 5.0
     assert [row["equal"] for row in standing.values([ours, other])] == [True, False]
 
 

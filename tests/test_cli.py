@@ -12,7 +12,7 @@ import pytest
 
 import servoctl
 from servoctl.cli import main
-from servoctl.cli.outcome import Outcome, outcome_of, outcome_of_run
+from servoctl.cli.exit_code import ExitCode, outcome_of, outcome_of_run
 from servoctl.errors import ConfigError, PlantError, RunFolderError
 from servoctl.run_folder import load_run
 
@@ -278,13 +278,13 @@ def test_version_is_the_packages(command: Servoctl) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (ConfigError("x"), Outcome.WRONG_INPUT),
-        (PlantError("x"), Outcome.WRONG_INPUT),
-        (RunFolderError("x"), Outcome.RIG_FAILED),
-        (RuntimeError("x"), Outcome.CRASHED),
+        (ConfigError("x"), ExitCode.WRONG_INPUT),
+        (PlantError("x"), ExitCode.WRONG_INPUT),
+        (RunFolderError("x"), ExitCode.RIG_FAILED),
+        (RuntimeError("x"), ExitCode.CRASHED),
     ],
 )
-def test_every_error_has_its_exit_code(error: Exception, outcome: Outcome) -> None:
+def test_every_error_has_its_exit_code(error: Exception, outcome: ExitCode) -> None:
     assert outcome_of(error) is outcome
 
 

@@ -21,7 +21,7 @@ from servoctl.config import (
     shipped_configs,
     validate,
 )
-from servoctl.config.schema import Law
+from servoctl.config.schema import LawConfig
 from servoctl.config.yaml_loader import read_value
 from servoctl.errors import ConfigError
 
@@ -67,7 +67,7 @@ def problems_of(file: Path, content: str | bytes) -> list[str]:
 
 def test_the_smallest_config_has_every_default(config_file: Path) -> None:
     config = load_config(config_file).config
-    assert isinstance(config.law, Law)
+    assert isinstance(config.law, LawConfig)
     assert config.plant.passive.correction.baumgarte is not None
     assert (config.plant.passive.correction.baumgarte.alpha, config.plant.passive.rank_tolerance) == (10.0, 1e-6)
     assert (config.initial.q, config.initial.v, config.initial.project, config.initial.max_violation) == (
@@ -470,7 +470,7 @@ def test_every_problem_comes_out_at_once_in_the_order_of_lines(config_file: Path
 def test_gains_are_a_number_a_list_or_a_mapping_by_task(config_file: Path) -> None:
     law = "law: {correction: {second_order: {damping: [1, 2*pi], stiffness: {a: 3, b: 4}}}}\n"
     config = load(config_file, law=law).config
-    assert isinstance(config.law, Law)
+    assert isinstance(config.law, LawConfig)
     assert config.law.correction is not None
     assert config.law.correction.second_order is not None
     assert config.law.correction.second_order.damping == (1.0, 2 * math.pi)
@@ -487,7 +487,7 @@ def test_a_mapping_of_gains_may_leave_out_tasks_that_have_their_own(config_file:
 
 def test_a_law_without_correction_is_a_law_without_correction(config_file: Path) -> None:
     config = load(config_file, law="law: {kind: constraint_following}\n").config
-    assert isinstance(config.law, Law)
+    assert isinstance(config.law, LawConfig)
     assert config.law.correction is None
 
 
@@ -559,7 +559,7 @@ def test_overrides_replace_values_and_make_mappings_on_the_way(config_file: Path
     assert config.initial.q == (1.0, 3.0)
     assert config.task[0].holonomic == "atan2(x, y) - 1"
     assert config.task[1].correction is not None
-    assert isinstance(config.law, Law)
+    assert isinstance(config.law, LawConfig)
     assert config.law.correction is not None
     assert config.law.correction.baumgarte is not None
     assert config.law.correction.baumgarte.alpha == 7.0

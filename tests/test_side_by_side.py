@@ -9,7 +9,7 @@ import pytest
 import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.engine import compiler
-from servoctl.engine.batch import BatchLibrary, BatchProgram, Outcome
+from servoctl.engine.batch import BatchLibrary, BatchProgram, BatchResult
 from servoctl.simulation.side_by_side import channels, plan_of, summary_of
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import batch, run_all
@@ -55,7 +55,7 @@ def starts_of(run: Run, count: int) -> Array:
     return x + 1e-3 * np.arange(count)[:, None] * np.sin(np.arange(len(x)))
 
 
-def taken(run: Run, lanes: int, count: int, parameters: Array | None = None) -> Outcome:
+def taken(run: Run, lanes: int, count: int, parameters: Array | None = None) -> BatchResult:
     loop = run.loop
     assert isinstance(loop, CompiledLoop)
     library = BatchProgram(loop.step(parts_of(run)), lanes).load()
@@ -154,7 +154,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     original = BatchLibrary.run
 
-    def noted(self: BatchLibrary, plan: Any, parameters: Array, starts: Array, halt: Any = None) -> Outcome:
+    def noted(self: BatchLibrary, plan: Any, parameters: Array, starts: Array, halt: Any = None) -> BatchResult:
         sizes.append(len(starts))
         return original(self, plan, parameters, starts, halt)
 

@@ -15,8 +15,8 @@ from servoctl.cli import main
 from servoctl.config.problems import unit_of
 from servoctl.errors import ClusterError, RunFolderError
 from servoctl.sweep.batch import run_all
-from servoctl.tune import Problem, Tuning, read_problem, save, tune
-from servoctl.tune.judge import Judge
+from servoctl.tune import SearchProblem, Tuning, read_problem, save, tune
+from servoctl.tune.evaluator import Evaluator
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
 CONFIG = f"""
@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def problem(path: Path, *overrides: str) -> Problem:
+def problem(path: Path, *overrides: str) -> SearchProblem:
     return read_problem(sc.load(path, list(overrides), engine="vm"))
 
 
@@ -138,7 +138,7 @@ def test_the_first_trial_is_the_config_as_it_stands(config: Path, tmp_path: Path
 
 def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
     mean = problem(config, "tune.objective={minimise: {rms_violation: 2, input_rms.F: 0.5}, over: mean}")
-    verdict = Judge(mean).judge([{}])[0]
+    verdict = Evaluator(mean).judge([{}])[0]
     rows = list(run_all(mean.run, [{M2: m2} for m2 in (2.0, 1.6, 2.4)]))
     expected = np.mean([2.0 * row["rms_violation"] + 0.5 * row["input_rms.F"] for row in rows])
     assert verdict.values[0] == pytest.approx(expected, rel=1e-12)
@@ -146,7 +146,7 @@ def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
 
 def test_a_sensitivity_is_the_difference_that_a_value_makes(config: Path) -> None:
     given = problem(config, f"tune.sensitivity={{spring: {{plant.parameters.k: 12}}, mass: {{{M2}: 2.5}}}}")
-    verdict = Judge(given).judge([{}])[0]
+    verdict = Evaluator(given).judge([{}])[0]
     changed = [{}, {"plant.parameters.k": 12.0, M2: 2.0}, {M2: 2.5}]
     plain, spring, mass = (row["rms_violation"] for row in run_all(given.run, changed))
     assert verdict.metrics["sensitivity.spring"] == abs(plain - spring)
@@ -156,7 +156,7 @@ def test_a_sensitivity_is_the_difference_that_a_value_makes(config: Path) -> Non
 
 def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
     given = problem(config, "tune.constraints={gain_share: 0.5}")
-    low, high = Judge(given).judge([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])
+    low, high = Evaluator(given).judge([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])
     # critically damped, held, no delay: unstable from alpha h = 1
     assert low.metrics["gain_share"] == pytest.approx(0.2, rel=1e-3)
     assert low.status == "done"
@@ -323,14 +323,14 @@ def test_trials_at_the_edge_are_not_handed_out(config: Path, tmp_path: Path) -> 
 
 def test_each_bound_refuses_a_trial_by_name(config: Path) -> None:
     given = problem(config, "tune.constraints={}")
-    swings, fast = Judge(given).judge([{ALPHA: 5.0, BETA: 20.0}, {ALPHA: 70.0, BETA: 70.0}])
+    swings, fast = Evaluator(given).judge([{ALPHA: 5.0, BETA: 20.0}, {ALPHA: 70.0, BETA: 70.0}])
     # zeta = 0.25: exp(-pi zeta / sqrt(1 - zeta^2)) = 0.444 in continuous time, more when held
     assert swings.status == "pruned" and swings.reason is not None and swings.reason.startswith("overshoot 0.5")
     assert (fast.status, fast.reason) == ("infeasible", "gain_share 0.7 is above 0.4")
     # held double integrator: unstable where the gain k alpha h reaches 1
     assert fast.metrics["gain_margin"] == pytest.approx(1.0 / 0.7, rel=1e-3)
     margin = problem(config, "tune.constraints={}", "tune.share=none")
-    (late,) = Judge(margin).judge([{ALPHA: 70.0, BETA: 70.0}])
+    (late,) = Evaluator(margin).judge([{ALPHA: 70.0, BETA: 70.0}])
     assert (late.status, late.reason) == ("infeasible", "gain_margin 1.429 is below 2")
 
 

@@ -12,7 +12,7 @@ import servoctl as sc
 from servoctl.cli import main
 from servoctl.errors import ConfigError
 from servoctl.sweep.batch import run_all
-from servoctl.tune import Problem, Tuning, read_problem, tune
+from servoctl.tune import SearchProblem, Tuning, read_problem, tune
 from servoctl.tune.refine import Descent, Hill
 
 ALPHA, BETA, M2 = "law.correction.baumgarte.alpha", "law.correction.baumgarte.beta", "plant.parameters.m2"
@@ -66,11 +66,11 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def problem(config: str | Path, *overrides: str) -> Problem:
+def problem(config: str | Path, *overrides: str) -> SearchProblem:
     return read_problem(sc.load(config, list(overrides), engine="vm"))
 
 
-def check_against_differences(given: Problem, values: list[float], free: list[str], relative: float) -> None:
+def check_against_differences(given: SearchProblem, values: list[float], free: list[str], relative: float) -> None:
     """Every metric and slope of every plant, against fourth-order differences of plain runs."""
     plants = Descent(given)._slopes_at({}, free, np.array(values))
     for member, found in zip(given.members, plants, strict=True):

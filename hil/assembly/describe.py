@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from hil.assembly.prepare import Prepared, stop_damping
+from hil.assembly.prepare import RigSetup, stop_damping
 from hil.drives import Drive
 
 
-def describe(prepared: Prepared) -> list[str]:
+def describe(prepared: RigSetup) -> list[str]:
     """One sentence per bus, drive and encoder node, and on what is seen and held."""
     settings, plant = prepared.settings, prepared.run.system.model.plant
     values, safety = settings.values, settings.values.safety

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from hil.assembly.place import Place
-from hil.assembly.prepare import Prepared
+from hil.assembly.environment import Environment
+from hil.assembly.prepare import RigSetup
 from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.emulator import BusOptions, Emulator, Likeness
-from hil.emulator.encoder import EncoderOptions
+from hil.emulator.emulator import BusOptions, EmulationOptions, Emulator
+from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
 from hil.emulator.targets import targets
 from hil.loop import SECOND, nanoseconds
@@ -22,12 +22,12 @@ POWER_UP = 0.1
 """How long the drives have been powered when the loop comes [s]."""
 
 
-def in_lockstep(prepared: Prepared, engine: str = "auto") -> Place:
+def in_lockstep(prepared: RigSetup, engine: str = "auto") -> Environment:
     """Emulated drives, just powered on, and the buses to them."""
     return place_on(prepared, emulated(prepared, engine))
 
 
-def emulated(prepared: Prepared, engine: str = "auto") -> Emulator:
+def emulated(prepared: RigSetup, engine: str = "auto") -> Emulator:
     """A config's emulated drives, on wires of their own, with the faults of the config to come."""
     settings = prepared.settings
     nodes = targets((*settings.drives, *settings.sensors))
@@ -44,7 +44,7 @@ def emulated(prepared: Prepared, engine: str = "auto") -> Emulator:
     )
 
 
-def place_on(prepared: Prepared, emulator: Emulator) -> Place:
+def place_on(prepared: RigSetup, emulator: Emulator) -> Environment:
     """Where a run is on emulated drives, once they have been powered for a while."""
     emulator.clock.sleep_until(nanoseconds(POWER_UP))
 
@@ -60,18 +60,18 @@ def place_on(prepared: Prepared, emulator: Emulator) -> Place:
             "emulator": {"seed": prepared.seed, "bus_load": loads, "diverged": emulator.plant.diverged},
         }
 
-    return Place(
+    return Environment(
         emulator.buses, emulator.clock, emulated=True, lockstep=True, truth=truth, facts=facts,
         engaged=emulator.engaged, faults=emulator.host_faults,
     )  # fmt: skip
 
 
-def likeness(prepared: Prepared, engine: str = "auto") -> Likeness:
+def likeness(prepared: RigSetup, engine: str = "auto") -> EmulationOptions:
     """What the emulated machine is like, as the config has it."""
     settings, values = prepared.settings, prepared.settings.values.emulation
     actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
     nodes = (*prepared.drives, *prepared.sensors)
-    return Likeness(
+    return EmulationOptions(
         actuators={drive.name: actuator for drive in settings.drives},
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
         seed=prepared.seed,
@@ -79,12 +79,12 @@ def likeness(prepared: Prepared, engine: str = "auto") -> Likeness:
     )
 
 
-def _encoder(values: Emulation, quantum: float) -> EncoderOptions:
+def _encoder(values: Emulation, quantum: float) -> EncoderModel:
     resolution = quantum if values.encoder_resolution is None else values.encoder_resolution
-    return EncoderOptions(resolution=float(np.abs(resolution)), noise=values.encoder_noise)
+    return EncoderModel(resolution=float(np.abs(resolution)), noise=values.encoder_noise)
 
 
-def simulated(prepared: Prepared) -> System:
+def simulated(prepared: RigSetup) -> System:
     """The plant behind the drives: the model's, unless the config says where it differs.
 
     Raises:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from hil.drives import Drive, Node
-from hil.sensing import Channel, Prediction, Sensing, Tracking, Unexplained, accelerations
+from hil.sensing import Channel, DisturbanceObserver, Prediction, Sensing, TrackingMonitor, accelerations
 from hil.sensing.sample_errors import sample_errors
 from servoctl.config.hil import Hil
 from servoctl.mechanics.model import Model
@@ -48,8 +48,8 @@ def make_sensing(
         channel, name = channel_of(node, values.period), node.settings.name
         leap = values.safety.start_tolerance
         channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
-    unexplained = Unexplained(model, rank_tolerance, engine)
-    tracking = Tracking(unexplained, channels[: len(drives)], limits, values.safety.tracking, values.period)
+    unexplained = DisturbanceObserver(model, rank_tolerance, engine)
+    tracking = TrackingMonitor(unexplained, channels[: len(drives)], limits, values.safety.tracking, values.period)
     sensing = Sensing(
         model,
         channels,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hil.assembly.settings import HilSettings
-from hil.sensing import Fall, Holding, falls_without_torque
+from hil.sensing import GravityCompensation, StaticBalance, falls_without_torque
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
@@ -36,10 +36,10 @@ def check_fall(
     loaded: LoadedConfig,
     settings: HilSettings,
     model: Model,
-    holding: Holding,
+    holding: GravityCompensation,
     start: State,
     tolerance: float,
-    fall: Fall,
+    fall: StaticBalance,
 ) -> str:
     """What holds a machine that falls without torque.
 

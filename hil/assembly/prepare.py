@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from hil.assembly.addresses import EMULATED
-from hil.assembly.live import LiveGains
+from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing
 from hil.assembly.pose import check_fall, check_limits
 from hil.assembly.resolution import resolved_steps
@@ -17,8 +17,8 @@ from hil.bus.open import is_loopback
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.safety import Bounds
-from hil.safety.plan import Plan, Stage
-from hil.sensing import Holding, Prediction, Sensing, falls_without_torque, task_errors
+from hil.safety.plan import RunPlan, Stage
+from hil.sensing import GravityCompensation, Prediction, Sensing, falls_without_torque, task_errors
 from servoctl.assembly.gains import Spacing, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.problems import Problems
@@ -27,7 +27,7 @@ from servoctl.config import load_config
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
-from servoctl.config.schema import Law
+from servoctl.config.schema import LawConfig
 from servoctl.errors import CompileError, ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
@@ -54,7 +54,7 @@ LONGEST_WATCHDOG = 0.1
 
 
 @dataclass(frozen=True)
-class Prepared:
+class RigSetup:
     """A run on drives, ready to begin.
 
     Attributes:
@@ -79,7 +79,7 @@ class Prepared:
     sensors: tuple[Node, ...]
     sensing: Sensing
     prediction: Prediction
-    holding: Holding
+    holding: GravityCompensation
     falls: bool
     bounds: Bounds
     live: LiveGains
@@ -106,7 +106,7 @@ class Prepared:
             return self.reseeded
         return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
 
-    def renewed(self, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> "Prepared":
+    def renewed(self, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> "RigSetup":
         """The same rig for another run, with nothing known yet of its drives; what is compiled is shared.
 
         Only one of the two may run at a time.
@@ -126,7 +126,7 @@ class Prepared:
             reseeded=self.reseeded if seed is None else seed,
         )
 
-    def plan(self, stage: Stage, duration: float | None) -> Plan:
+    def plan(self, stage: Stage, duration: float | None) -> RunPlan:
         """What the stages need.
 
         Args:
@@ -142,7 +142,7 @@ class Prepared:
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
             return task_errors(model, State(max(t, BEGINNING), q, v), () if law is None else law.wishes)
 
-        return Plan(
+        return RunPlan(
             stage,
             self.run.settings.duration if duration is None else duration,
             safety.zero_time,
@@ -157,7 +157,7 @@ class Prepared:
         )
 
 
-def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto") -> Prepared:
+def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto") -> RigSetup:
     """Reads a config and makes it ready for drives.
 
     Args:
@@ -171,12 +171,12 @@ def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "
     return prepare(load_config(config, overrides, partly=True), engine)
 
 
-def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
+def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     """Makes a loaded config ready for drives; see `load`."""
     if not (loaded.wrong or loaded.refused):
         loaded = _for_drives(loaded)
     problems = Problems(loaded)
-    if not isinstance(loaded.config.law, Law):
+    if not isinstance(loaded.config.law, LawConfig):
         problems.add("none: a run on drives needs a law (an open loop is for simulation)", "law")
     try:
         run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True, problems=problems)
@@ -199,7 +199,10 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     except ConfigError as error:
         raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
     check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
-    falls, holding = falls_without_torque(model, start.t, start.q, tolerance), Holding(model, tolerance, engine)
+    falls, holding = (
+        falls_without_torque(model, start.t, start.q, tolerance),
+        GravityCompensation(model, tolerance, engine),
+    )
     if falls.falls:
         notes.append(check_fall(loaded, settings, model, holding, start, tolerance, falls))
     unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)
@@ -212,7 +215,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> Prepared:
     bounds = Bounds(
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
-    return Prepared(
+    return RigSetup(
         run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
     )
 

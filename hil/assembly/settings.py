@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from hil.assembly.addresses import EMULATED, check_buses, check_ids, check_nodes
-from hil.bus.load import BusLoad, Traffic, describe_load
+from hil.bus.load import BusLoad, FrameTraffic, describe_load
 from hil.drives.base import Feedback
 from hil.drives.protocols import node_class, options_problems
 from hil.drives.protocols import problems as protocol_problems
@@ -14,7 +14,7 @@ from servoctl.assembly.build import build_plant
 from servoctl.assembly.problems import Problems
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import Law
+from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
@@ -182,7 +182,7 @@ def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, S
 def _law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:
     """A law must not ask for more than a drive may be told."""
     law = loaded.config.law
-    limits = law.limits or {} if isinstance(law, Law) else {}
+    limits = law.limits or {} if isinstance(law, LawConfig) else {}
     for drive in drives:
         limit = limits.get(drive.name)
         if limit is None:
@@ -218,8 +218,8 @@ def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> 
     here = [(node_class(node), node) for node in nodes if node.bus == name]
     synced = any(kind.feedback is Feedback.SYNC for kind, _ in here)
 
-    def traffic(period: float) -> list[Traffic]:
+    def traffic(period: float) -> list[FrameTraffic]:
         found = [each for kind, node in here for each in kind.traffic(node, period)]
-        return [*found, Traffic(0, 1 / period)] if synced else found
+        return [*found, FrameTraffic(0, 1 / period)] if synced else found
 
     return describe_load(traffic, values.period, bitrate, values.max_bus_load)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
-class Traffic(NamedTuple):
+class FrameTraffic(NamedTuple):
     """Frames of one kind.
 
     Attributes:
@@ -39,7 +39,7 @@ def least_bits(size: int, extended: bool = False) -> int:
     return (67 if extended else 47) + 8 * size
 
 
-def worst_load(traffic: Iterable[Traffic], bitrate: int) -> float:
+def worst_load(traffic: Iterable[FrameTraffic], bitrate: int) -> float:
     """Fraction of a bus of this bit rate [bit/s] that the traffic takes at worst."""
     return sum(each.rate * worst_bits(each.size, each.extended) for each in traffic) / bitrate
 
@@ -67,7 +67,7 @@ class BusLoad(NamedTuple):
 
 
 def describe_load(
-    traffic: Callable[[float], Iterable[Traffic]], period: float, bitrate: int, max_bus_load: float
+    traffic: Callable[[float], Iterable[FrameTraffic]], period: float, bitrate: int, max_bus_load: float
 ) -> BusLoad:
     """How much of a bus a loop of this period uses at worst, and what to do where that is too much.
 

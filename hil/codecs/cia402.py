@@ -78,7 +78,7 @@ _STATUS = Struct("<HhH")
 _EMERGENCY = Struct("<HB5s")
 
 
-class State(Enum):
+class Cia402State(Enum):
     """States of the drive's state machine."""
 
     NOT_READY = "not ready to switch on"
@@ -92,26 +92,26 @@ class State(Enum):
 
 
 PATTERNS = (
-    (0x4F, 0x00, State.NOT_READY),
-    (0x4F, 0x40, State.SWITCH_ON_DISABLED),
-    (0x6F, 0x21, State.READY),
-    (0x6F, 0x23, State.SWITCHED_ON),
-    (0x6F, 0x27, State.ENABLED),
-    (0x6F, 0x07, State.QUICK_STOP),
-    (0x4F, 0x0F, State.FAULT_REACTION),
-    (0x4F, 0x08, State.FAULT),
+    (0x4F, 0x00, Cia402State.NOT_READY),
+    (0x4F, 0x40, Cia402State.SWITCH_ON_DISABLED),
+    (0x6F, 0x21, Cia402State.READY),
+    (0x6F, 0x23, Cia402State.SWITCHED_ON),
+    (0x6F, 0x27, Cia402State.ENABLED),
+    (0x6F, 0x07, Cia402State.QUICK_STOP),
+    (0x4F, 0x0F, Cia402State.FAULT_REACTION),
+    (0x4F, 0x08, Cia402State.FAULT),
 )
 """Mask and value of the statusword in each state."""
 
 
-def _decoded(word: int) -> State | None:
+def _decoded(word: int) -> Cia402State | None:
     return next((state for mask, value, state in PATTERNS if word & mask == value), None)
 
 
 _STATES = tuple(_decoded(word) for word in range(0x80))
 
 
-class Status(NamedTuple):
+class Cia402Status(NamedTuple):
     """What TPDO2 says.
 
     Attributes:
@@ -122,14 +122,14 @@ class Status(NamedTuple):
         error: Code of the last fault.
     """
 
-    state: State
+    state: Cia402State
     remote: bool
     limited: bool
     torque: int
     error: int
 
 
-def state_of(statusword: int) -> State | None:
+def state_of(statusword: int) -> Cia402State | None:
     """The state; None where no state has this pattern."""
     return _STATES[statusword & 0x6F]
 
@@ -159,13 +159,13 @@ def feedback(data: bytes) -> tuple[int, int] | None:
     return _FEEDBACK.unpack(data) if len(data) == 8 else None
 
 
-def status(data: bytes) -> Status | None:
+def status(data: bytes) -> Cia402Status | None:
     """Decodes TPDO2; None where the statusword fits no state."""
     if len(data) != 6:
         return None
     word, torque, error = _STATUS.unpack(data)
     state = _STATES[word & 0x6F]
-    return Status(state, bool(word & 0x200), bool(word & 0x800), torque, error) if state else None
+    return Cia402Status(state, bool(word & 0x200), bool(word & 0x800), torque, error) if state else None
 
 
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:

@@ -1,6 +1,6 @@
 """Drives as the loop sees them: samples in, torques out, and explicit verbs for everything else."""
 
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Node, Step, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 
@@ -11,9 +11,9 @@ __all__ = [
     "DriveSettings",
     "Exchange",
     "Feedback",
+    "HandshakeStep",
     "Node",
     "Sample",
     "SensorSettings",
-    "Step",
     "Steps",
 ]

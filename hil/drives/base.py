@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
@@ -39,7 +39,7 @@ class Feedback(Enum):
     REPLY = "in reply to each command"
 
 
-class Step(NamedTuple):
+class HandshakeStep(NamedTuple):
     """One step of a verb.
 
     Attributes:
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     expected: str
 
 
-Steps = Generator[Step, None, None]
+Steps = Generator[HandshakeStep, None, None]
 """A verb in progress. It may raise `DriveError` when what the drive says is wrong."""
 
 
@@ -114,7 +114,7 @@ class Node(ABC):
 
     @staticmethod
     @abstractmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         """Frames per second of this node in the loop, both ways, at worst; SYNC is counted once per bus elsewhere."""
 
     @abstractmethod

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from math import nan
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
-from hil.codecs.cia402 import State
+from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Step, Steps
-from hil.drives.cia402_encoder import TURN, Cia402Encoder, EncoderOptions
+from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
+from hil.drives.cia402_encoder import TURN, Cia402Encoder, Cia402EncoderOptions
 from hil.drives.guard import after, motor_torque, refuse_fault
 from hil.drives.options import number, options_of
 from hil.drives.settings import DriveSettings, SensorSettings
@@ -30,22 +30,26 @@ BOOT_TIME = 1.0
 """Time for a drive to come back after its communication was reset [s]."""
 
 CONDITIONS = {
-    State.NOT_READY: Condition.DISABLED,
-    State.SWITCH_ON_DISABLED: Condition.DISABLED,
-    State.READY: Condition.DISABLED,
-    State.SWITCHED_ON: Condition.DISABLED,
-    State.ENABLED: Condition.ENABLED,
-    State.QUICK_STOP: Condition.STOPPING,
-    State.FAULT_REACTION: Condition.FAULT,
-    State.FAULT: Condition.FAULT,
+    Cia402State.NOT_READY: Condition.DISABLED,
+    Cia402State.SWITCH_ON_DISABLED: Condition.DISABLED,
+    Cia402State.READY: Condition.DISABLED,
+    Cia402State.SWITCHED_ON: Condition.DISABLED,
+    Cia402State.ENABLED: Condition.ENABLED,
+    Cia402State.QUICK_STOP: Condition.STOPPING,
+    Cia402State.FAULT_REACTION: Condition.FAULT,
+    Cia402State.FAULT: Condition.FAULT,
 }
 
-STAIRS = ((codec.SHUTDOWN, State.READY), (codec.SWITCH_ON, State.SWITCHED_ON), (codec.ENABLE_OPERATION, State.ENABLED))
+STAIRS = (
+    (codec.SHUTDOWN, Cia402State.READY),
+    (codec.SWITCH_ON, Cia402State.SWITCHED_ON),
+    (codec.ENABLE_OPERATION, Cia402State.ENABLED),
+)
 """Controlwords that lead to operation, and the states that confirm them."""
 
 
 @dataclass(frozen=True)
-class Cia402Options(EncoderOptions):
+class Cia402Options(Cia402EncoderOptions):
     """Options of a drive.
 
     Attributes:
@@ -71,7 +75,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._rated = settings.rated_torque or nan
         self._command_id = codec.RPDO1 + settings.node
         self._controlword = codec.DISABLE_VOLTAGE
-        self._status: codec.Status | None = None
+        self._status: codec.Cia402Status | None = None
         self._statuses = 0
         self._emergency = 0
         self._boots = 0
@@ -82,7 +86,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._ticks = 0
 
     @staticmethod
-    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+    def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
         found = Cia402Encoder.problems(settings, options, period)
         if options.master == settings.node:
@@ -116,12 +120,12 @@ class Cia402Drive(Cia402Encoder, Drive):
         }
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         assert isinstance(settings, DriveSettings)
         options = options_of(Cia402Options, settings)
-        status = Traffic(6, 1 / (period * options.status_every))
-        beats = Traffic(1, 1 / setup.HEARTBEAT), Traffic(1, 1 / (period * _beat_every(settings, period)))
-        return [*Cia402Encoder.traffic(settings, period), Traffic(4, 1 / period), status, *beats]
+        status = FrameTraffic(6, 1 / (period * options.status_every))
+        beats = FrameTraffic(1, 1 / setup.HEARTBEAT), FrameTraffic(1, 1 / (period * _beat_every(settings, period)))
+        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, *beats]
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         if not super()._on_heartbeat(frame):
@@ -181,7 +185,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     @property
     def surely_off(self) -> bool:
         """Not while it reacts to a fault, for by that it may brake."""
-        return super().surely_off and (self._status is None or self._status.state is not State.FAULT_REACTION)
+        return super().surely_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
 
     def command(self, torque: float) -> Frame:
         asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)
@@ -221,7 +225,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._controlword = codec.DISABLE_VOLTAGE
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
-        yield Step([self._order(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
+        yield HandshakeStep([self._order(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
         self._emergency = 0
         with Objects(self.settings.node, exchange) as objects:
             setup.silence(objects, self.settings.node)
@@ -231,7 +235,7 @@ class Cia402Drive(Cia402Encoder, Drive):
             setup.set_mode(objects, self.settings)
             setup.set_heartbeats(objects, self._options.master, self.settings.watchdog)
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
-        yield Step([self._order(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
+        yield HandshakeStep([self._order(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
 
     def test_watchdog(self) -> Steps:
@@ -247,7 +251,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
         self.quiet = True
         try:
-            yield Step([], self._has_noticed, limit, lost)
+            yield HandshakeStep([], self._has_noticed, limit, lost)
         finally:
             self.quiet = False
         yield from self.configure(self._exchange)
@@ -257,7 +261,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         """Whether the drive says that our heartbeat is lost, or left operation for it."""
         status = self._status
         said = self._emergency == codec.HEARTBEAT_LOST
-        fault = status is not None and status.state is State.FAULT and status.error == codec.HEARTBEAT_LOST
+        fault = status is not None and status.state is Cia402State.FAULT and status.error == codec.HEARTBEAT_LOST
         return said or fault or self._nmt == codec.PRE_OPERATIONAL
 
     def enable(self, torque: float) -> Steps:
@@ -265,7 +269,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         try:
             for controlword, state in STAIRS:
                 self._controlword = controlword
-                yield Step([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
+                yield HandshakeStep([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
                 refuse_fault(self)
                 if self._status and not self._status.remote:
                     raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
@@ -273,7 +277,7 @@ class Cia402Drive(Cia402Encoder, Drive):
             if self.condition is not Condition.ENABLED:
                 self._controlword = codec.DISABLE_VOLTAGE
 
-    def _is(self, state: State) -> bool:
+    def _is(self, state: Cia402State) -> bool:
         """Whether the drive is in a state, or will not get there."""
         return self.condition is Condition.FAULT or (self._status is not None and self._status.state is state)
 
@@ -287,13 +291,13 @@ class Cia402Drive(Cia402Encoder, Drive):
             self._controlword = controlword
             done = partial(self._is_clear, after(lambda: self._statuses, 2), controlword == codec.FAULT_RESET)
             hint = "a statusword without fault (a drive that lost our heartbeat needs a new bring-up)"
-            yield Step([self.command(0.0)], done, 0.5, hint)
+            yield HandshakeStep([self.command(0.0)], done, 0.5, hint)
         self._judge()
         refuse_fault(self)
 
     def _is_clear(self, came: Callable[[], bool], wanted: bool) -> bool:
         """Whether news came and, where that is wanted, tell of no fault."""
-        faults = (State.FAULT, State.FAULT_REACTION)
+        faults = (Cia402State.FAULT, Cia402State.FAULT_REACTION)
         return came() and self._status is not None and not (wanted and self._status.state in faults)
 
     def disable_frames(self) -> Sequence[Frame]:

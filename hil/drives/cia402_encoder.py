@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import nan, pi
 from typing import ClassVar
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
-from hil.drives.base import Exchange, Feedback, Node, Step, Steps
+from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.options import number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
@@ -19,7 +19,7 @@ TURN = 2 * pi
 
 
 @dataclass(frozen=True)
-class EncoderOptions:
+class Cia402EncoderOptions:
     """Options of an encoder node.
 
     Attributes:
@@ -35,7 +35,7 @@ class Cia402Encoder(Node):
     """The encoder of a drive, which sends after each SYNC."""
 
     feedback = Feedback.SYNC
-    Options: ClassVar[type[EncoderOptions]] = EncoderOptions
+    Options: ClassVar[type[Cia402EncoderOptions]] = Cia402EncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
         """Starts without a sample.
@@ -54,7 +54,7 @@ class Cia402Encoder(Node):
         self._handlers = self._answers()
 
     @staticmethod
-    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+    def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         """What is wrong with settings and options together.
 
         Args:
@@ -96,8 +96,8 @@ class Cia402Encoder(Node):
         return True
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
-        return [Traffic(8, 1 / period)]
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        return [FrameTraffic(8, 1 / period)]
 
     def poll(self) -> Sequence[Frame]:
         return ()
@@ -111,7 +111,7 @@ class Cia402Encoder(Node):
             setup.silence(objects, self.settings.node)
             setup.map_feedback(objects, self.settings.node)
         had = self.sample
-        yield Step([self._order(codec.START)], lambda: self.sample is not had, 0.5, "TPDO1 after SYNC")
+        yield HandshakeStep([self._order(codec.START)], lambda: self.sample is not had, 0.5, "TPDO1 after SYNC")
 
     def _order(self, order: int) -> Frame:
         return Frame(codec.NMT, codec.nmt(order, self.settings.node))

@@ -61,7 +61,7 @@ def check_drive(objects: Objects, settings: DriveSettings) -> None:
         what = f"0x6076 (Motor rated torque) is {rated:g} N m, the config's rated_torque is {declared:g} N m"
         raise DriveError(f"{what} (every torque would be wrong by that ratio: correct one of them)")
     state = codec.state_of(objects.read(0x6041))
-    if state in (codec.State.ENABLED, codec.State.QUICK_STOP):
+    if state in (codec.Cia402State.ENABLED, codec.Cia402State.QUICK_STOP):
         raise DriveError(f"is in state {state.value} already (disable it; is there another master?)")
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import ClassVar
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.codecs import mit as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, Step, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
 from hil.drives.mit_options import EXPECTED, MitOptions
 from hil.drives.options import options_of
@@ -144,9 +144,9 @@ class MitDrive(Drive):
             self.fault = f"{codec.DAMIAO_FAULTS.get(code, 'unknown status')} (status {code:X})"
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         size = 6 if options_of(MitOptions, settings).status == "none" else 8
-        return [Traffic(8, 1 / period), Traffic(size, 1 / period)]
+        return [FrameTraffic(8, 1 / period), FrameTraffic(size, 1 / period)]
 
     def poll(self) -> Sequence[Frame]:
         return ()
@@ -186,7 +186,7 @@ class MitDrive(Drive):
         rejected, replies = self.rejected, after(lambda: self._replies, 1)
         heard = lambda: replies() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
-        yield Step([self._zero], heard, 0.5, f"a reply to a command of zero torque ({remedy})")
+        yield HandshakeStep([self._zero], heard, 0.5, f"a reply to a command of zero torque ({remedy})")
         if not replies():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
@@ -196,7 +196,7 @@ class MitDrive(Drive):
         frames = self.disable_frames()
         came = after(lambda: self._replies, 2)
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
-        yield Step(frames, over, 0.5, "an answer to the order to disable")
+        yield HandshakeStep(frames, over, 0.5, "an answer to the order to disable")
 
     def test_watchdog(self) -> Steps:
         """Enables without any command until the watchdog has run out; nothing where there is none.
@@ -217,16 +217,18 @@ class MitDrive(Drive):
         self.quiet = True
         try:
             frames = [self._zero, self._order(codec.ENABLE)]
-            yield Step(
+            yield HandshakeStep(
                 frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the order to enable"
             )
-            yield Step([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
+            yield HandshakeStep([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
         finally:
             self.quiet = False
         news = after(lambda: self._replies, 1)
-        yield Step([self._zero], news, 0.5, "a reply after its watchdog")
+        yield HandshakeStep([self._zero], news, 0.5, "a reply after its watchdog")
         if self.condition is Condition.ENABLED:
-            yield Step(self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer")
+            yield HandshakeStep(
+                self.disable_frames(), lambda: self.condition is not Condition.ENABLED, 0.5, "an answer"
+            )
             limit = f"{self.settings.watchdog:g} s without a command"
             raise DriveError(f"is still enabled after {limit} (set its timeout, or drive_watchdog: false)")
         yield from self.reset()
@@ -238,10 +240,10 @@ class MitDrive(Drive):
         self._feed.seed = seed
         try:
             # Some motors begin with their last command: it must be this one.
-            yield Step([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
+            yield HandshakeStep([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
             self._ask(Condition.ENABLED)
             self._feed.fed = True
-            yield Step([self._order(codec.ENABLE)], over, 0.5, "an answer to the order to enable")
+            yield HandshakeStep([self._order(codec.ENABLE)], over, 0.5, "an answer to the order to enable")
         finally:
             self._feed.seed = None
             if self.condition is not Condition.ENABLED:
@@ -257,7 +259,7 @@ class MitDrive(Drive):
             frames.append(self._order(codec.CLEAR_FAULT))
         came = after(lambda: self._replies, 2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
-        yield Step(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
+        yield HandshakeStep(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
 
     def disable_frames(self) -> Sequence[Frame]:
         """The order to disable; the motor then counts as disabled once it has answered."""

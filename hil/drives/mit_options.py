@@ -11,13 +11,13 @@ import yaml
 from hil.codecs.mit import Ranges
 from hil.drives.options import flag, number, option, word
 from servoctl.config.document import in_words
-from servoctl.config.fields import Number
+from servoctl.config.fields import NumberField
 from servoctl.expression.suggest import remedy
 
 FILE = Path(__file__).with_name("mit_ranges.yaml")
 NAMES = Ranges._fields
 EXPECTED = f"ranges {{{', '.join(f'{name}: ...' for name in NAMES)}}}"
-_POSITIVE = Number("a number above 0", above=0.0)
+_POSITIVE = NumberField("a number above 0", above=0.0)
 
 
 def read_ranges(value: Any) -> Ranges:

@@ -10,11 +10,11 @@ or a machine that does not follow its model. A drive that is not enabled coasts:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import Condition, Drive, DriveError, Exchange, Step, Steps
+from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
 from hil.drives.guard import Feed, after, motor_torque, refuse_fault
-from hil.drives.odrive_encoder import TURN, EncoderOptions, OdriveEncoder, single_step
+from hil.drives.odrive_encoder import TURN, OdriveEncoder, OdriveEncoderOptions, single_step
 from hil.drives.options import number, options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
@@ -26,7 +26,7 @@ SPEED_MARGIN = 1.2
 
 
 @dataclass(frozen=True)
-class OdriveOptions(EncoderOptions):
+class OdriveOptions(OdriveEncoderOptions):
     """Options of a drive.
 
     Attributes:
@@ -68,10 +68,10 @@ class OdriveDrive(OdriveEncoder, Drive):
         return frozenset(self._id(command) for command in (*answers, *codec.ORDERS))
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         options = options_of(OdriveOptions, settings)
         rates = 1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period
-        return [Traffic(8, rate) for rate in rates]
+        return [FrameTraffic(8, rate) for rate in rates]
 
     def _asked(self, frame: Frame) -> None:
         self.foreign = self.foreign or f"somebody else asks this drive by {frame}, which may feed its watchdog"
@@ -134,7 +134,7 @@ class OdriveDrive(OdriveEncoder, Drive):
             DriveError: It is something else, or moves already.
         """
         came = after(lambda: self._beats, 1)
-        yield Step([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
+        yield HandshakeStep([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
         if self._beat.state not in (0, codec.IDLE):
             state = codec.state_text(self._beat.state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
@@ -150,7 +150,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         ]
         came = after(lambda: self._beats, 2)
         idle = lambda: came() and self._beat.state in (0, codec.IDLE)  # noqa: E731
-        yield Step(frames, idle, 0.5, "axis state IDLE")
+        yield HandshakeStep(frames, idle, 0.5, "axis state IDLE")
 
     def _limit_frames(self) -> Sequence[Frame]:
         if self._options.current_limit is None:
@@ -166,7 +166,9 @@ class OdriveDrive(OdriveEncoder, Drive):
         self.quiet = True
         try:
             expired = lambda: bool((self._beat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
-            yield Step([self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})")
+            yield HandshakeStep(
+                [self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})"
+            )
         finally:
             self.quiet = False
         yield from self.reset()
@@ -178,7 +180,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed
         try:
-            yield Step(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
+            yield HandshakeStep(frames, over, 0.5, "axis state CLOSED_LOOP_CONTROL (is the axis calibrated?)")
         finally:
             self._feed.seed = None
         refuse_fault(self)
@@ -192,7 +194,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         frames = [self._zero(), self._order(codec.CLEAR_ERRORS, codec.clear_errors())]
         for _ in range(ATTEMPTS):
             self._active = 0
-            yield Step(frames, after(lambda: self._beats, 2), 0.5, "heartbeats after Clear_Errors")
+            yield HandshakeStep(frames, after(lambda: self._beats, 2), 0.5, "heartbeats after Clear_Errors")
             if self.condition is Condition.DISABLED:
                 return
         state = codec.state_text(self._beat.state)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import nan, pi, ulp
 from typing import ClassVar
 
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.codecs import odrive as codec
-from hil.drives.base import DriveError, Exchange, Feedback, Node, Step, Steps
+from hil.drives.base import DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.options import number, options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
@@ -24,7 +24,7 @@ COARSE = 12
 
 
 @dataclass(frozen=True)
-class EncoderOptions:
+class OdriveEncoderOptions:
     """Options of an encoder node.
 
     Attributes:
@@ -40,7 +40,7 @@ class OdriveEncoder(Node):
     """The encoder of an ODrive, which sends by its own timer."""
 
     feedback = Feedback.CYCLIC
-    Options: ClassVar[type[EncoderOptions]] = EncoderOptions
+    Options: ClassVar[type[OdriveEncoderOptions]] = OdriveEncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
         """Starts without a sample.
@@ -57,7 +57,7 @@ class OdriveEncoder(Node):
         self._estimates_id = self._id(codec.GET_ENCODER_ESTIMATES)
 
     @staticmethod
-    def problems(settings: SensorSettings, options: EncoderOptions, period: float) -> list[Problem]:
+    def problems(settings: SensorSettings, options: OdriveEncoderOptions, period: float) -> list[Problem]:
         """What is wrong with settings and options together.
 
         Args:
@@ -107,8 +107,8 @@ class OdriveEncoder(Node):
         return codec.identifier(self.settings.node, command)
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
-        return [Traffic(8, 1 / options_of(EncoderOptions, settings).feedback_period)]
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        return [FrameTraffic(8, 1 / options_of(OdriveEncoderOptions, settings).feedback_period)]
 
     def poll(self) -> Sequence[Frame]:
         return ()
@@ -122,7 +122,7 @@ class OdriveEncoder(Node):
         self._version = None
         ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)
         remedy = "is the node id right, and the bit rate?"
-        yield Step([ask], lambda: self._version is not None, 0.5, f"an answer to Get_Version ({remedy})")
+        yield HandshakeStep([ask], lambda: self._version is not None, 0.5, f"an answer to Get_Version ({remedy})")
         assert self._version is not None
         if self._version.protocol != codec.PROTOCOL or self._version.firmware < (0, 6):
             firmware = ".".join(map(str, self._version.firmware))
@@ -134,7 +134,7 @@ class OdriveEncoder(Node):
         self._times.clear()
         declared = self._options.feedback_period
         many = f"{INTERVALS + 1} encoder estimates (set axis0.config.can.encoder_msg_rate_ms)"
-        yield Step([], lambda: len(self._times) > INTERVALS, 0.5 + 4 * INTERVALS * declared, many)
+        yield HandshakeStep([], lambda: len(self._times) > INTERVALS, 0.5 + 4 * INTERVALS * declared, many)
         measured = (self._times[-1] - self._times[0]) / INTERVALS / SECOND
         if abs(measured - declared) > RATE_TOLERANCE * declared:
             what = f"sends an encoder estimate every {measured:.4g} s, feedback_period says {declared:.4g} s"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from hil.drives.settings import SensorSettings
 from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import Number
+from servoctl.config.fields import NumberField
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
@@ -28,8 +28,8 @@ def option(expected: str, read: Reader, default: Any = MISSING) -> Any:
 
 
 def number(expected: str, default: Any = MISSING, **bounds: Any) -> Any:
-    """An option that is a number or a constant expression; `bounds` are those of `servoctl.config`'s `Number`."""
-    return option(expected, Number(expected, **bounds).read, default)
+    """An option that is a number or a constant expression; `bounds` are those of `servoctl.config`'s `NumberField`."""
+    return option(expected, NumberField(expected, **bounds).read, default)
 
 
 def flag(expected: str, default: Any = MISSING) -> Any:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from hil.emulator import objects
 from hil.emulator.node import EmulatedNode
-from hil.emulator.objects import INVALID, Entry, Key
+from hil.emulator.objects import INVALID, Key, ObjectEntry
 from hil.emulator.pdo import MODE, Pdo, unfit
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
@@ -69,7 +69,9 @@ class CanOpen:
         abort: Index of an object, or None for all -> abort code of every access to it; a fault sets it.
     """
 
-    def __init__(self, node: EmulatedNode, profile: Profile, entries: Mapping[Key, Entry], wait_for_sync: bool) -> None:
+    def __init__(
+        self, node: EmulatedNode, profile: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool
+    ) -> None:
         """Takes a node that is about to boot.
 
         Args:
@@ -177,7 +179,7 @@ class CanOpen:
     def _reply(self, data: bytes) -> None:
         self._node.send(0x580 + self._id, data.ljust(8, b"\0"))
 
-    def _download(self, key: Key, entry: Entry, request: bytes) -> int:
+    def _download(self, key: Key, entry: ObjectEntry, request: bytes) -> int:
         size = 4 - (request[0] >> 2 & 3) if request[0] & 1 else entry.form.size
         if size != entry.form.size:
             return objects.WRONG_LENGTH

@@ -29,7 +29,7 @@ REBOOT_TIME = 0.3
 """[s]."""
 
 
-class Happening:
+class FaultInjector:
     """A fault of a script that is going to happen."""
 
     def __init__(self, fault: Fault, emulator: "Emulator", seed: str) -> None:

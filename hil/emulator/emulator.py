@@ -8,7 +8,7 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import QUEUE, EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
-from hil.emulator.encoder import Encoder, EncoderOptions
+from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.faults import Fault, schedule
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.mit import Mit
@@ -18,7 +18,7 @@ from hil.emulator.observer import JITTER, WAITING, Observer
 from hil.emulator.odrive import ODrive, ODriveEncoder
 from hil.emulator.plant import CREEP, SimulatedPlant
 from hil.emulator.wire import Wire
-from hil.emulator.world import VirtualClock, World
+from hil.emulator.world import World, WorldClock
 from hil.loop.clock import nanoseconds
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
@@ -52,7 +52,7 @@ class BusOptions:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class EmulationOptions:
     """What the emulated machine is like, beyond what the config says of the real one.
 
     Attributes:
@@ -64,7 +64,7 @@ class Likeness:
     """
 
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
-    encoders: Mapping[str, EncoderOptions] = field(default_factory=dict)
+    encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seed: int = 0
     engine: str = "auto"
@@ -91,14 +91,14 @@ class Emulator:
         media: Mapping[str, Medium],
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings],
-        likeness: Likeness,
+        likeness: EmulationOptions,
     ) -> None:
         """Puts nodes on media, and powers them on; `build` makes all of it.
 
         Raises:
             ConfigError: A node names something that there is not; every one at once.
         """
-        self.world, self.plant, self.clock = world, plant, VirtualClock(world)
+        self.world, self.plant, self.clock = world, plant, WorldClock(world)
         _check(plant, media, drives, sensors)
         self.nodes: dict[str, EmulatedNode] = {}
         self.wires: dict[str, Wire] = {}
@@ -106,14 +106,14 @@ class Emulator:
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
         for drive in drives:
             index = actuators.index(drive.name)
-            usual = EncoderOptions()
+            usual = EncoderModel()
             encoder = Encoder(plant, drive, index, likeness.encoders.get(drive.name, usual), likeness.seed)
             delay = likeness.actuators.get(drive.name, ActuatorOptions()).brake_delay
             motor = Motor(world, plant, index, drive, delay)
             quirks = likeness.quirks.get(drive.name, {})
             self.nodes[drive.name] = DRIVES[drive.protocol](world, media[drive.bus], drive, encoder, motor, quirks)
         for sensor in sensors:
-            index, usual = coordinates.index(sensor.name), EncoderOptions()
+            index, usual = coordinates.index(sensor.name), EncoderModel()
             options = likeness.encoders.get(sensor.name, usual)
             encoder = Encoder(plant, sensor, index, options, likeness.seed, coordinate=True)
             quirks = likeness.quirks.get(sensor.name, {})
@@ -132,7 +132,7 @@ class Emulator:
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings] = (),
         buses: Mapping[str, BusOptions] | None = None,
-        likeness: Likeness | None = None,
+        likeness: EmulationOptions | None = None,
         faults: Sequence[Fault] = (),
     ) -> "Emulator":
         """Drives on emulated wires in virtual time.
@@ -150,7 +150,7 @@ class Emulator:
         Raises:
             ConfigError: A node names something that there is not; every one at once.
         """
-        likeness = likeness or Likeness()
+        likeness = likeness or EmulationOptions()
         world = World()
         wires = {
             name: Wire(world, name, options.bitrate, options.stuffing)
@@ -189,7 +189,7 @@ class Emulator:
 
 
 def make_plant(
-    system: System, start: State, period: float, drives: Sequence[DriveSettings], likeness: Likeness
+    system: System, start: State, period: float, drives: Sequence[DriveSettings], likeness: EmulationOptions
 ) -> SimulatedPlant:
     """The machine of some drives; arguments as of `Emulator.build`."""
     settings = {drive.name: drive for drive in drives}

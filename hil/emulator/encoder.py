@@ -10,7 +10,7 @@ from hil.loop.clock import SECOND, nanoseconds
 
 
 @dataclass(frozen=True)
-class EncoderOptions:
+class EncoderModel:
     """What an encoder is like, at the motor.
 
     Attributes:
@@ -44,7 +44,7 @@ class Encoder:
         plant: SimulatedPlant,
         settings: SensorSettings,
         index: int,
-        options: EncoderOptions,
+        options: EncoderModel,
         seed: int,
         coordinate: bool = False,
     ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hil.emulator.targets import Target
 from servoctl.config.document import Problem, in_words
-from servoctl.config.fields import Number
+from servoctl.config.fields import NumberField
 from servoctl.expression.suggest import remedy
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Option(NamedTuple):
     default: Any
 
 
-class Kind(NamedTuple):
+class FaultKind(NamedTuple):
     """What a kind of fault takes.
 
     Attributes:
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
 
 
 def _number(expected: str, default: float | None, **bounds: Any) -> Option:
-    return Option(Number(expected, **bounds).read, default)
+    return Option(NumberField(expected, **bounds).read, default)
 
 
 def _flag(default: bool) -> Option:
@@ -117,23 +117,23 @@ _WHICH = {
 _SIZE = _number("a number of bytes from 0 to 8", 8, least=0, below=9, whole=True)
 _CODE = _number("an error code of the protocol", None, least=0, below=1 << 32, whole=True)
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FaultKind] = {
     # on the wire, or behind it
-    "lost": Kind("bus", {"p": _share(1.0), "burst": _number("a number >= 1", 1, least=1, whole=True), **_WHICH}),
-    "delay": Kind(
+    "lost": FaultKind("bus", {"p": _share(1.0), "burst": _number("a number >= 1", 1, least=1, whole=True), **_WHICH}),
+    "delay": FaultKind(
         "bus",
         {"delay": _time(0.001), "jitter": _time(0.0), "spike": _time(0.0), "spike_p": _share(0.0), **_WHICH},
     ),
-    "duplicate": Kind(
+    "duplicate": FaultKind(
         "bus",
         {"n": _number("a number >= 1", 1, least=1, whole=True), "age": _time(0.0), "p": _share(1.0), **_WHICH},
     ),
-    "corruption": Kind("bus", {"p": _share(1.0), **_WHICH}),
-    "cut": Kind("host_or_node"),
-    "bus_off": Kind("host_or_node", {"restart": _number("a time >= 0 [s]", None, least=0.0)}),
-    "babble": Kind("bus", {"id": Option(_ID.read, 0), "load": _share(0.5), "size": _SIZE}),
-    "wrong_length": Kind("node", {"length": Option(_SIZE.read, 3), "p": _share(1.0)}),
-    "foreign_frames": Kind(
+    "corruption": FaultKind("bus", {"p": _share(1.0), **_WHICH}),
+    "cut": FaultKind("host_or_node"),
+    "bus_off": FaultKind("host_or_node", {"restart": _number("a time >= 0 [s]", None, least=0.0)}),
+    "babble": FaultKind("bus", {"id": Option(_ID.read, 0), "load": _share(0.5), "size": _SIZE}),
+    "wrong_length": FaultKind("node", {"length": Option(_SIZE.read, 3), "p": _share(1.0)}),
+    "foreign_frames": FaultKind(
         "bus",
         {
             "id": Option(_ID.read, 0x7F0),
@@ -142,13 +142,13 @@ KINDS: dict[str, Kind] = {
             "period": _number("a positive time [s]", 0.01, above=0.0),
         },
     ),
-    "id_clash": Kind("node", {"collide": _flag(True)}),
+    "id_clash": FaultKind("node", {"collide": _flag(True)}),
     # in a drive
-    "drive_fault": Kind("drive", {"code": _CODE, "clear": _flag(False)}),
-    "reboot": Kind("node"),
-    "refuse_enable": Kind("drive"),
-    "wrong_mode": Kind("drive", protocols=("cia402", "odrive")),
-    "sdo_abort": Kind(
+    "drive_fault": FaultKind("drive", {"code": _CODE, "clear": _flag(False)}),
+    "reboot": FaultKind("node"),
+    "refuse_enable": FaultKind("drive"),
+    "wrong_mode": FaultKind("drive", protocols=("cia402", "odrive")),
+    "sdo_abort": FaultKind(
         "node",
         {
             "index": _number("an index", None, least=0, below=1 << 16, whole=True),
@@ -156,27 +156,27 @@ KINDS: dict[str, Kind] = {
         },
         ("cia402",),
     ),
-    "silent": Kind("node"),
-    "late": Kind("node", {"delay": _time(0.002)}),
-    "clock_drift": Kind("node", {"ppm": _number("parts per million", 100.0)}),
-    "heartbeat_loss": Kind("node", {"of": _word(("drive", "master"), "drive")}, ("cia402", "odrive")),
+    "silent": FaultKind("node"),
+    "late": FaultKind("node", {"delay": _time(0.002)}),
+    "clock_drift": FaultKind("node", {"ppm": _number("parts per million", 100.0)}),
+    "heartbeat_loss": FaultKind("node", {"of": _word(("drive", "master"), "drive")}, ("cia402", "odrive")),
     # in an encoder
-    "encoder_jump": Kind("node", {"delta": _number("a displacement of the joint", 0.1)}),
-    "encoder_stuck": Kind("node"),
-    "encoder_nan": Kind("node", protocols=("odrive",)),
-    "encoder_wrap": Kind("node", {"range": _number("a positive angle of the motor [rad]", 25.0, above=0.0)}),
-    "encoder_flip": Kind("node"),
-    "encoder_drift": Kind("node", {"rate": _number("a rate of the joint", 0.1)}),
+    "encoder_jump": FaultKind("node", {"delta": _number("a displacement of the joint", 0.1)}),
+    "encoder_stuck": FaultKind("node"),
+    "encoder_nan": FaultKind("node", protocols=("odrive",)),
+    "encoder_wrap": FaultKind("node", {"range": _number("a positive angle of the motor [rad]", 25.0, above=0.0)}),
+    "encoder_flip": FaultKind("node"),
+    "encoder_drift": FaultKind("node", {"rate": _number("a rate of the joint", 0.1)}),
     # in an actuator
-    "derating": Kind("drive", {"factor": _share(0.1)}),
-    "torque_constant": Kind("drive", {"factor": _number("a number", 0.5)}),
-    "torque_table": Kind("drive", {"factor": _number("a positive number", 2.0, above=0.0)}),
+    "derating": FaultKind("drive", {"factor": _share(0.1)}),
+    "torque_constant": FaultKind("drive", {"factor": _number("a number", 0.5)}),
+    "torque_table": FaultKind("drive", {"factor": _number("a positive number", 2.0, above=0.0)}),
     # in the host: the loop asks for them
-    "stall": Kind("host"),
-    "output": Kind(
+    "stall": FaultKind("host"),
+    "output": FaultKind(
         "host", {"value": _word(("nan", "inf", "step"), "nan"), "step": _number("a torque at the joint", 1.0)}
     ),
-    "clock_step": Kind("bus", {"step": _number("a time [s]", 1.0)}),
+    "clock_step": FaultKind("bus", {"step": _number("a time [s]", 1.0)}),
 }
 """Kinds of fault."""
 
@@ -240,7 +240,7 @@ class _Entry:
             self._wrong("for", "missing (how long the loop stalls [s])")
         return Fault(name, at, duration, since, drive, bus, parameters)
 
-    def _check_place(self, name: str, kind: Kind, drive: str | None, bus: str | None) -> None:
+    def _check_place(self, name: str, kind: FaultKind, drive: str | None, bus: str | None) -> None:
         if kind.place in ("node", "drive"):
             fit = [each for each, target in self._nodes.items() if target.drive or kind.place == "node"]
             if drive is None and "drive" not in self._entry:
@@ -288,8 +288,8 @@ def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: in
         emulator: Where they happen.
         seed: Of what is random in them; each has its own stream.
     """
-    from hil.emulator.effects import Happening
+    from hil.emulator.effects import FaultInjector
 
     for number, fault in enumerate(faults):
         if fault.since == since:
-            Happening(fault, emulator, f"{seed}/fault {number}").schedule()
+            FaultInjector(fault, emulator, f"{seed}/fault {number}").schedule()

@@ -7,8 +7,8 @@ import numpy as np
 
 from hil.emulator.actuator import ActuatorOptions, after
 from hil.loop.clock import SECOND
-from servoctl.engine.kernel import Kernel, Tick
-from servoctl.engine.quick import run_fast
+from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.select_engine import run_fast
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
@@ -63,7 +63,7 @@ class HeldStep:
             self.engine, why = run_fast(kernel, engine, several)
             if engine == "c" and self.engine != "c":
                 raise CompileError(why)
-            tick = self._tick = Tick(kernel)  # keeps the buffers that the calls below go by
+            tick = self._tick = BufferedCall(kernel)  # keeps the buffers that the calls below go by
             self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
             self._following, self._kept = tick.outputs.values()
             constants[:], parameters[:] = fixed, loop.parameters

@@ -16,7 +16,7 @@ WRONG_LENGTH, NO_SUBINDEX, OUT_OF_RANGE, STATE_FORBIDS, UNSUPPORTED = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class ObjectEntry:
     """One object.
 
     Attributes:
@@ -55,7 +55,7 @@ DEFAULT_MAPS = {
 """What PDOs of a drive carry as it is delivered: one that is left on obeys whoever sends with its id."""
 
 
-def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, Entry]:
+def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, ObjectEntry]:
     """Objects 0x1000 to 0x1FFF of a node, with the predefined ids.
 
     Args:
@@ -63,76 +63,76 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
         maps: Index of a PDO's mapping -> what it carries at power-on.
     """
     found = {
-        (0x1000, 0): Entry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
-        (0x1001, 0): Entry(U8, 0, "ro", True),
-        (0x1003, 0): Entry(U8, 0),
-        (0x1003, 1): Entry(U32, 0, "ro"),
-        (0x1005, 0): Entry(U32, 0x80),
-        (0x1006, 0): Entry(U32),
-        (0x1007, 0): Entry(U32),
-        (0x1008, 0): Entry(U32, int.from_bytes(b"EMUL", "little"), "const"),
-        (0x1014, 0): Entry(U32, 0x80 + node),
-        (0x1016, 0): Entry(U8, 2, "const"),
-        (0x1016, 1): Entry(U32),
-        (0x1016, 2): Entry(U32),
-        (0x1017, 0): Entry(U16),
-        (0x1018, 0): Entry(U8, 4, "const"),
-        (0x1018, 1): Entry(U32, 0, "const"),
-        (0x1018, 2): Entry(U32, 1, "const"),
-        (0x1018, 3): Entry(U32, 1, "const"),
-        (0x1018, 4): Entry(U32, node, "const"),
-        (0x1029, 0): Entry(U8, 1, "const"),
-        (0x1029, 1): Entry(U8, 0, low=0, high=2),
+        (0x1000, 0): ObjectEntry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
+        (0x1001, 0): ObjectEntry(U8, 0, "ro", True),
+        (0x1003, 0): ObjectEntry(U8, 0),
+        (0x1003, 1): ObjectEntry(U32, 0, "ro"),
+        (0x1005, 0): ObjectEntry(U32, 0x80),
+        (0x1006, 0): ObjectEntry(U32),
+        (0x1007, 0): ObjectEntry(U32),
+        (0x1008, 0): ObjectEntry(U32, int.from_bytes(b"EMUL", "little"), "const"),
+        (0x1014, 0): ObjectEntry(U32, 0x80 + node),
+        (0x1016, 0): ObjectEntry(U8, 2, "const"),
+        (0x1016, 1): ObjectEntry(U32),
+        (0x1016, 2): ObjectEntry(U32),
+        (0x1017, 0): ObjectEntry(U16),
+        (0x1018, 0): ObjectEntry(U8, 4, "const"),
+        (0x1018, 1): ObjectEntry(U32, 0, "const"),
+        (0x1018, 2): ObjectEntry(U32, 1, "const"),
+        (0x1018, 3): ObjectEntry(U32, 1, "const"),
+        (0x1018, 4): ObjectEntry(U32, node, "const"),
+        (0x1029, 0): ObjectEntry(U8, 1, "const"),
+        (0x1029, 1): ObjectEntry(U8, 0, low=0, high=2),
     }
     for number in range(4):
         for base, first, mapping in ((0x1400, 0x200, 0x1600), (0x1800, 0x180, 0x1A00)):
             carried = maps.get(mapping + number, ())
             found |= {
-                (base + number, 0): Entry(U8, 5, "const"),
-                (base + number, 1): Entry(U32, first + 0x100 * number + node),
-                (base + number, 2): Entry(U8, 255),
-                (base + number, 3): Entry(U16),
-                (base + number, 5): Entry(U16),
-                (mapping + number, 0): Entry(U8, len(carried), high=MAPPED),
+                (base + number, 0): ObjectEntry(U8, 5, "const"),
+                (base + number, 1): ObjectEntry(U32, first + 0x100 * number + node),
+                (base + number, 2): ObjectEntry(U8, 255),
+                (base + number, 3): ObjectEntry(U16),
+                (base + number, 5): ObjectEntry(U16),
+                (mapping + number, 0): ObjectEntry(U8, len(carried), high=MAPPED),
             }
             for sub in range(1, MAPPED + 1):
-                found[mapping + number, sub] = Entry(U32, carried[sub - 1] if sub <= len(carried) else 0)
+                found[mapping + number, sub] = ObjectEntry(U32, carried[sub - 1] if sub <= len(carried) else 0)
     return found
 
 
-MEASUREMENTS = {(0x6064, 0): Entry(I32, 0, "ro", True), (0x606C, 0): Entry(I32, 0, "ro", True)}
+MEASUREMENTS = {(0x6064, 0): ObjectEntry(I32, 0, "ro", True), (0x606C, 0): ObjectEntry(I32, 0, "ro", True)}
 """Objects of a node that only measures."""
 
 
-def drive_objects(rated_torque: int) -> dict[Key, Entry]:
+def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
     """Objects of the drive profile.
 
     Args:
         rated_torque: 0x6076 [mN m].
     """
     return MEASUREMENTS | {
-        (0x6007, 0): Entry(I16, 1, low=0, high=3),
-        (0x603F, 0): Entry(U16, 0, "ro", True),
-        (0x6040, 0): Entry(U16, 0, "rw", True),
-        (0x6041, 0): Entry(U16, 0, "ro", True),
-        (0x605A, 0): Entry(I16, 2, low=0, high=8),
-        (0x605B, 0): Entry(I16, 0, low=0, high=1),
-        (0x605C, 0): Entry(I16, 1, low=0, high=1),
-        (0x605D, 0): Entry(I16, 1, low=1, high=4),
-        (0x605E, 0): Entry(I16, 2, low=0, high=4),
-        (0x6060, 0): Entry(I8, 0, "rw", True),
-        (0x6061, 0): Entry(I8, 0, "ro", True),
-        (0x6071, 0): Entry(I16, 0, "rw", True),
-        (0x6072, 0): Entry(U16, 1000, "rw", True),
-        (0x6075, 0): Entry(U32, 0, "rw"),
-        (0x6076, 0): Entry(U32, rated_torque, "ro"),
-        (0x6077, 0): Entry(I16, 0, "ro", True),
-        (0x6080, 0): Entry(U32, 0),
-        (0x6085, 0): Entry(U32, 0),
-        (0x6087, 0): Entry(U32, 0),
-        (0x608F, 0): Entry(U8, 2, "const"),
-        (0x608F, 1): Entry(U32, 1),
-        (0x608F, 2): Entry(U32, 1),
-        (0x60B2, 0): Entry(I16, 0, "rw", True),
-        (0x6502, 0): Entry(U32, 0x200, "ro"),
+        (0x6007, 0): ObjectEntry(I16, 1, low=0, high=3),
+        (0x603F, 0): ObjectEntry(U16, 0, "ro", True),
+        (0x6040, 0): ObjectEntry(U16, 0, "rw", True),
+        (0x6041, 0): ObjectEntry(U16, 0, "ro", True),
+        (0x605A, 0): ObjectEntry(I16, 2, low=0, high=8),
+        (0x605B, 0): ObjectEntry(I16, 0, low=0, high=1),
+        (0x605C, 0): ObjectEntry(I16, 1, low=0, high=1),
+        (0x605D, 0): ObjectEntry(I16, 1, low=1, high=4),
+        (0x605E, 0): ObjectEntry(I16, 2, low=0, high=4),
+        (0x6060, 0): ObjectEntry(I8, 0, "rw", True),
+        (0x6061, 0): ObjectEntry(I8, 0, "ro", True),
+        (0x6071, 0): ObjectEntry(I16, 0, "rw", True),
+        (0x6072, 0): ObjectEntry(U16, 1000, "rw", True),
+        (0x6075, 0): ObjectEntry(U32, 0, "rw"),
+        (0x6076, 0): ObjectEntry(U32, rated_torque, "ro"),
+        (0x6077, 0): ObjectEntry(I16, 0, "ro", True),
+        (0x6080, 0): ObjectEntry(U32, 0),
+        (0x6085, 0): ObjectEntry(U32, 0),
+        (0x6087, 0): ObjectEntry(U32, 0),
+        (0x608F, 0): ObjectEntry(U8, 2, "const"),
+        (0x608F, 1): ObjectEntry(U32, 1),
+        (0x608F, 2): ObjectEntry(U32, 1),
+        (0x60B2, 0): ObjectEntry(I16, 0, "rw", True),
+        (0x6502, 0): ObjectEntry(U32, 0x200, "ro"),
     }

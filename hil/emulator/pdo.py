@@ -4,7 +4,7 @@ import struct
 from collections.abc import Mapping
 
 from hil.emulator import objects
-from hil.emulator.objects import INVALID, Entry, Key
+from hil.emulator.objects import INVALID, Key, ObjectEntry
 
 MODE: Key = (0x6060, 0)
 
@@ -26,7 +26,9 @@ class Pdo:
         guarded: Whether it carries a placeholder, or an object that not every value may be written to.
     """
 
-    def __init__(self, values: Mapping[Key, int], entries: Mapping[Key, Entry], number: int, transmit: bool) -> None:
+    def __init__(
+        self, values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], number: int, transmit: bool
+    ) -> None:
         """Reads the objects of PDO `number`, from 0."""
         base, maps = (0x1800, 0x1A00) if transmit else (0x1400, 0x1600)
         identity = values[base + number, 1]
@@ -48,7 +50,7 @@ class Pdo:
         self.pending: bytes | None = None
 
 
-def unfit(values: Mapping[Key, int], entries: Mapping[Key, Entry], key: Key, value: int) -> int:
+def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:
     """Why an object of a PDO may not be written now: an abort code; 0 where it may.
 
     Args:
@@ -72,7 +74,7 @@ def unfit(values: Mapping[Key, int], entries: Mapping[Key, Entry], key: Key, val
     return objects.PDO_TOO_LONG if sum(each & 0xFF for each in mapped) > 64 else 0
 
 
-def _unmappable(entries: Mapping[Key, Entry], index: int, mapped: int) -> int:
+def _unmappable(entries: Mapping[Key, ObjectEntry], index: int, mapped: int) -> int:
     if not mapped:
         return 0
     receive = index < 0x1A00

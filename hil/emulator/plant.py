@@ -28,7 +28,7 @@ RANK_TOLERANCE = 1e-9
 """Relative singular value below which two constraints are dependent when brakes act."""
 
 
-class Displacements:
+class TrueDisplacements:
     """What motors and encoder nodes measure of the coordinates."""
 
     def __init__(self, model: Model, start: State) -> None:
@@ -104,7 +104,7 @@ class SimulatedPlant:
         self._viscous = np.array([each.viscous for each in options])
         self._creep = np.full(m, 0.01) if creep is None else np.array(creep, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
-        self.displacements = Displacements(self.model, start)
+        self.displacements = TrueDisplacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
         self._origin, self.step = float(start.t), step
         self._start = np.concatenate([start.q, start.v]).astype(float)

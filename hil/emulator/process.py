@@ -12,7 +12,7 @@ from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.emulator import Emulator, Likeness, make_plant
+from hil.emulator.emulator import EmulationOptions, Emulator, make_plant
 from hil.emulator.faults import KINDS, Fault, schedule
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
@@ -112,7 +112,7 @@ class Outlet:
             raise failure
 
 
-class Server:
+class EmulatorServer:
     """Emulated drives on open buses; a loop that asks for them finds them as they were at power-on.
 
     Attributes:
@@ -129,7 +129,7 @@ class Server:
         sensors: Sequence[SensorSettings],
         buses: Mapping[str, Bus],
         clock: Clock,
-        likeness: Likeness | None = None,
+        likeness: EmulationOptions | None = None,
         faults: Sequence[Fault] = (),
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -150,7 +150,7 @@ class Server:
         Raises:
             ConfigError: A node names something that there is not, or a fault is one of emulated wires or of the loop.
         """
-        likeness = likeness or Likeness()
+        likeness = likeness or EmulationOptions()
         for fault in faults:
             check_fault(fault)
         self._clock, self._tell_line = clock, tell

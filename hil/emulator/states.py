@@ -19,7 +19,7 @@ class DriveState(Enum):
     FAULT = 0x0008
 
 
-class Command(Enum):
+class ControlwordCommand(Enum):
     """What a controlword asks for: mask and value of its bits 7, 3, 2, 1 and 0."""
 
     SHUTDOWN = (0b1000_0111, 0b0110)
@@ -30,18 +30,18 @@ class Command(Enum):
     FAULT_RESET = (0b1000_0000, 0b1000_0000)
 
 
-def command_of(controlword: int) -> Command:
+def command_of(controlword: int) -> ControlwordCommand:
     """The command in a controlword: exactly one fits each."""
-    for command in Command:
+    for command in ControlwordCommand:
         mask, value = command.value
         if controlword & mask == value:
             return command
     raise AssertionError("every pattern of the five bits is in the table")
 
 
-_S, _C = DriveState, Command
+_S, _C = DriveState, ControlwordCommand
 
-TRANSITIONS: dict[tuple[DriveState, Command], tuple[int, ...]] = {
+TRANSITIONS: dict[tuple[DriveState, ControlwordCommand], tuple[int, ...]] = {
     (_S.SWITCH_ON_DISABLED, _C.SHUTDOWN): (2,),
     (_S.READY_TO_SWITCH_ON, _C.SWITCH_ON): (3,),
     (_S.READY_TO_SWITCH_ON, _C.ENABLE_OPERATION): (3, 4),
@@ -88,7 +88,7 @@ def following(state: DriveState, controlword: int, before: int, quick_stop_optio
         quick_stop_option: 0x605A: from 5 on the drive stays stopped, and may be enabled from there.
     """
     command = command_of(controlword)
-    if command is Command.FAULT_RESET and before & 0x80:
+    if command is ControlwordCommand.FAULT_RESET and before & 0x80:
         return state
     for transition in TRANSITIONS.get((state, command), ()):
         if transition == 16 and quick_stop_option < 5:

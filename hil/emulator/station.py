@@ -34,7 +34,7 @@ def key(frame: Frame) -> int:
     return frame.id | frame.extended << 29
 
 
-class Line(Protocol):
+class Medium(Protocol):
     """What a controller is on.
 
     Attributes:
@@ -82,7 +82,7 @@ class Station:
 
     def __init__(
         self,
-        wire: Line,
+        wire: Medium,
         name: str,
         receive: Callable[[Frame], None],
         ids: Iterable[int] | None = None,

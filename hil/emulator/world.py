@@ -70,7 +70,7 @@ def cancel(event: Event | None) -> None:
         event[2] = None
 
 
-class VirtualClock(Clock):
+class WorldClock(Clock):
     """The clock of a world: sleeping is what makes time pass."""
 
     def __init__(self, world: World) -> None:

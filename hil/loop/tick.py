@@ -38,7 +38,7 @@ class Tick(NamedTuple):
         return self.began - self.deadline
 
 
-class Times(NamedTuple):
+class TickTimes(NamedTuple):
     """Moments at the end of a tick's parts [ns]."""
 
     read: int
@@ -49,7 +49,7 @@ class Times(NamedTuple):
 Decide = Callable[[Tick, Reading], Array | None]
 """What to do at a tick: inputs for the actuators, or None to end the loop."""
 
-Log = Callable[[Tick, Reading, Array, Times], None]
+Log = Callable[[Tick, Reading, Array, TickTimes], None]
 """Takes a tick's numbers; must not wait."""
 
 
@@ -83,7 +83,7 @@ class TickLoop:
             decided = clock.now()
             rig.write(command)
             written = clock.now()
-            log(tick, reading, command, Times(read, decided, written))
+            log(tick, reading, command, TickTimes(read, decided, written))
             number += 1
             deadline += period
             skipped = max(0, (clock.now() - deadline) // period)

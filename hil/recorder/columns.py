@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hil.drives.base import Node
-from hil.safety.stages import Mode
+from hil.safety.stages import Phase
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns
 from servoctl.types import Array
 
-STAGES = [mode.value for mode in Mode]
+STAGES = [mode.value for mode in Phase]
 """What the numbers in the column `stage` mean."""
 
 LIVE = "live"
 """Group of the columns that hold the gains in force, by their paths in the config."""
 
 
-class Table:
+class ColumnLayout:
     """Names, units and order of the columns, and the row of a tick.
 
     Attributes:

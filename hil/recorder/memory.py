@@ -36,7 +36,7 @@ class Capacity(NamedTuple):
     events: int = 1 << 20
 
 
-class Memory:
+class SharedRings:
     """Rings of rows, frames and events, and one sentence from the recorder.
 
     Attributes:

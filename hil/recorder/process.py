@@ -12,7 +12,7 @@ import numpy as np
 from hil.recorder.bits import BusBits
 from hil.recorder.events import EventLog, split
 from hil.recorder.frame_log import FrameLog
-from hil.recorder.memory import FRAME, Capacity, Memory
+from hil.recorder.memory import FRAME, Capacity, SharedRings
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
 from servoctl.types import Array
@@ -34,7 +34,7 @@ def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:
     return {**metadata, "status": status, "error": "; ".join([*before, error])}
 
 
-class Plan(NamedTuple):
+class RecorderSettings(NamedTuple):
     """What the recorder is started with.
 
     Attributes:
@@ -69,7 +69,7 @@ def main(descriptor: int) -> None:
         plan = connection.recv()
     except EOFError:  # the loop is no more
         return
-    memory = Memory(len(plan.columns), plan.capacity, plan.memory)
+    memory = SharedRings(len(plan.columns), plan.capacity, plan.memory)
     try:
         try:
             desk = Desk(memory, plan)
@@ -114,7 +114,7 @@ def _tell(connection: Connection, message: tuple[str, str]) -> None:
 class Desk:
     """The three files and the rings that feed them; a file that cannot be written does not keep the others from it."""
 
-    def __init__(self, memory: Memory, plan: Plan) -> None:
+    def __init__(self, memory: SharedRings, plan: RecorderSettings) -> None:
         """Makes the folder and its files.
 
         Raises:

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from hil.frame import Frame
 from hil.recorder.events import as_entry, encode
-from hil.recorder.memory import FRAME, Capacity, Memory
-from hil.recorder.process import Plan, failed
+from hil.recorder.memory import FRAME, Capacity, SharedRings
+from hil.recorder.process import RecorderSettings, failed
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run, say_end
@@ -67,10 +67,10 @@ class Recorder:
         if "t" not in columns:
             raise RunFolderError(f"{folder}: a run needs the column t (name it among the columns)")
         self._capacity = capacity = capacity or Capacity()
-        self._memory = Memory(len(columns), capacity)
+        self._memory = SharedRings(len(columns), capacity)
         self._rows, self._frames, self._events = self._memory.rows, self._memory.frames, self._memory.events
         self._lossless, self._metadata = lossless, dict(plain(metadata))
-        plan = Plan(
+        plan = RecorderSettings(
             self._memory.descriptor,
             capacity,
             os.path.abspath(folder),

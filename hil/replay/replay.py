@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hil.assembly.live import LiveGains
+from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import HilSettings, hil_settings
 from hil.drives.base import Drive, Node
 from hil.drives.protocols import build

@@ -16,11 +16,11 @@ from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
-from hil.safety.stages import WORKING, Mode
+from hil.safety.stages import WORKING, Phase
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
-_FULL = STAGES.index(Mode.FULL.value)
+_FULL = STAGES.index(Phase.FULL.value)
 _WORKING = [STAGES.index(mode.value) for mode in WORKING]
 
 

@@ -13,8 +13,8 @@ from hil.drives.sample import Sample
 from hil.frame import Frame
 from hil.loop import SECOND, Clock, Reading, Rig, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
-from hil.rig.verbs import Verbs
-from hil.safety.events import Kind
+from hil.rig.handshake import Handshake
+from hil.safety.events import EventKind
 from hil.safety.monitor import Monitor
 from hil.sensing import Finding, Prediction, Sensing
 from servoctl.errors import in_one_line
@@ -35,10 +35,10 @@ PAUSE = 1_000_000
 NOTHING = Sample(np.nan, np.nan, np.nan, 0)
 
 
-def _kind(finding: Finding) -> Kind:
+def _kind(finding: Finding) -> EventKind:
     if finding.motion:
-        return Kind.TRACKING
-    return Kind.ENCODER if finding.stops else Kind.IMPLAUSIBLE
+        return EventKind.TRACKING
+    return EventKind.ENCODER if finding.stops else EventKind.IMPLAUSIBLE
 
 
 class CanRig(Rig):
@@ -89,7 +89,7 @@ class CanRig(Rig):
         self.positions = [np.nan] * len(self.drives)
         self.speeds = [np.nan] * len(self.drives)
         self.measured = [np.nan] * (3 * len(self.drives))
-        self.problems: list[tuple[Kind, str, str]] = []
+        self.problems: list[tuple[EventKind, str, str]] = []
         self.off = not sends
         self.failures: dict[str, str] = {}
         self._awaited = [
@@ -100,7 +100,7 @@ class CanRig(Rig):
         self._polled = [node for node in self._nodes if node.feedback is not Feedback.SYNC]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
-        self._verbs: Verbs | None = None
+        self._verbs: Handshake | None = None
         self._cancelled = False
         self._began = 0
         self._written = 0
@@ -133,7 +133,7 @@ class CanRig(Rig):
 
     def _perform(self, verbs: dict[Node, object], deadline: int) -> None:
         left = (deadline - self.clock.now()) / SECOND
-        running = Verbs(verbs, self._dispatch.send, self.clock, left)  # type: ignore[arg-type]
+        running = Handshake(verbs, self._dispatch.send, self.clock, left)  # type: ignore[arg-type]
         period = nanoseconds(self._period)
         try:
             while not (self._cancelled or running.advance()):
@@ -213,7 +213,7 @@ class CanRig(Rig):
         for drive in self.drives:
             drive.asked_on = True
         verbs = {drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)}
-        self._verbs = Verbs(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
+        self._verbs = Handshake(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
 
     def advance(self) -> bool:
         """Goes on with it; returns whether it is over.

@@ -5,8 +5,8 @@ reaction so far is latched for the rest of the run: nothing goes back to work by
 function: a hardware emergency stop is a precondition on real drives.
 """
 
-from hil.safety.events import Event, Kind, Reaction
+from hil.safety.events import Event, EventKind, Reaction
 from hil.safety.limits import Limits
 from hil.safety.monitor import Bounds, Monitor
 
-__all__ = ["Bounds", "Event", "Kind", "Limits", "Monitor", "Reaction"]
+__all__ = ["Bounds", "Event", "EventKind", "Limits", "Monitor", "Reaction"]

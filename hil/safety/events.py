@@ -29,7 +29,7 @@ class Origin(Enum):
     OPERATOR = 130
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """Every event: reaction, whose fault, and what it means."""
 
     MISSED = (Reaction.NOTE, Origin.RIG, "no sample in the last period and a half")
@@ -92,7 +92,7 @@ class Event(NamedTuple):
     """
 
     time: int
-    kind: Kind
+    kind: EventKind
     subject: str
     detail: str
 

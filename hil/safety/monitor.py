@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from hil.bus.base import Health, Link
 from hil.drives.base import Condition, Drive, Node
 from hil.loop import SECOND, Tick
-from hil.safety.events import Event, Kind, Reaction
+from hil.safety.events import Event, EventKind, Reaction
 
 RUNAWAY = 1.2
 """Of the speed limit: beyond this, damping is not waited for."""
 
 _ACTIVE = Link.ACTIVE
 
-EVERY_TIME = (Kind.STAGE, Kind.GAIN)
+EVERY_TIME = (EventKind.STAGE, EventKind.GAIN)
 """Kinds that are written down however often they come; of the others the first for each subject."""
 
 BEATS = 2.5
@@ -77,12 +77,12 @@ class Monitor:
         self._changed = [0] * len(self._drives)
         self._late_row = 0
         self._late: deque[int] = deque()
-        self._seen: set[tuple[Kind, str]] = set()
-        self.counts: dict[Kind, int] = {}
+        self._seen: set[tuple[EventKind, str]] = set()
+        self.counts: dict[EventKind, int] = {}
         self.worst = Reaction.NOTE
         self.events: list[Event] = []
 
-    def report(self, time: int, kind: Kind, subject: str = "", detail: str = "") -> Event | None:
+    def report(self, time: int, kind: EventKind, subject: str = "", detail: str = "") -> Event | None:
         """Takes an event in; returns it where it is the first of its kind and subject."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.worst = max(self.worst, kind.reaction)
@@ -111,13 +111,13 @@ class Monitor:
             name = node.settings.name
             if age > self._missed:
                 shown = f"{age / 1e6:.1f} ms old"
-                self.report(now, Kind.MISSED, name, shown)
+                self.report(now, EventKind.MISSED, name, shown)
                 if age >= self._lost:
-                    self.report(now, Kind.LOST, name, shown)
+                    self.report(now, EventKind.LOST, name, shown)
                 elif age >= self._stale:
-                    self.report(now, Kind.STALE, name, shown)
+                    self.report(now, EventKind.STALE, name, shown)
             if node.rejected != self._rejected[i]:
-                self.report(now, Kind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
+                self.report(now, EventKind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
 
     def drives(self, now: int, working: bool) -> None:
@@ -135,15 +135,15 @@ class Monitor:
                 continue
             name = drive.settings.name
             if drive.fault and not drive.quiet:
-                self.report(now, Kind.DRIVE_FAULT, name, drive.fault)
+                self.report(now, EventKind.DRIVE_FAULT, name, drive.fault)
             elif working and drive.condition is not enabled:
-                self.report(now, Kind.DRIVE_STATE, name, drive.condition.value)
+                self.report(now, EventKind.DRIVE_STATE, name, drive.condition.value)
             if drive.saturated and working:
-                self.report(now, Kind.SATURATED, name)
+                self.report(now, EventKind.SATURATED, name)
             if drive.foreign:
-                self.report(now, Kind.FOREIGN, name, drive.foreign)
+                self.report(now, EventKind.FOREIGN, name, drive.foreign)
             if not quick:
-                self.report(now, Kind.HEARTBEAT, name, f"{(now - drive.alive) / 1e9:.3f} s")
+                self.report(now, EventKind.HEARTBEAT, name, f"{(now - drive.alive) / 1e9:.3f} s")
 
     def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
         """Position and speed of each joint against its limits; NaN is no news."""
@@ -154,16 +154,16 @@ class Monitor:
                 self._fast[i] = 0
                 continue
             if position < lower or position > upper:
-                self.report(now, Kind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}")
+                self.report(now, EventKind.POSITION, limits.name, f"{position:.4g}, limits {lower:.4g} to {upper:.4g}")
             if speed > RUNAWAY * limits.speed_limit:
-                self.report(now, Kind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+                self.report(now, EventKind.RUNAWAY, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
             self._fast[i] = self._fast[i] + 1 if speed > limits.speed_limit else 0
             if self._fast[i] >= 2:
-                self.report(now, Kind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
+                self.report(now, EventKind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
 
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
         """Which torques a limit has changed."""
-        kind = Kind.CLAMPED_STOP if self.bounds.clamped_stop else Kind.CLAMPED
+        kind = EventKind.CLAMPED_STOP if self.bounds.clamped_stop else EventKind.CLAMPED
         window = self._clamped
         for sign, changed in ((-1, window[0] if len(window) == window.maxlen else ()), (1, clamped)):
             if True in changed:
@@ -181,9 +181,9 @@ class Monitor:
             if health.link is _ACTIVE and not health.errors:
                 continue
             if health.link in (Link.OFF, Link.DOWN, Link.PASSIVE):
-                self.report(now, Kind.BUS, name, f"{health.link.value}: {health.reason}")
+                self.report(now, EventKind.BUS, name, f"{health.link.value}: {health.reason}")
             else:
-                self.report(now, Kind.BUS_WARNING, name, f"{health.link.value}: {health.reason}")
+                self.report(now, EventKind.BUS_WARNING, name, f"{health.link.value}: {health.reason}")
 
     def lateness(self, tick: Tick) -> None:
         """Periods that have gone by without a tick."""
@@ -195,12 +195,12 @@ class Monitor:
             return
         self._late_row += 1
         self._late.extend([now] * tick.skipped)
-        self.report(now, Kind.OVERRUN, "", f"{tick.skipped} before tick {tick.number}")
+        self.report(now, EventKind.OVERRUN, "", f"{tick.skipped} before tick {tick.number}")
         share = len(self._late) * self.bounds.period
         if self._late_row > self.bounds.late_ticks:
-            self.report(now, Kind.OVERRUNS, "", f"{self._late_row} late ticks in a row")
+            self.report(now, EventKind.OVERRUNS, "", f"{self._late_row} late ticks in a row")
         elif share > self.bounds.late_share and tick.number * self.bounds.period >= 1.0:
-            self.report(now, Kind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
+            self.report(now, EventKind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
 
     def verdicts(self) -> Iterator[Event]:
         """Events that ask for a reaction, in order."""
@@ -209,8 +209,8 @@ class Monitor:
     @property
     def exit_code(self) -> int:
         """Of the run, by the first event that ended it; 3 where a drive did not confirm that it is off."""
-        if any(event.kind is Kind.NOT_CONFIRMED for event in self.events):
-            return Kind.NOT_CONFIRMED.origin.value
+        if any(event.kind is EventKind.NOT_CONFIRMED for event in self.events):
+            return EventKind.NOT_CONFIRMED.origin.value
         return next((event.kind.origin.value for event in self.verdicts()), 0)
 
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from hil.drives.base import Drive
-from hil.safety.events import Kind
+from hil.safety.events import EventKind
 from hil.safety.monitor import Monitor
 from servoctl.types import Array
 
@@ -38,7 +38,7 @@ class Machine(Protocol):
     """Of the joints [joint unit]."""
     speeds: list[float]
     """Of the joints [joint unit/s]."""
-    problems: list[tuple[Kind, str, str]]
+    problems: list[tuple[EventKind, str, str]]
     """What sensing has found at the last read: kind, subject, detail."""
 
     def begin_enable(self, torques: Sequence[float]) -> None:
@@ -58,7 +58,7 @@ class Machine(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How far, how long, and by which torques.
 
     Attributes:

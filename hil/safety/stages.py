@@ -12,14 +12,14 @@ import numpy as np
 
 from hil.drives.base import DriveError
 from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
-from hil.safety.events import Kind, Reaction
+from hil.safety.events import EventKind, Reaction
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
-from hil.safety.plan import Machine, Plan, Stage
+from hil.safety.plan import Machine, RunPlan, Stage
 from servoctl.types import Array, Status
 
 
-class Mode(Enum):
+class Phase(Enum):
     """Where a run is."""
 
     SHADOW = "shadow"
@@ -33,7 +33,7 @@ class Mode(Enum):
     OVER = "over"
 
 
-WORKING = (Mode.ZERO, Mode.RAMP, Mode.FULL, Mode.STOPPING)
+WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING)
 """Every drive should be enabled."""
 
 FIRST_SAMPLES = 1.0
@@ -59,11 +59,13 @@ class Stages:
         confirmed: Whether every drive has confirmed that it is off.
     """
 
-    def __init__(self, machine: Machine, controller: Controller, monitor: Monitor, limits: Limits, plan: Plan) -> None:
+    def __init__(
+        self, machine: Machine, controller: Controller, monitor: Monitor, limits: Limits, plan: RunPlan
+    ) -> None:
         self._machine, self._controller, self._monitor = machine, controller, monitor
         self._limits, self._plan = limits, plan
         self._count = len(machine.drives)
-        self.mode = Mode.SHADOW if plan.stage is Stage.SHADOW else Mode.WAITING
+        self.mode = Phase.SHADOW if plan.stage is Stage.SHADOW else Phase.WAITING
         self.task_time, self._task = 0.0, 0
         self.law_torques = np.full(self._count, np.nan)
         self.confirmed = plan.stage is Stage.SHADOW
@@ -73,20 +75,20 @@ class Stages:
         self._still = 0
         self._silent = True
         self._handlers = {
-            Mode.SHADOW: self._shadow,
-            Mode.WAITING: self._wait,
-            Mode.ENABLING: self._enable,
-            Mode.ZERO: self._zero,
-            Mode.RAMP: self._ramp,
-            Mode.FULL: self._full,
-            Mode.STOPPING: self._stop,
-            Mode.DISABLING: self._disable,
+            Phase.SHADOW: self._shadow,
+            Phase.WAITING: self._wait,
+            Phase.ENABLING: self._enable,
+            Phase.ZERO: self._zero,
+            Phase.RAMP: self._ramp,
+            Phase.FULL: self._full,
+            Phase.STOPPING: self._stop,
+            Phase.DISABLING: self._disable,
         }
 
     @property
     def over(self) -> bool:
         """Whether the run has ended."""
-        return self.mode is Mode.OVER
+        return self.mode is Phase.OVER
 
     def ask_to_stop(self, why: str) -> None:
         """Asks for the controlled stop at the next tick; may be called from a signal handler."""
@@ -107,14 +109,14 @@ class Stages:
         mode = self.mode
         wanted = self._handlers[mode](tick, reading)
         if wanted and not finite(wanted):
-            self._monitor.report(now, Kind.NON_FINITE, "", ", ".join(self._not_finite(wanted)))
+            self._monitor.report(now, EventKind.NON_FINITE, "", ", ".join(self._not_finite(wanted)))
             self._react(now)
             wanted = self._damp(reading)
-        if self.mode is Mode.DISABLING and mode is not Mode.DISABLING:
+        if self.mode is Phase.DISABLING and mode is not Phase.DISABLING:
             self._disable(tick, reading)
         if self.over:
             return None
-        if not wanted or self.mode is Mode.DISABLING:
+        if not wanted or self.mode is Phase.DISABLING:
             return np.zeros(self._count)
         allowed = self._limits.apply(wanted, self._machine.positions)
         self._monitor.torques(now, self._limits.clamped)
@@ -124,10 +126,10 @@ class Stages:
         monitor, machine, now = self._monitor, self._machine, tick.began
         since = now if self._silent else 0
         if self._asked_to_stop is not None:
-            monitor.report(now, Kind.INTERRUPTED, "", self._asked_to_stop)
+            monitor.report(now, EventKind.INTERRUPTED, "", self._asked_to_stop)
         monitor.lateness(tick)
         machine.watch(monitor, now, since, self.mode in WORKING)
-        if self.mode not in (Mode.WAITING, Mode.SHADOW):
+        if self.mode not in (Phase.WAITING, Phase.SHADOW):
             monitor.motion(now, machine.positions, machine.speeds)
         for problem in machine.problems:
             monitor.report(now, *problem)
@@ -136,18 +138,18 @@ class Stages:
     def _react(self, now: int) -> None:
         """Latches what the worst event so far asks for."""
         worst = self._monitor.worst
-        if self.mode in (Mode.DISABLING, Mode.OVER) or worst < Reaction.STOP:
+        if self.mode in (Phase.DISABLING, Phase.OVER) or worst < Reaction.STOP:
             return
-        if self.mode is Mode.SHADOW:
-            self._enter(Mode.OVER, now)
-        elif worst >= Reaction.DISABLE or self.mode in (Mode.WAITING, Mode.ENABLING):
-            self._enter(Mode.DISABLING, now)
-        elif self.mode is not Mode.STOPPING:
-            self._enter(Mode.STOPPING, now)
+        if self.mode is Phase.SHADOW:
+            self._enter(Phase.OVER, now)
+        elif worst >= Reaction.DISABLE or self.mode in (Phase.WAITING, Phase.ENABLING):
+            self._enter(Phase.DISABLING, now)
+        elif self.mode is not Phase.STOPPING:
+            self._enter(Phase.STOPPING, now)
 
-    def _enter(self, mode: Mode, now: int) -> None:
+    def _enter(self, mode: Phase, now: int) -> None:
         self.mode, self._entered = mode, now
-        self._monitor.report(now, Kind.STAGE, "", mode.value)
+        self._monitor.report(now, EventKind.STAGE, "", mode.value)
 
     def _since(self, now: int) -> float:
         """Time in this mode [s]."""
@@ -156,7 +158,7 @@ class Stages:
 
     def _law(self, reading: Reading) -> None:
         """The law's torques at the task's time, in every mode: what it would ask for is worth seeing."""
-        if self.mode is Mode.FULL:
+        if self.mode is Phase.FULL:
             self.task_time = self._task / SECOND
         if reading.valid:
             self.law_torques = self._controller.command(self.task_time, reading.q, reading.v)
@@ -188,13 +190,13 @@ class Stages:
     def _shadow(self, tick: Tick, reading: Reading) -> list[float]:
         self._check_silence(tick.began)
         if self._since(tick.began) >= self._plan.duration:
-            self._enter(Mode.OVER, tick.began)
+            self._enter(Phase.OVER, tick.began)
         return []
 
     def _check_silence(self, now: int) -> None:
         if self._silent and self._since(now) > FIRST_SAMPLES:
             silent = [drive.settings.name for drive in self._machine.drives if drive.sample is None]
-            self._monitor.report(now, Kind.LOST, ", ".join(silent), f"none within {FIRST_SAMPLES:g} s")
+            self._monitor.report(now, EventKind.LOST, ", ".join(silent), f"none within {FIRST_SAMPLES:g} s")
             self._react(now)
 
     def _wait(self, tick: Tick, reading: Reading) -> list[float]:
@@ -203,35 +205,35 @@ class Stages:
             self._check_silence(now)
             return []
         for name, sentence in self._machine.start_problems():
-            self._monitor.report(now, Kind.START_POSE, name, sentence)
+            self._monitor.report(now, EventKind.START_POSE, name, sentence)
         hold = self._hold(reading)
         for drive, torque in zip(self._machine.drives, hold, strict=True):
             limit = drive.settings.torque_limit
             if not abs(torque) <= limit:
                 detail = f"holding the pose takes {torque:.4g}, torque_limit is {limit:g}"
-                self._monitor.report(now, Kind.HANDSHAKE, drive.settings.name, detail)
+                self._monitor.report(now, EventKind.HANDSHAKE, drive.settings.name, detail)
         self._react(now)
-        if self.mode is Mode.WAITING:
+        if self.mode is Phase.WAITING:
             self._limits.previous = hold
             self._machine.begin_enable(hold)
-            self._enter(Mode.ENABLING, now)
+            self._enter(Phase.ENABLING, now)
         return []
 
     def _enable(self, tick: Tick, reading: Reading) -> list[float]:
         try:
             if self._machine.advance():
-                self._enter(Mode.ZERO, tick.began)
+                self._enter(Phase.ZERO, tick.began)
         except DriveError as error:
             for line in str(error).splitlines():
                 name, _, what = line.partition(": ")
-                self._monitor.report(tick.began, Kind.HANDSHAKE, name, what)
+                self._monitor.report(tick.began, EventKind.HANDSHAKE, name, what)
             self._react(tick.began)
         return self._hold(reading)
 
     def _zero(self, tick: Tick, reading: Reading) -> list[float]:
         last = self._plan.stage is Stage.ZERO
         if self._since(tick.began) >= (self._plan.duration if last else self._plan.zero_time):
-            self._enter(Mode.STOPPING if last else Mode.RAMP, tick.began)
+            self._enter(Phase.STOPPING if last else Phase.RAMP, tick.began)
         return self._hold(reading)
 
     def _ramp(self, tick: Tick, reading: Reading) -> list[float]:
@@ -242,9 +244,9 @@ class Stages:
         if share == 1.0:
             if plan.stage is Stage.RAMP:
                 if self._since(now) >= plan.ramp_time + plan.duration:
-                    self._enter(Mode.STOPPING, now)
+                    self._enter(Phase.STOPPING, now)
             elif self._engaged(now, reading):
-                self._enter(Mode.FULL, now)
+                self._enter(Phase.FULL, now)
                 self._task = 0
         return [(1.0 - share) * held + share * asked for held, asked in zip(hold, law, strict=True)]
 
@@ -259,7 +261,7 @@ class Stages:
             self._engage_by = now + nanoseconds(ENGAGE_TIME)
         elif now > self._engage_by:
             for name in wrong:
-                self._monitor.report(now, Kind.NOT_ENGAGED, name, self._not_engaged(name, errors[name]))
+                self._monitor.report(now, EventKind.NOT_ENGAGED, name, self._not_engaged(name, errors[name]))
         return False
 
     def _not_engaged(self, name: str, error: tuple[float, float]) -> str:
@@ -284,20 +286,20 @@ class Stages:
         self._controller.remember(tick.elapsed / SECOND)
         self._task += tick.elapsed
         if self.task_time >= self._plan.duration:
-            self._enter(Mode.STOPPING, tick.began)
+            self._enter(Phase.STOPPING, tick.began)
         return self._asked()
 
     def _check_status(self, now: int) -> None:
         code = self._controller.status
         if code in self._plan.stops_on or code >= Status.NOT_POSITIVE.code:
-            self._monitor.report(now, Kind.TASK, "", Status.from_code(code).value)
+            self._monitor.report(now, EventKind.TASK, "", Status.from_code(code).value)
 
     def _stop(self, tick: Tick, reading: Reading) -> list[float]:
         speeds, drives = self._machine.speeds, self._machine.drives
         slow = all(abs(s) < STILL * d.settings.speed_limit for s, d in zip(speeds, drives, strict=True))
         self._still = self._still + 1 if slow else 0
         if self._still >= 3 or self._since(tick.began) >= self._plan.stop_time:
-            self._enter(Mode.DISABLING, tick.began)
+            self._enter(Phase.DISABLING, tick.began)
         return self._damp(reading)
 
     def _disable(self, tick: Tick, reading: Reading) -> list[float]:
@@ -305,13 +307,13 @@ class Stages:
         self._limits.forget()
         self.confirmed = self._machine.disable(brake=self._since(now) < DISABLE_TIME / 5 and self._must_brake)
         if self.confirmed:
-            self._enter(Mode.OVER, now)
+            self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
             for drive in self._machine.drives:
                 if not drive.surely_off:
-                    kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                    kind = EventKind.NOT_CONFIRMED if drive.maybe_on else EventKind.NEVER_ENABLED
                     self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
-            self._enter(Mode.OVER, now)
+            self._enter(Phase.OVER, now)
         return []
 
     @property

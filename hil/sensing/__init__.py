@@ -2,26 +2,34 @@
 
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
+from hil.sensing.gravity import (
+    GravityCompensation,
+    Hold,
+    StaticBalance,
+    accelerations,
+    falls_without_torque,
+    not_ready,
+    task_errors,
+)
 from hil.sensing.plausibility import Finding
 from hil.sensing.prediction import Prediction
 from hil.sensing.sensing import Sensing, Sight
-from hil.sensing.statics import Fall, Hold, Holding, accelerations, falls_without_torque, not_ready, task_errors
-from hil.sensing.tracking import Tracking, Unexplained
+from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 
 __all__ = [
     "Channel",
     "Coordinates",
     "Displacements",
+    "DisturbanceObserver",
     "Estimate",
-    "Fall",
     "Finding",
+    "GravityCompensation",
     "Hold",
-    "Holding",
     "Prediction",
     "Sensing",
     "Sight",
-    "Tracking",
-    "Unexplained",
+    "StaticBalance",
+    "TrackingMonitor",
     "accelerations",
     "falls_without_torque",
     "not_ready",

@@ -20,10 +20,10 @@ import casadi as ca
 import numpy as np
 
 from hil.sensing.channels import Displacements
-from servoctl.engine.kernel import Kernel, Tick, inputs
+from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.linalg import Decomposition, decompose, frobenius
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.quick import run_fast
+from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import largest
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
@@ -62,7 +62,7 @@ class Estimate(NamedTuple):
     closure: float
 
 
-class View(NamedTuple):
+class Decompositions(NamedTuple):
     """The two decompositions at one q.
 
     Attributes:
@@ -86,13 +86,13 @@ class View(NamedTuple):
         return d + self.seen.solve(missing - self.G @ d)
 
 
-def view(A: Array, H: Array, weights: Array, rank_tolerance: Any) -> View:
+def view(A: Array, H: Array, weights: Array, rank_tolerance: Any) -> Decompositions:
     """Takes passive and measured rows apart."""
     passive = decompose(A, rank_tolerance)
     G = weights.reshape(-1, 1) * H
     Z = passive.row_basis
     projected = G - (G @ Z.T) @ Z if len(Z) else G
-    return View(passive, decompose(projected, SEEN, frobenius(G)), G)
+    return Decompositions(passive, decompose(projected, SEEN, frobenius(G)), G)
 
 
 class Coordinates:
@@ -124,7 +124,7 @@ class Coordinates:
         self._holonomic = np.flatnonzero(holonomic)
         self._nonholonomic = len(holonomic) > len(self._holonomic)
         self._constants = np.concatenate([displacements.weights, displacements.errors, model.parameters])
-        self._tick: Tick | None = None
+        self._tick: BufferedCall | None = None
         self.engine, self.note = "numpy", ""
         if engine == "numpy":
             return
@@ -134,7 +134,7 @@ class Coordinates:
             self.note = f"the plant runs in NumPy: {error}"
             return
         self.engine, self.note = run_fast(kernel, engine)
-        self._tick = Tick(kernel)
+        self._tick = BufferedCall(kernel)
         self._tick.inputs["c"][:] = self._constants
         self._given, self._found = self._tick.inputs["x"], self._tick.outputs["found"]
 
@@ -178,7 +178,7 @@ class Coordinates:
             float(found[rank + 1]),
         )
 
-    def view(self, t: float, q: Array) -> View:
+    def view(self, t: float, q: Array) -> Decompositions:
         """The decompositions at a pose, on numbers."""
         rows = self._rows(t, q, np.zeros(self._n), self._model.parameters)
         H = np.asarray(self._h.jacobian(self._model.plant, q, t), dtype=float)

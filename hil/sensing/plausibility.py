@@ -34,7 +34,7 @@ IN_A_ROW = 2
 """Implausible samples that are a finding."""
 
 
-class Memory:
+class AxisMemory:
     """What an axis remembers.
 
     Attributes:
@@ -78,8 +78,8 @@ class Finding(NamedTuple):
 
 
 def judge(
-    channel: Channel, unit: str, memory: Memory, sample: Sample | None, rate: float, expected: float
-) -> tuple[Memory, Finding | None]:
+    channel: Channel, unit: str, memory: AxisMemory, sample: Sample | None, rate: float, expected: float
+) -> tuple[AxisMemory, Finding | None]:
     """Takes a sample, or rejects it.
 
     Args:
@@ -100,20 +100,20 @@ def judge(
     reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
         rejected = memory.rejected + 1
-        memory = Memory(memory.accepted, sample.time, rejected, memory.travel, memory.moved)
+        memory = AxisMemory(memory.accepted, sample.time, rejected, memory.travel, memory.moved)
         return memory, Finding(channel.name, reason, rejected >= IN_A_ROW)
     if last is None or sample.position != last.position or not math.isfinite(expected):
-        return Memory(sample, sample.time, 0, 0.0, sample.time), None
+        return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
     elapsed = (sample.time - last.time) / SECOND
     travel = memory.travel + _against(expected, channel.held * elapsed) * elapsed
     still = (sample.time - memory.moved) / SECOND
     if abs(travel) > STUCK_TRAVEL * (channel.visible or channel.resolution) and still >= STUCK_TIME:
         where = f"stands at {sample.position:.6g} {unit} for {still:.3g} s"
         reason = f"encoder {where}, the model moves it by {travel:.3g} {unit}"
-        return Memory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
+        return AxisMemory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
     if still >= STUCK_WINDOW:
-        return Memory(sample, sample.time, 0, 0.0, sample.time), None
-    return Memory(sample, sample.time, 0, travel, memory.moved), None
+        return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
+    return AxisMemory(sample, sample.time, 0, travel, memory.moved), None
 
 
 def _against(speed: float, friction: float) -> float:

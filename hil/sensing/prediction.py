@@ -10,8 +10,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.kernel import Kernel, Tick
-from servoctl.engine.quick import run_fast
+from servoctl.engine.kernel import BufferedCall, Kernel
+from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import TraceError
@@ -39,7 +39,7 @@ class Prediction:
         """
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
-        self._tick: Tick | None = None
+        self._tick: BufferedCall | None = None
         self.engine, self.note = "numpy", ""
         if engine == "numpy" or model.opaque is not None:
             self.note = f"the plant runs in NumPy: {model.opaque}" if model.opaque is not None else ""
@@ -50,7 +50,7 @@ class Prediction:
             self.note = f"the plant runs in NumPy: {error}"
             return
         self.engine, self.note = run_fast(kernel, engine)
-        self._tick = Tick(kernel)
+        self._tick = BufferedCall(kernel)
         self._times, self._x, self._u, parameters = self._tick.inputs.values()
         (self._ahead,) = self._tick.outputs.values()
         parameters[:] = self._parameters

@@ -16,11 +16,11 @@ from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
-from hil.sensing.plausibility import Finding, Memory, Redundancy, judge
+from hil.sensing.observability import require_seen
+from hil.sensing.plausibility import AxisMemory, Finding, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
-from hil.sensing.sight import require_seen
-from hil.sensing.tracking import Tracking
+from hil.sensing.tracking import TrackingMonitor
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
@@ -69,7 +69,7 @@ class Sensing:
         skew: float | None = None,
         residual_tolerance: float | None = None,
         motion: Prediction | None = None,
-        tracking: Tracking | None = None,
+        tracking: TrackingMonitor | None = None,
         engine: str = "auto",
     ) -> None:
         """Builds everything that the ticks need.
@@ -117,7 +117,7 @@ class Sensing:
         """
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self._residual_tolerance)
-        self._memories = [Memory()] * m
+        self._memories = [AxisMemory()] * m
         self._tracks: list[Track | None] = [None] * m
         self._rates, self._before = [0.0] * m, [0.0] * m
         self._q, self._v, self._now = start.q, start.v, now

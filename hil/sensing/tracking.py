@@ -22,7 +22,7 @@ from hil.sensing.channels import Channel
 from hil.sensing.plausibility import Finding
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.engine.quick import run_fast
+from servoctl.engine.select_engine import run_fast
 from servoctl.engine.symbol import symbols
 from servoctl.engine.trace import trace
 from servoctl.errors import TraceError
@@ -58,7 +58,7 @@ Errors = Callable[[float, Array], Array]
 """Time and pose -> error of v by each sample's largest error, shape (samples, n)."""
 
 
-class Unexplained:
+class DisturbanceObserver:
     """Acceleration that the model does not explain -> the least torques that would, shape (m,); compiled.
 
     Attributes:
@@ -102,11 +102,11 @@ class Unexplained:
         return d
 
 
-class Tracking:
+class TrackingMonitor:
     """Watches the motion, window by window."""
 
     def __init__(
-        self, unexplained: Unexplained, drives: Sequence[Channel], limits: Array, share: float, period: float
+        self, unexplained: DisturbanceObserver, drives: Sequence[Channel], limits: Array, share: float, period: float
     ) -> None:
         """Takes the machine.
 

@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.linalg import expm
 
-from hil.assembly.prepare import Prepared
+from hil.assembly.prepare import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
-from hil.safety.stages import Mode
+from hil.safety.stages import Phase
 from hil.sensing.sample_errors import sample_errors
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.trace import trace
@@ -50,7 +50,7 @@ Chain = Callable[[State], tuple[Array, Array]]
 """A state -> T, and the violations of the task rows with their derivatives, shape (rows, degree)."""
 
 
-def explained_errors(prepared: Prepared, trajectory: Trajectory) -> dict[str, float]:
+def explained_errors(prepared: RigSetup, trajectory: Trajectory) -> dict[str, float]:
     """Task row -> largest error that the loop itself explains, in the row's unit; NaN for a row that has no correction.
 
     Args:
@@ -58,7 +58,7 @@ def explained_errors(prepared: Prepared, trajectory: Trajectory) -> dict[str, fl
         trajectory: What it left; rows before the task began do not count.
     """
     law, model = prepared.loop.system.law, prepared.loop.system.model
-    working = np.flatnonzero(trajectory["stage"] == STAGES.index(Mode.FULL.value))
+    working = np.flatnonzero(trajectory["stage"] == STAGES.index(Phase.FULL.value))
     if not isinstance(law, BoundConstraintFollowing) or len(working) < 2:
         return {}
     apart = max(1, round(RATE_TIME / prepared.settings.values.period))
@@ -108,7 +108,7 @@ def _known(T: Array, violations: Array) -> tuple[Array, Array]:
     return T, np.nan_to_num(violations)
 
 
-def _delay(prepared: Prepared) -> float:
+def _delay(prepared: RigSetup) -> float:
     """How late a torque acts at most after the instant that its samples are of [s]."""
     values = prepared.settings.values
     synced = any(drive.feedback is Feedback.SYNC for drive in prepared.drives)
@@ -116,18 +116,18 @@ def _delay(prepared: Prepared) -> float:
     return values.period * (2.0 if synced else 1.0) + values.period + values.emulation.current_lag + filtered
 
 
-def _filter_time(prepared: Prepared) -> float:
+def _filter_time(prepared: RigSetup) -> float:
     """Time constant of the filter of speeds [s]."""
     values = prepared.settings.values
     return 2.0 * values.period if values.velocity_filter is None else values.velocity_filter
 
 
-def _torque_steps(prepared: Prepared) -> Array:
+def _torque_steps(prepared: RigSetup) -> Array:
     """Of the wire, at each joint, shape (m,) [actuator unit]."""
     return np.array([drive.quantum()[2] for drive in prepared.drives])
 
 
-def _friction(prepared: Prepared, trajectory: Trajectory) -> Array:
+def _friction(prepared: RigSetup, trajectory: Trajectory) -> Array:
     """Largest friction of each joint in each row, shape (rows, m) [actuator unit]."""
     emulation = prepared.settings.values.emulation
     speeds = np.stack([trajectory[f"speed.{drive.settings.name}"] for drive in prepared.drives], axis=1)
@@ -135,7 +135,7 @@ def _friction(prepared: Prepared, trajectory: Trajectory) -> Array:
     return friction
 
 
-def _sampled(prepared: Prepared, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
+def _sampled(prepared: RigSetup, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
     """What the error of each sample does to T u and to the violations, shape (samples, rows) each."""
     positions, speeds = sample_errors(prepared.settings.values, (*prepared.drives, *prepared.sensors))
     coordinates, loop = prepared.sensing.coordinates, prepared.loop

@@ -5,7 +5,7 @@ from typing import Any
 
 from hil.bus.base import Health
 from hil.drives import Drive
-from hil.safety import Event, Kind, Monitor
+from hil.safety import Event, EventKind, Monitor
 
 STATUSES = {0: "done", 130: "interrupted"}
 """Exit code -> status of the run; any other code: `stopped`."""
@@ -20,7 +20,7 @@ def verdict(monitor: Monitor) -> dict[str, Any]:
         "counts": {kind.name.lower(): count for kind, count in monitor.counts.items()},
     }
     if code:
-        unconfirmed = [event for event in monitor.events if event.kind is Kind.NOT_CONFIRMED]
+        unconfirmed = [event for event in monitor.events if event.kind is EventKind.NOT_CONFIRMED]
         found["error"] = str([*verdicts, *unconfirmed][0])
     return found
 

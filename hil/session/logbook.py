@@ -3,13 +3,13 @@
 import math
 from typing import Any, Protocol
 
-from hil.assembly.live import LiveGains
+from hil.assembly.live_gains import LiveGains
 from hil.loop import SECOND, Controller, Reading, Tick
-from hil.loop.tick import Times
+from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, Timing
-from hil.recorder.columns import Table
+from hil.recorder.columns import ColumnLayout
 from hil.rig.rig import CanRig
-from hil.safety.stages import Mode, Stages
+from hil.safety.stages import Phase, Stages
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 
@@ -36,7 +36,7 @@ class Logbook:
         rig: CanRig,
         stages: Stages,
         live: LiveGains,
-        table: Table,
+        table: ColumnLayout,
         timing: Timing,
         recording: Recording,
         emulated: bool,
@@ -60,9 +60,9 @@ class Logbook:
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
         self._inputs = loop.layout.slices["u"]
-        self._modes = {mode: number for number, mode in enumerate(Mode)}
+        self._modes = {mode: number for number, mode in enumerate(Phase)}
 
-    def enter(self, tick: Tick, reading: Reading, sent: Array, times: Times) -> None:
+    def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         """Enters a tick; arguments as of `hil.loop.tick.Log`."""
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time

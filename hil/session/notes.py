@@ -1,11 +1,11 @@
 """What a person should know before a run begins on drives that are not in this process."""
 
-from hil.assembly.prepare import Prepared
+from hil.assembly.prepare import RigSetup
 from hil.bus.open import is_loopback
 from hil.drives import Feedback
 
 
-def faults_elsewhere(prepared: Prepared) -> list[str]:
+def faults_elsewhere(prepared: RigSetup) -> list[str]:
     """Who makes the faults of drives in another process.
 
     Raises:
@@ -23,7 +23,7 @@ def faults_elsewhere(prepared: Prepared) -> list[str]:
     return ["hil.faults: happen in the emulator alone (servoctl emulate must have been given them)"] if faults else []
 
 
-def in_shadow(prepared: Prepared) -> list[str]:
+def in_shadow(prepared: RigSetup) -> list[str]:
     """What a person should know who sees nothing move."""
     buses, notes = prepared.settings.buses, []
     silent = [name for name, keys in buses.items() if is_loopback(keys)]

@@ -13,26 +13,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hil.assembly.place import Place, TamperedController
-from hil.assembly.prepare import Prepared
+from hil.assembly.environment import Environment, TamperedController
+from hil.assembly.prepare import RigSetup
 from hil.bus import Health
 from hil.drives import DriveError
 from hil.loop import SECOND, Controller, Reading, Tick, TickLoop
 from hil.loop.realtime import Grant, without_collector
 from hil.loop.stop_signals import StopSignals
-from hil.loop.tick import Times
+from hil.loop.tick import TickTimes
 from hil.loop.timing import Timing
 from hil.recorder import InMemory, Recorder, add_missing, as_entry
-from hil.recorder.columns import Table
+from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
 from hil.rig.rig import CanRig
-from hil.safety import Event, Kind, Limits, Monitor
+from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
 from hil.safety.plan import Stage
-from hil.safety.stages import Mode, Stages
+from hil.safety.stages import Phase, Stages
 from hil.session.ending import fields_of, of_buses, of_drives, verdict
 from hil.session.logbook import Logbook
-from hil.view import View
+from hil.view import LivePage
 from hil.view.plan import SIGNAL
 from servoctl.config import dump
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
@@ -54,11 +54,11 @@ T = TypeVar("T")
 
 BUTTON = "stop button of the live page"
 
-STOPPED = (Mode.STOPPING, Mode.DISABLING, Mode.OVER)
+STOPPED = (Phase.STOPPING, Phase.DISABLING, Phase.OVER)
 
 
 @dataclass(frozen=True)
-class Ended:
+class Result:
     """How a run ended.
 
     Attributes:
@@ -85,8 +85,8 @@ class HilRun:
 
     def __init__(
         self,
-        prepared: Prepared,
-        place: Place,
+        prepared: RigSetup,
+        place: Environment,
         stage: Stage,
         duration: float | None,
         out: Path | None,
@@ -115,10 +115,10 @@ class HilRun:
         faults = place.faults
         self._controller = Controller(prepared.loop) if faults is None else TamperedController(prepared.loop, faults)
         self._live = prepared.live
-        self._view: View | None = None
+        self._view: LivePage | None = None
         self._live.begin(self._controller.take_law)
         emulated, gains = place.truth is not None, [gain.path for gain in self._live.gains]
-        self._table = Table(prepared.loop, nodes, len(prepared.drives), emulated, gains)
+        self._table = ColumnLayout(prepared.loop, nodes, len(prepared.drives), emulated, gains)
         self.columns = table = self._table.units
         self.said = said
         text = "" if prepared.run.loaded is None else dump(prepared.run.loaded.config)
@@ -169,11 +169,11 @@ class HilRun:
             emulated,
         )
 
-    def show(self, view: View) -> None:
+    def show(self, view: LivePage) -> None:
         """Lets an operator look on, and act, from now on."""
         self._view = view
 
-    def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> Ended:
+    def run(self, say: Callable[[Event], None], progress: Callable[[float], None] | None = None) -> Result:
         """Runs to the end.
 
         Args:
@@ -184,7 +184,7 @@ class HilRun:
         with self._signals():
             self._tell()
             if self._asked:
-                self._report(Kind.INTERRUPTED, "", f"{self._asked}, before the first frame")
+                self._report(EventKind.INTERRUPTED, "", f"{self._asked}, before the first frame")
             else:
                 self._work()
             return self._close()
@@ -205,15 +205,15 @@ class HilRun:
         except DriveError as error:
             for line in str(error).splitlines():
                 name, _, what = line.partition(": ")
-                self._report(Kind.HANDSHAKE, name, what)
+                self._report(EventKind.HANDSHAKE, name, what)
         except ServoctlError as error:
-            self._report(Kind.EXCEPTION, "", str(error))
+            self._report(EventKind.EXCEPTION, "", str(error))
         except KeyboardInterrupt as error:  # no key of a terminal, which raises nothing: a user's plant raised it
-            self._report(Kind.INTERRUPTED, "", in_one_line(error))
+            self._report(EventKind.INTERRUPTED, "", in_one_line(error))
         except (
             BaseException
         ) as error:  # a user's plant may raise anything, and exit: the drives must go off all the same
-            self._report(Kind.EXCEPTION, "", in_one_line(error))
+            self._report(EventKind.EXCEPTION, "", in_one_line(error))
         finally:
             self._off()
 
@@ -225,10 +225,10 @@ class HilRun:
         """
         if isinstance(self.recorder, Recorder) and not self.recorder.closed:
             if isinstance(error, KeyboardInterrupt):
-                self._report(Kind.INTERRUPTED, "", "before the first frame" if not self._began else "")
+                self._report(EventKind.INTERRUPTED, "", "before the first frame" if not self._began else "")
             else:
                 why = "the run never began" if error is None else in_one_line(error)
-                self._report(Kind.EXCEPTION, "", str(error) if isinstance(error, ServoctlError) else why)
+                self._report(EventKind.EXCEPTION, "", str(error) if isinstance(error, ServoctlError) else why)
             with suppress(Exception):  # what failed has been told; the folder is to say so as well
                 self._tell()
             found = verdict(self._monitor)
@@ -242,9 +242,9 @@ class HilRun:
     def not_granted(self, grants: Iterable[Grant]) -> None:
         """Reports what the system did not grant, before the run begins."""
         for grant in grants:
-            self._report(Kind.REALTIME, grant.name, grant.sentence)
+            self._report(EventKind.REALTIME, grant.name, grant.sentence)
 
-    def _report(self, kind: Kind, subject: str, detail: str) -> None:
+    def _report(self, kind: EventKind, subject: str, detail: str) -> None:
         self._monitor.report(self._place.clock.now(), kind, subject, detail)
 
     def _off(self) -> None:
@@ -252,13 +252,13 @@ class HilRun:
         try:
             self._rig.stop()
         except Exception as error:  # of the clock: what a drive or a bus raises, `stop` itself has noted
-            self._report(Kind.EXCEPTION, "", in_one_line(error))
+            self._report(EventKind.EXCEPTION, "", in_one_line(error))
         for name, what in self._rig.failures.items():
-            self._report(Kind.EXCEPTION, name, what)
+            self._report(EventKind.EXCEPTION, name, what)
         if self._rig.sends:
             for drive in self._prepared.drives:
                 if not drive.surely_off:
-                    kind = Kind.NOT_CONFIRMED if drive.maybe_on else Kind.NEVER_ENABLED
+                    kind = EventKind.NOT_CONFIRMED if drive.maybe_on else EventKind.NEVER_ENABLED
                     self._report(kind, drive.settings.name, "")
         self._tell()
 
@@ -288,19 +288,19 @@ class HilRun:
         if self._place.faults is not None and (stall := self._place.faults.stall()):
             self._place.clock.sleep_until(self._place.clock.now() + stall)
         torques = self._stages.decide(tick, reading)
-        if self._stages.mode is Mode.FULL and not self._engaged:
+        if self._stages.mode is Phase.FULL and not self._engaged:
             self._engaged = True
             self._place.engaged()
         return torques
 
-    def _log(self, tick: Tick, reading: Reading, sent: Array, times: Times) -> None:
+    def _log(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
         stages = self._stages
         self._logbook.enter(tick, reading, sent, times)
         self._ticks = tick.number + 1
-        if stages.mode is Mode.FULL:
+        if stages.mode is Phase.FULL:
             self._span = [*self._span[:1], tick.began / SECOND]
         if tick.number % LOOK_EVERY == 0 and (problem := self.recorder.problem) is not None:
-            self._report(Kind.RECORDER, "", problem)
+            self._report(EventKind.RECORDER, "", problem)
         self._attend(tick)
         self._tell()
         if self._progress is not None and tick.number % 100 == 0:
@@ -311,9 +311,9 @@ class HilRun:
         if self._view is not None:
             for number, value in self._view.look():
                 refused = "refused: the run is stopping" if self._stages.mode in STOPPED else None
-                self._report(Kind.GAIN, self._live.gains[number].path, refused or self._live.ask(number, value))
+                self._report(EventKind.GAIN, self._live.gains[number].path, refused or self._live.ask(number, value))
             if tick.number % LOOK_EVERY == 0 and (end := self._view.gone) is not None:
-                self._report(Kind.VIEW, "", end)
+                self._report(EventKind.VIEW, "", end)
             if self._place.lockstep:
                 self._view.pace(tick.began)
         self._live.advance(self._controller.take_law)
@@ -327,7 +327,7 @@ class HilRun:
             self.recorder.event(event.kind.name.lower(), str(event), event.time, **fields_of(event))
             self._say(event)
 
-    def _close(self) -> Ended:
+    def _close(self) -> Result:
         place: dict[str, Any] = self._tried(self._place.facts, {})
         buses = of_buses(self._tried(self._dispatch.healths, dict[str, Health]()))
         self._tried(self._dispatch.close, None)
@@ -348,14 +348,14 @@ class HilRun:
         finally:
             if self._view is not None:
                 self._view.close(end)
-        return Ended(code, tuple(self._monitor.events), unconfirmed, self._draw(trajectory))
+        return Result(code, tuple(self._monitor.events), unconfirmed, self._draw(trajectory))
 
     def _tried(self, ask: Callable[[], T], otherwise: T) -> T:
         """What is asked for; where that raises, the run has failed, and is to say so."""
         try:
             return ask()
         except Exception as error:
-            self._report(Kind.EXCEPTION, "", in_one_line(error))
+            self._report(EventKind.EXCEPTION, "", in_one_line(error))
             return otherwise
 
     def _figures(self) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hil.assembly.emulation import likeness, simulated
-from hil.assembly.prepare import Prepared, load
+from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
 from hil.emulator.faults import read_faults
-from hil.emulator.process import Server, open_for_emulation
+from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.emulator.targets import targets
 from hil.loop import WallClock
 from hil.loop.realtime import PRIORITY, prepare
@@ -27,7 +27,7 @@ class Served:
         notes: What a person should know.
     """
 
-    def __init__(self, prepared: Prepared, server: Server, buses: dict[str, Bus]) -> None:
+    def __init__(self, prepared: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
         """Takes what is ready."""
         self._server, self._buses, self._over = server, buses, False
         self.notes = [_line(prepared, name) for name in buses]
@@ -102,7 +102,7 @@ def serve(
         faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
         if any(fault.since == "engaged" for fault in faults) and not all(map(is_loopback, settings.buses.values())):
             raise ConfigError("hil.faults: on vcan no loop says when it engages (count them since: power_on)")
-        server = Server(
+        server = EmulatorServer(
             simulated(prepared),
             prepared.start,
             settings.values.period,
@@ -120,7 +120,7 @@ def serve(
     return Served(prepared, server, buses)
 
 
-def _line(prepared: Prepared, bus: str) -> str:
+def _line(prepared: RigSetup, bus: str) -> str:
     """What is served on a bus."""
     settings = prepared.settings
     keys = settings.buses[bus]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from hil.assembly.emulation import in_lockstep
-from hil.assembly.place import Place
-from hil.assembly.prepare import Prepared, load
+from hil.assembly.environment import Environment
+from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import is_loopback, open_bus
@@ -25,8 +25,8 @@ from hil.safety import Event
 from hil.safety.plan import Stage
 from hil.session.accuracy import explained_errors
 from hil.session.notes import faults_elsewhere, in_shadow
-from hil.session.run import Ended, HilRun
-from hil.view import View
+from hil.session.run import HilRun, Result
+from hil.view import LivePage
 from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
@@ -66,7 +66,7 @@ class Request:
     cpu: int | None = None
 
 
-class Begun:
+class ReadyRun:
     """A run that may begin.
 
     Attributes:
@@ -76,7 +76,9 @@ class Begun:
         stage: The last stage.
     """
 
-    def __init__(self, request: Request, prepared: Prepared, place: Place, stage: Stage, notes: list[str]) -> None:
+    def __init__(
+        self, request: Request, prepared: RigSetup, place: Environment, stage: Stage, notes: list[str]
+    ) -> None:
         self.name, self.prepared, self.stage, self.notes = prepared.run.name, prepared, stage, notes
         self._request, self._place = request, place
 
@@ -91,7 +93,7 @@ class Begun:
         say: Callable[[Event], None],
         progress: Callable[[float], None] | None = None,
         show: Callable[[str], None] | None = None,
-    ) -> Ended:
+    ) -> Result:
         """Runs to the end.
 
         Args:
@@ -134,7 +136,7 @@ class Begun:
                 run.said["timing"] = {"bare": bare_lateness(period, BARE_TIME).as_dict()}
             return run.run(say, progress)
 
-    def _view(self, run: HilRun) -> View:
+    def _view(self, run: HilRun) -> LivePage:
         """The page of a run; started before real-time rights are taken, which it shall not have.
 
         Raises:
@@ -155,7 +157,7 @@ class Begun:
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory leaves nothing to look at (give it a folder)")
         plant = self.prepared.loop.system.model.plant
-        return View(run.recorder, list(run.columns), bitrates, gains, about, plant)
+        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, plant)
 
     def close(self) -> None:
         """Closes the buses of a run that shall not begin."""
@@ -176,7 +178,7 @@ class Begun:
         return found
 
 
-def start(request: Request) -> Begun:
+def start(request: Request) -> ReadyRun:
     """Makes everything ready; nothing is sent but, on a loopback bus, the question whether an emulator is there.
 
     Raises:
@@ -197,10 +199,10 @@ def start(request: Request) -> Begun:
     except ConfigError:
         close_all(place.buses.values())
         raise
-    return Begun(request, prepared, place, stage, notes)
+    return ReadyRun(request, prepared, place, stage, notes)
 
 
-def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str]) -> Stage:
+def _stage(request: Request, prepared: RigSetup, place: Environment, notes: list[str]) -> Stage:
     """The last stage.
 
     Raises:
@@ -234,7 +236,7 @@ def _stage(request: Request, prepared: Prepared, place: Place, notes: list[str])
     return stage
 
 
-def _on_buses(prepared: Prepared) -> Place:
+def _on_buses(prepared: RigSetup) -> Environment:
     """Buses of python-can, open; real unless an emulator answers on every one of them.
 
     They let everything in: the record has every frame on the bus, and what babbles there must be seen.
@@ -253,4 +255,4 @@ def _on_buses(prepared: Prepared) -> Place:
         raise
     first = next(iter(buses.values()))
     told = partial(first.send, beginning()) if emulated else lambda: None
-    return Place(buses, clock, emulated, lockstep=False, engaged=told)
+    return Environment(buses, clock, emulated, lockstep=False, engaged=told)

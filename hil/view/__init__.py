@@ -6,6 +6,6 @@ that it is heard at any time, and numbers for gains, which the loop looks at onc
 the address, with its token, may do both; the server listens on loopback only.
 """
 
-from hil.view.view import View
+from hil.view.view import LivePage
 
-__all__ = ["View"]
+__all__ = ["LivePage"]

@@ -27,7 +27,7 @@ class Drawn(NamedTuple):
     path: str
 
 
-class Plan(NamedTuple):
+class PageSettings(NamedTuple):
     """What the process is started with.
 
     Attributes:

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from hil.recorder.memory import Memory
-from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
+from hil.recorder.memory import SharedRings
+from hil.view.plan import LINGER, SIGNAL, Drawn, PageSettings
+from hil.view.requests import Requests
 from hil.view.scene import Links, Scene
-from hil.view.server import Server, Show
-from hil.view.wishes import Wishes
+from hil.view.server import Broadcast, PageServer
 from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
 
@@ -37,17 +37,17 @@ def main(descriptor: int) -> None:
     """
     connection = Connection(descriptor)
     try:
-        plan: Plan = connection.recv()
+        plan: PageSettings = connection.recv()
     except EOFError:  # the loop is no more
         return
     os.nice(KINDNESS)
-    memory = Memory(len(plan.columns), plan.capacity, plan.memory, writable=False)
+    memory = SharedRings(len(plan.columns), plan.capacity, plan.memory, writable=False)
     scene = Scene(memory, plan.columns, plan.bitrates, _links(plan.plant))
     operator = Operator(plan)
     about = {**plan.about, "columns": plan.columns, "gains": plan.gains, "spacing": SPACING}
-    show = Show(about)
+    show = Broadcast(about)
     try:
-        server = Server(secrets.token_urlsafe(16), show, operator.act)
+        server = PageServer(secrets.token_urlsafe(16), show, operator.act)
     except OSError as error:
         connection.send(("failed", str(error)))
         return
@@ -62,7 +62,7 @@ def main(descriptor: int) -> None:
     show.wait_for_viewers(LINGER)
 
 
-def _follow(connection: Connection, scene: Scene, show: Show, operator: "Operator") -> Mapping[str, Any]:
+def _follow(connection: Connection, scene: Scene, show: Broadcast, operator: "Operator") -> Mapping[str, Any]:
     """Shows the run as it goes; how it ended."""
     fresh = time.monotonic()
     while True:
@@ -103,8 +103,8 @@ class Operator:
         over: Whether the run has ended.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._wishes, self._gains, self._parent = Wishes(len(plan.gains), plan.wishes), plan.gains, plan.parent
+    def __init__(self, plan: PageSettings) -> None:
+        self._wishes, self._gains, self._parent = Requests(len(plan.gains), plan.wishes), plan.gains, plan.parent
         self._one = Lock()  # of viewers among each other; the loop takes none
         self._asked = 0.0
         self.stopped = self.over = False

@@ -11,8 +11,8 @@ import numpy as np
 from hil.bus.load import worst_bits
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
-from hil.recorder.memory import ERROR, EXTENDED, SENT, Memory
-from hil.view.onlooker import Onlooker
+from hil.recorder.memory import ERROR, EXTENDED, SENT, SharedRings
+from hil.view.ring_reader import RingReader
 from servoctl.types import Array
 
 HISTORY = 10.0
@@ -51,7 +51,7 @@ class Scene:
     """
 
     def __init__(
-        self, memory: Memory, columns: Sequence[str], bitrates: Mapping[str, float], links: Links | None
+        self, memory: SharedRings, columns: Sequence[str], bitrates: Mapping[str, float], links: Links | None
     ) -> None:
         """Takes the recorder's memory.
 
@@ -61,7 +61,7 @@ class Scene:
             bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses' numbers.
             links: q -> the plant's polylines; None: there is nothing to draw.
         """
-        self._rows, self._frames, self._events = map(Onlooker, (memory.rows, memory.frames, memory.events))
+        self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
         self._columns, self._links = list(columns), links
         places = {name: i for i, name in enumerate(columns)}
         self._t, self._late, self._skipped = places["t"], places.get("lateness"), places.get("skipped")
@@ -71,7 +71,7 @@ class Scene:
         self._top: dict[str, float] = {}
         self._lateness: deque[tuple[float, Array]] = deque()
         self._skips = 0
-        self._buses = [Traffic(name, rate) for name, rate in bitrates.items()]
+        self._buses = [BusTraffic(name, rate) for name, rate in bitrates.items()]
         self.events: list[dict[str, Any]] = []
         self.dropped = self.rows = self.missed = 0
 
@@ -144,7 +144,7 @@ class Scene:
         return {name: [[_plain(x) for x in point] for point in np.atleast_2d(shape)] for name, shape in shapes.items()}
 
 
-class Traffic:
+class BusTraffic:
     """Frames of a bus, and its load at worst over the last second.
 
     Attributes:

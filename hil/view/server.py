@@ -66,7 +66,7 @@ Act = Callable[[str, Mapping[str, Any]], str | None]
 """Takes an action and its values; what is wrong with it, or None."""
 
 
-class Show:
+class Broadcast:
     """What viewers are shown: one thread changes it, each viewer's waits for that.
 
     Attributes:
@@ -129,7 +129,7 @@ class Show:
             self._changed.wait_for(lambda: not self._viewers, timeout=seconds)
 
 
-class Server(ThreadingHTTPServer):
+class PageServer(ThreadingHTTPServer):
     """Serves one run's page.
 
     Attributes:
@@ -140,7 +140,7 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = False
     request_queue_size = CONNECTIONS
 
-    def __init__(self, token: str, show: Show, act: Act) -> None:
+    def __init__(self, token: str, show: Broadcast, act: Act) -> None:
         """Listens on a port that is free.
 
         Raises:
@@ -215,7 +215,7 @@ class _Request(io.RawIOBase):
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
-    server: Server
+    server: PageServer
     server_version, sys_version = "servoctl", ""
     timeout = PATIENCE
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.recorder import no_signals
-from hil.view.plan import LINGER, SIGNAL, Drawn, Plan
-from hil.view.wishes import Wishes
+from hil.view.plan import LINGER, SIGNAL, Drawn, PageSettings
+from hil.view.requests import Requests
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
 from servoctl.mechanics.plant import Plant
@@ -30,7 +30,7 @@ AHEAD = 0.01
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.view.process import main; main(int(sys.argv[1]))"
 
 
-class View:
+class LivePage:
     """A page that shows a run; use it as a context manager.
 
     From its start to its end the signal `SIGNAL` does nothing to this process unless somebody handles it.
@@ -62,9 +62,9 @@ class View:
             RigError: The process cannot be started; nothing was sent.
         """
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
-        self._wishes = Wishes(len(gains))
+        self._wishes = Requests(len(gains))
         memory, capacity = recorder.shared
-        plan = Plan(
+        plan = PageSettings(
             memory, capacity, self._wishes.descriptor, list(columns), dict(bitrates), dict(gains), dict(about),
             _drawn(plant), os.getpid(),
         )  # fmt: skip

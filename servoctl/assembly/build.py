@@ -10,9 +10,9 @@ import numpy as np
 
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.problems import Problems
-from servoctl.config.corrections import Correction as CorrectionValues
+from servoctl.config.corrections import CorrectionConfig as CorrectionValues
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import Law as LawValues
+from servoctl.config.schema import LawConfig as LawValues
 from servoctl.config.schema import Task as TaskValues
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, ExpressionError, ServoctlError, in_one_line

@@ -27,8 +27,8 @@ from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import Fixed, Passive
-from servoctl.config.schema import Law as LawValues
-from servoctl.config.schema import Run as RunValues
+from servoctl.config.schema import LawConfig as LawValues
+from servoctl.config.schema import RunConfig as RunValues
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law

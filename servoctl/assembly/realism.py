@@ -9,8 +9,8 @@ import numpy as np
 
 from servoctl.assembly.problems import Problems
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import Friction as FrictionValues
-from servoctl.config.realism import Realism as RealismValues
+from servoctl.config.realism import FrictionConfig as FrictionValues
+from servoctl.config.realism import RealismConfig as RealismValues
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy

@@ -7,10 +7,10 @@ import numpy as np
 
 from servoctl.assembly.run import Run
 from servoctl.bench import peers, standing
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
-from servoctl.bench.standing import Entry
-from servoctl.bench.timing import Contestant, Times, interleaved, timed
+from servoctl.bench.standing import Competitor
+from servoctl.bench.timing import Contestant, Timings, interleaved, timed
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
@@ -70,7 +70,7 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     times = interleaved({**contestants, **slow}, 2 if effort.quick else 7, progress=progress)
     reference = ends["textbook NumPy"]
     entries = [
-        Entry(
+        Competitor(
             name if name in contestants else f"{name} (x {1 / share:.3g})",
             times[name] if name in contestants else _scaled(times[name], 1 / share),
             float(np.abs(ends[name] - reference).max()),
@@ -85,8 +85,8 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     by_name = dict(zip(times, entries, strict=True))
     for peer, aim in {"Pinocchio + pinv": 200.0, "textbook NumPy": None}.items():
         if peer in by_name and by_name[peer].equal:
-            findings.append(Finding(work, peer, times[best].median, by_name[peer].times.median, aim))
-    findings.append(Finding(work, "real time", times[best].median, duration, 500.0))
+            findings.append(Comparison(work, peer, times[best].median, by_name[peer].times.median, aim))
+    findings.append(Comparison(work, "real time", times[best].median, duration, 500.0))
     speeds = {name: duration / entry.times.median for name, entry in by_name.items()}
     notes += [
         "times are the process's own",
@@ -130,5 +130,5 @@ def _peer(motion: Callable[[float, Array, Array], Array], q: Array, steps: int) 
     return go
 
 
-def _scaled(times: Times, factor: float) -> Times:
-    return Times(times.median * factor, times.p99 * factor, times.p999 * factor, times.calls)
+def _scaled(times: Timings, factor: float) -> Timings:
+    return Timings(times.median * factor, times.p99 * factor, times.p999 * factor, times.calls)

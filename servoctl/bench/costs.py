@@ -69,7 +69,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Costs:
+class OperationCosts:
     """Time per operation [s].
 
     Attributes:
@@ -87,7 +87,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Operations:
-    """How many operations of each kind, as of `Costs`."""
+    """How many operations of each kind, as of `OperationCosts`."""
 
     arithmetic: int
     division: int
@@ -99,7 +99,7 @@ class Operations:
         """All of them."""
         return sum(asdict(self).values())
 
-    def floor(self, costs: Costs) -> float:
+    def floor(self, costs: OperationCosts) -> float:
         """Least time that they take in scalar code [s]."""
         cost = asdict(costs)
         return float(sum(count * cost[kind] for kind, count in asdict(self).items()))
@@ -120,7 +120,7 @@ def source() -> str:
     return text
 
 
-def measure(turns: int = 5_000, rounds: int = 200) -> Costs:
+def measure(turns: int = 5_000, rounds: int = 200) -> OperationCosts:
     """Measures; the least of some rounds, because only other work can make one longer.
 
     Raises:
@@ -144,7 +144,7 @@ def measure(turns: int = 5_000, rounds: int = 200) -> Costs:
     # these two have an addition each beside what is counted
     found["root"] -= found["arithmetic"]
     found["function"] -= found["arithmetic"]
-    return Costs(**found)
+    return OperationCosts(**found)
 
 
 def operations(function: Any) -> Operations:

@@ -12,7 +12,7 @@ from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, states
-from servoctl.bench.standing import Entry
+from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
@@ -70,7 +70,7 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
     entries = []
     for name in contestants:
         difference = max(float(np.abs(motions[name](k) - exact[k]).max()) for k in range(count))
-        entries.append(Entry(name, times[name], difference, SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE))
+        entries.append(Competitor(name, times[name], difference, SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE))
     title = "One evaluation; difference of accelerations from the saddle-point system [rad/s^2]"
     notes += [
         f"MuJoCo's loops are soft, at their hardest here: its accelerations count as the same within "

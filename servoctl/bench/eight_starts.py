@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.assembly import load
 from servoctl.bench.parallelogram import DURATION, EIGHT_STARTS, SPACING, start_overrides, true_angle
-from servoctl.bench.report import Progress, Table
+from servoctl.bench.report import Progress, TextTable
 
 INTEGRATORS = {"rk4, 5 ms": "{method: rk4, step: 0.005}", "dop853, rtol 1e-9": "{method: dop853, rtol: 1e-9}"}
 
@@ -75,10 +75,12 @@ def eight_starts(quick: bool, progress: Progress) -> list[StartOutcome]:
     return outcomes
 
 
-def tables(outcomes: list[StartOutcome]) -> list[Table]:
+def tables(outcomes: list[StartOutcome]) -> list[TextTable]:
     """One table per setting."""
     return [
-        Table(f"servoctl, {settings}", HEADER, [_texts(one) for one in outcomes if one.settings == settings], left=4)
+        TextTable(
+            f"servoctl, {settings}", HEADER, [_texts(one) for one in outcomes if one.settings == settings], left=4
+        )
         for settings in SETTINGS
     ]
 

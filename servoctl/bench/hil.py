@@ -6,7 +6,7 @@ Design: the benchmark starts the run in a process of its own, for no room below 
 import json
 
 from servoctl.bench.fresh import printed
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.run_folder.trajectory import plain
 
@@ -41,8 +41,10 @@ def hil(effort: Effort, progress: Progress) -> BenchReport:
             ["per tick", shown(whole)], ["per tick, one each period", shown(found["rested"])]]  # fmt: skip
     shares = [[name, shown(spent)] for name, spent in parts.items()] + [["loop without the emulated world", shown(own)]]
     tables = [
-        Table(f"{CONFIG}, {ticks} ticks of {shown(found['period'])}, {found['axes']} drives", ("", "lock-step"), rows),
-        Table("Processor time per tick, by part", ("", "time"), shares),
+        TextTable(
+            f"{CONFIG}, {ticks} ticks of {shown(found['period'])}, {found['axes']} drives", ("", "lock-step"), rows
+        ),
+        TextTable("Processor time per tick, by part", ("", "time"), shares),
     ]
     values = {**found, "tick": whole, "realtime_factor": found["period"] / whole, "own": own}
     notes = [
@@ -52,7 +54,7 @@ def hil(effort: Effort, progress: Progress) -> BenchReport:
         "other: the processor rests in between, and comes back to cold caches; so does a loop on the wall clock",
     ]
     findings = [
-        Finding("one tick in lock-step", f"{REAL_TIME:g} times real time", whole, found["period"] / REAL_TIME, 1.0),
-        Finding("the loop's own part of a tick", f"at most {shown(OWN)}", own, OWN, 1.0),
+        Comparison("one tick in lock-step", f"{REAL_TIME:g} times real time", whole, found["period"] / REAL_TIME, 1.0),
+        Comparison("the loop's own part of a tick", f"at most {shown(OWN)}", own, OWN, 1.0),
     ]
     return BenchReport("Emulated drives in lock-step", tables, dict(plain(values)), notes, findings)

@@ -10,7 +10,7 @@ from servoctl.assembly.make import load
 from servoctl.bench import peers, standing
 from servoctl.bench.parallelogram import DURATION, exact_angle, pose, rotating_angle
 from servoctl.bench.peers.tree import PARALLELOGRAM, parallelogram_angles
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import compiled, on_c
 from servoctl.bench.search import Motion, Way, fastest, race, said
 from servoctl.run_folder.trajectory import plain
@@ -87,7 +87,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         for peer in ("Pinocchio", "MuJoCo"):
             if ours is not None and ours.equal and peer in found and found[peer].equal:
                 work = f"parallelogram {duration:g} s to 1e-6, {key}"
-                findings.append(Finding(work, peer, ours.times.median, found[peer].times.median, 2.0))
+                findings.append(Comparison(work, peer, ours.times.median, found[peer].times.median, 2.0))
     notes += [
         "times are the process's own",
         "error: largest difference of a link's angle from the closed solution (elliptic functions), at every step",

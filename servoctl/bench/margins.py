@@ -16,7 +16,7 @@ import numpy as np
 
 from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.linear import analyse
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import sampled
@@ -192,5 +192,5 @@ def margins(effort: Effort, progress: Progress) -> BenchReport:
         "the factor acts on one actuator's torque, as deviation from its value on the constraint, at an equilibrium;",
         "on all gains: the factor on alpha and beta at which the loop becomes unstable, another figure",
     ]
-    table = Table("Factor at which the loop becomes unstable", header, rows, left=3)
+    table = TextTable("Factor at which the loop becomes unstable", header, rows, left=3)
     return BenchReport("Margins: reported against simulated", [table], {"cases": found, "ratios": ratios}, notes)

@@ -2,7 +2,7 @@
 
 from servoctl.bench import peers
 from servoctl.bench.fresh import peak
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.startup import LARGER, PEERS, SMALLEST
 from servoctl.run_folder.trajectory import plain
 
@@ -34,6 +34,8 @@ def memory(effort: Effort, progress: Progress) -> BenchReport:
     for name, code in plans.items():
         found[name] = peak(code)
         progress(len(found) / len(plans))
-    table = Table("Peak of resident memory", ("", "MB"), [[name, f"{size / 1e6:.0f}"] for name, size in found.items()])
+    table = TextTable(
+        "Peak of resident memory", ("", "MB"), [[name, f"{size / 1e6:.0f}"] for name, size in found.items()]
+    )
     values = {"bytes": found, "versions": peers.versions()}
     return BenchReport("Memory", [table], dict(plain(values)), notes)

@@ -73,7 +73,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunError:
     """What became of a run.
 
     Attributes:
@@ -169,7 +169,7 @@ def start_overrides(theta: float, rate: float) -> list[str]:
     ]
 
 
-class Machine:
+class CompiledLinkage:
     """The linkage, compiled."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Machine:
         return total
 
 
-machine = cache(Machine)
+machine = cache(CompiledLinkage)
 """The one machine of this process."""
 
 
@@ -222,7 +222,7 @@ class _Acceleration:
         return np.concatenate([y[12:], free + back @ push])
 
 
-def simulate(experiment: Experiment, cap: float) -> Outcome:
+def simulate(experiment: Experiment, cap: float) -> RunError:
     """Runs an experiment, for at most `cap` seconds of wall time, by VODE's Adams method with functional iteration.
 
     Source: de Falco, Pennestri, Vita, 4 and 6, where IMSL's DIVPAG did the same.
@@ -257,11 +257,11 @@ def simulate(experiment: Experiment, cap: float) -> Outcome:
         states.append(solver.y.copy())
     judged = _judged(motion.machine, np.array(times), np.array(states), experiment.start)
     ranks = (min(motion.ranks), max(motion.ranks))
-    return Outcome(*judged[:1], times[-1], end, *judged[1:], motion.evaluations, steps, *ranks, cpu, wall)
+    return RunError(*judged[:1], times[-1], end, *judged[1:], motion.evaluations, steps, *ranks, cpu, wall)
 
 
 def _judged(
-    machine: Machine, times: Array, states: Array, start: tuple[float, float]
+    machine: CompiledLinkage, times: Array, states: Array, start: tuple[float, float]
 ) -> tuple[float, float, float, float]:
     """correct_until, then angle error, energy drift and sum of squared violations at the last instant."""
     q, v = states[:, :12], states[:, 12:]

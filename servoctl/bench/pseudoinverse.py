@@ -19,12 +19,12 @@ from servoctl.bench.parallelogram import (
     START,
     TURNING,
     Experiment,
-    Outcome,
+    RunError,
     simulate,
 )
 from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION, Published
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.run_folder.trajectory import plain
 
 TOLERANCES = (1e-10, 1e-8, 1e-6)
@@ -62,7 +62,7 @@ def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
     ours = eight_starts(effort.quick, lambda share: progress(STARTS_SHARE * share))
     rest = _simulated(experiments, effort, lambda share: progress(STARTS_SHARE + (1.0 - STARTS_SHARE) * share))
     outcomes = dict(zip(experiments, rest, strict=True))
-    studied = [Table(_title(section[0]), HEADER, _texts(section, outcomes), left=2) for section in sections]
+    studied = [TextTable(_title(section[0]), HEADER, _texts(section, outcomes), left=2) for section in sections]
     values = {
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "quick": effort.quick,
@@ -91,7 +91,7 @@ def _sections(quick: bool) -> Iterator[list[Experiment]]:
     yield [Experiment("cod", tol, OUR_RULE, *OUR_GAINS, TURNING) for tol in tolerances]
 
 
-def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress) -> list[Outcome]:
+def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress) -> list[RunError]:
     """The outcomes, in order."""
     done = []
     if effort.jobs == 1:
@@ -120,14 +120,14 @@ def published(experiment: Experiment) -> Published | None:
     return None if other else tables.get(experiment.tolerance, {}).get(experiment.method)
 
 
-def result(outcome: Outcome) -> str:
+def result(outcome: RunError) -> str:
     """How far the motion was right, and why the run ended early if it did."""
     why = {"done": "", "cap": f"cut at {outcome.reached:.2f} s"}.get(outcome.end, f"failed at {outcome.reached:.2f} s")
     said = f"correct up to {outcome.correct_until:.2f} s" if outcome.lost else "correct"
     return ", ".join(filter(None, [said, why]))
 
 
-def _values(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
+def _values(experiment: Experiment, outcome: RunError) -> dict[str, Any]:
     """One row, for a program."""
     of_paper = published(experiment)
     return {
@@ -151,7 +151,7 @@ def _title(experiment: Experiment) -> str:
     return f"TOL {tol:g}, {stabilised}, rank threshold {rule.tolerance:g} (published: table {number})"
 
 
-def _texts(section: list[Experiment], outcomes: dict[Experiment, Outcome]) -> list[list[str]]:
+def _texts(section: list[Experiment], outcomes: dict[Experiment, RunError]) -> list[list[str]]:
     """The rows of a table, each with the published one below it."""
     rows = []
     for experiment in section:
@@ -164,7 +164,7 @@ def _texts(section: list[Experiment], outcomes: dict[Experiment, Outcome]) -> li
     return rows
 
 
-def _ours(label: str, outcome: Outcome) -> list[str]:
+def _ours(label: str, outcome: RunError) -> list[str]:
     low, high = outcome.rank_min, outcome.rank_max
     return [
         label,
@@ -185,7 +185,7 @@ def _cell(paper: Published, name: str, form: str) -> str:
     return "-" if value is None else f"{value:{form}}{'?' if name in paper.doubtful else ''}"
 
 
-def _notes(effort: Effort, outcomes: list[Outcome]) -> list[str]:
+def _notes(effort: Effort, outcomes: list[RunError]) -> list[str]:
     notes = [
         f"correct: every angle within {ANGLE_LIMIT:g} rad and the energy within {ENERGY_LIMIT:.2g} J of the closed "
         "solution, which a small violation alone does not show",

@@ -6,7 +6,7 @@ import numpy as np
 
 from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.sweep.batch import batch
 
@@ -46,7 +46,9 @@ def realism(effort: Effort, progress: Progress) -> BenchReport:
         values[f"{name}: {kind}"] = {"seconds": each, "runs_per_second": 1 / each, "status": status}
         rows.append([name, kind, shown(each), f"{1 / each:.0f}", ", ".join(status)])
         progress((number + 1) / len(cases))
-    table = Table("Processor time of a run, one thread", ("config", "realism", "each", "runs/s", "ended"), rows, left=2)
+    table = TextTable(
+        "Processor time of a run, one thread", ("config", "realism", "each", "runs/s", "ended"), rows, left=2
+    )
     notes = [f"{count} gain sets in one batch, what is compiled being there; of the process, all threads added"]
     return BenchReport("Realism: what it costs", [table], {"count": count, **values}, notes)
 

@@ -24,7 +24,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Texts in columns.
 
     Attributes:
@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Comparison:
     """One line of the summary: how we stand beside another.
 
     Attributes:
@@ -77,10 +77,10 @@ class BenchReport:
     """
 
     title: str
-    tables: Sequence[Table]
+    tables: Sequence[TextTable]
     values: dict[str, Any]
     notes: Sequence[str] = ()
-    findings: Sequence[Finding] = ()
+    findings: Sequence[Comparison] = ()
 
 
 Benchmark = Callable[[Effort, Progress], BenchReport]

@@ -11,7 +11,7 @@ from servoctl.bench.closed_loop import run_rows
 from servoctl.bench.peers.algebra import actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import START, TORQUES, compiled, on_c, open_loop
 from servoctl.bench.search import Motion, Way, fastest, race, said
 from servoctl.run_folder.trajectory import plain
@@ -46,7 +46,7 @@ def robots(effort: Effort, progress: Progress) -> BenchReport:
     entries = race(best, TOLERANCE, progress)
     found = dict(zip(best, entries, strict=True))
     findings = [
-        Finding("two robots, open loop, 1 s to 1e-6", peer, found["servoctl C"].times.median,
+        Comparison("two robots, open loop, 1 s to 1e-6", peer, found["servoctl C"].times.median,
                 found[peer].times.median, aim)
         for peer, aim in {"Pinocchio": 10.0, "MuJoCo": 20.0}.items()
         if peer in found and "servoctl C" in found and found[peer].equal and found["servoctl C"].equal

@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.system import make_system
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.robots_case import on_c
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
@@ -76,7 +76,7 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
         "auto: the engine that `--engine auto` takes; make: tracing it; cc: compiling it to C, or taking that from the "
         "cache; -: not tried at this size."
     ]
-    table = Table("Cost of one evaluation of law and plant", HEADER, shown, left=1)
+    table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
     return BenchReport("Scaling: swarms, chains and closed chains", [table], dict(plain({"rows": rows})), notes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.bench.report import Progress
-from servoctl.bench.standing import Entry
+from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import interleaved, timed
 from servoctl.types import Array
 
@@ -34,7 +34,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SearchResult:
     """What a way gave.
 
     Attributes:
@@ -48,7 +48,7 @@ class Trial:
     seconds: float
 
 
-def attempt(way: Way, exact: Callable[[Array], Array]) -> Trial:
+def attempt(way: Way, exact: Callable[[Array], Array]) -> SearchResult:
     """Runs once and compares.
 
     Args:
@@ -61,12 +61,12 @@ def attempt(way: Way, exact: Callable[[Array], Array]) -> Trial:
     seconds = time.process_time() - began
     with np.errstate(all="ignore"):
         error = float(np.max(np.abs(angles - exact(t)))) if len(t) else np.inf
-    return Trial(way, error if np.isfinite(error) else np.inf, seconds)
+    return SearchResult(way, error if np.isfinite(error) else np.inf, seconds)
 
 
 def fastest(
     ways: Iterable[Way], exact: Callable[[Array], Array], tolerance: float, worth: float = 2.0
-) -> tuple[dict[str, Trial], list[Trial]]:
+) -> tuple[dict[str, SearchResult], list[SearchResult]]:
     """Tries all, and finds for each name the fastest that is accurate enough; else the most accurate.
 
     Args:
@@ -78,8 +78,8 @@ def fastest(
     Returns:
         Name -> trial, and all trials.
     """
-    tried: list[Trial] = []
-    found: dict[str, Trial] = {}
+    tried: list[SearchResult] = []
+    found: dict[str, SearchResult] = {}
     for way in ways:
         best = found.get(way.name)
         last = [t.seconds for t in tried if (t.way.name, t.way.series) == (way.name, way.series)][-1:]
@@ -88,14 +88,14 @@ def fastest(
         trial = attempt(way, exact)
         if trial.error <= tolerance:  # the least of some, because the first finds the caches full of other things
             again = [attempt(way, exact).seconds for _ in range(int(min(AGAIN, SHORT / trial.seconds)))]
-            trial = Trial(way, trial.error, min([trial.seconds, *again]))
+            trial = SearchResult(way, trial.error, min([trial.seconds, *again]))
         tried.append(trial)
         if best is None or _rank(trial, tolerance) < _rank(best, tolerance):
             found[way.name] = trial
     return found, tried
 
 
-def _rank(trial: Trial, tolerance: float) -> tuple[bool, float]:
+def _rank(trial: SearchResult, tolerance: float) -> tuple[bool, float]:
     enough = trial.error <= tolerance
     return not enough, trial.seconds if enough else trial.error
 
@@ -113,7 +113,7 @@ RACE = 10.0
 """What a race should take [s]."""
 
 
-def race(best: Mapping[str, Trial], tolerance: float, progress: Progress) -> list[Entry]:
+def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress) -> list[Competitor]:
     """Times the best ways in turn."""
     once = sum(trial.seconds for trial in best.values())
     rounds = int(np.clip(RACE / once, *ROUNDS))
@@ -124,11 +124,11 @@ def race(best: Mapping[str, Trial], tolerance: float, progress: Progress) -> lis
     with np.errstate(all="ignore"):
         times = interleaved(contestants, rounds, SEVERAL if once < RACE / 100 else 1, progress)
     return [
-        Entry(label, times[label], trial.error, tolerance)
+        Competitor(label, times[label], trial.error, tolerance)
         for label, trial in zip(contestants, best.values(), strict=True)
     ]
 
 
-def said(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+def said(trials: Sequence[SearchResult]) -> list[dict[str, Any]]:
     """Everything that was tried, for a program."""
     return [{"name": t.way.name, "how": t.way.how, "error": t.error, "seconds": t.seconds} for t in trials]

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from servoctl.bench.report import Finding, Table
-from servoctl.bench.timing import Times, shown
+from servoctl.bench.report import Comparison, TextTable
+from servoctl.bench.timing import Timings, shown
 
 HEADER = ("", "median", "p99", "p99.9", "ratio", "difference")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Competitor:
     """One contestant.
 
     Attributes:
@@ -22,7 +22,7 @@ class Entry:
     """
 
     name: str
-    times: Times
+    times: Timings
     difference: float
     tolerance: float
 
@@ -32,7 +32,7 @@ class Entry:
         return self.difference <= self.tolerance
 
 
-def table(title: str, entries: Sequence[Entry], tails: bool = True) -> Table:
+def table(title: str, entries: Sequence[Competitor], tails: bool = True) -> TextTable:
     """Medians, tails, and how many times as long as the first each took.
 
     Args:
@@ -46,15 +46,17 @@ def table(title: str, entries: Sequence[Entry], tails: bool = True) -> Table:
         late = [shown(entry.times.p99), shown(entry.times.p999)] if tails else []
         rows.append([entry.name, shown(entry.times.median), *late, ratio, f"{entry.difference:.1e}"])
     header = HEADER if tails else (*HEADER[:2], *HEADER[4:])
-    return Table(title, header, rows)
+    return TextTable(title, header, rows)
 
 
-def values(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def values(entries: Sequence[Competitor]) -> list[dict[str, Any]]:
     """The same for a program, times in seconds."""
     return [{"name": e.name, **asdict(e.times), "difference": e.difference, "equal": e.equal} for e in entries]
 
 
-def findings(work: str, entries: Sequence[Entry], ours: str, peers: Mapping[str, float | None]) -> list[Finding]:
+def findings(
+    work: str, entries: Sequence[Competitor], ours: str, peers: Mapping[str, float | None]
+) -> list[Comparison]:
     """Ratios that the summary shows.
 
     Args:
@@ -67,5 +69,5 @@ def findings(work: str, entries: Sequence[Entry], ours: str, peers: Mapping[str,
     found = []
     for peer, aim in peers.items():
         if ours in by_name and peer in by_name and by_name[peer].equal and by_name[ours].equal:
-            found.append(Finding(work, peer, by_name[ours].times.median, by_name[peer].times.median, aim))
+            found.append(Comparison(work, peer, by_name[ours].times.median, by_name[peer].times.median, aim))
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from servoctl.bench import peers
 from servoctl.bench.fresh import seconds
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import interleaved, shown
 from servoctl.engine import compiler
 from servoctl.run_folder.trajectory import plain
@@ -60,13 +60,13 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
         times = interleaved(contestants, 1 if effort.quick else 7, progress=progress)
     rows = [[name, shown(each.median)] for name, each in times.items()]
     cold = f"servoctl run {SMALLEST}, empty cache"
-    findings = [Finding(cold, "at most 1.5 s", times[cold].median, 1.5, 1.0)]
+    findings = [Comparison(cold, "at most 1.5 s", times[cold].median, 1.5, 1.0)]
     cached = f"servoctl run {SMALLEST} --engine c, cached"
     if cached in times:
-        findings.append(Finding(cached, "at most 1 s", times[cached].median, 1.0, 1.0))
+        findings.append(Comparison(cached, "at most 1 s", times[cached].median, 1.0, 1.0))
     notes.append("wall time of a process from its start to its end; files of the system are warm")
     values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
-    table = Table("Fresh processes", ("", "median"), rows)
+    table = TextTable("Fresh processes", ("", "median"), rows)
     return BenchReport("Start-up", [table], dict(plain(values)), notes, findings)
 
 

@@ -11,7 +11,7 @@ from servoctl.assembly.make import load
 from servoctl.assembly.run import Run
 from servoctl.bench import peers
 from servoctl.bench.closed_loop import DURATION, PART, STEP, pinocchio_part
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.batch import batch
@@ -78,14 +78,14 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
                      shown(theirs), ""])  # fmt: skip
         notes.append(f"Pinocchio: {PART} steps of one run are timed, and multiplied")
         if off <= TOLERANCE:
-            findings.append(Finding(f"{work}, {best} cores", "Pinocchio + pinv, 1 core", medians[best],
+            findings.append(Comparison(f"{work}, {best} cores", "Pinocchio + pinv, 1 core", medians[best],
                                     theirs * count, 100.0))  # fmt: skip
     if not effort.quick:
-        findings.append(Finding(f"{work}, {best} cores", "at most 1 s", medians[best], 1.0, 1.0))
+        findings.append(Comparison(f"{work}, {best} cores", "at most 1 s", medians[best], 1.0, 1.0))
     if 2 in cores and not effort.quick:
-        findings.append(Finding(f"{work}, 2 cores", "1 core", medians[2], medians[1], 1.8))
+        findings.append(Comparison(f"{work}, 2 cores", "1 core", medians[2], medians[1], 1.8))
     values = {"count": count, "seconds": medians, "difference": off, "pinocchio_seconds_each": theirs}
-    table = Table("All runs, each run, and efficiency", ("", "all", "each", "efficiency"), rows)
+    table = TextTable("All runs, each run, and efficiency", ("", "all", "each", "efficiency"), rows)
     return BenchReport("Sweep: gains of two robots", [table], dict(plain(values)), notes, findings)
 
 

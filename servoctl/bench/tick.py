@@ -9,9 +9,9 @@ import numpy as np
 from hil.loop import Controller
 from servoctl.bench import costs, peers, standing
 from servoctl.bench.inside import Inside
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
-from servoctl.bench.standing import Entry
+from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, shown, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
@@ -74,7 +74,7 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     times = interleaved(contestants, *((2, 20) if effort.quick else (40, count)), progress=progress)
     exact = np.array([references(k) for k in range(count)])
     off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
-    entries = [Entry(name, times[name], off[name], TOLERANCE) for name in contestants]
+    entries = [Competitor(name, times[name], off[name], TOLERANCE) for name in contestants]
     tables = [standing.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
     values: dict[str, Any] = {"rows": standing.values(entries), "versions": peers.versions()}
     aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
@@ -86,7 +86,7 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         values["floor"] = least
         notes.append(note)
         limit = LIMIT * least["time"]
-        findings.append(Finding(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
+        findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
     notes.append(f"{FROM_PYTHON}: `Library.caller`, state and command in arrays that stay; Loop.control copies both")
     notes.append(f"{ON_DRIVES}: `Controller.command`, on such arrays too; it copies the state in and u out")
     notes.append("what it costs to read the clock is taken off each call")
@@ -98,7 +98,7 @@ def _command_of(loop: CompiledLoop, where: States) -> Callable[[int], Array]:
     return lambda k: control(t[k], x[k])[:6]
 
 
-def _floor(loop: CompiledLoop, median: float) -> tuple[Table, dict[str, Any], str]:
+def _floor(loop: CompiledLoop, median: float) -> tuple[TextTable, dict[str, Any], str]:
     """The floor kind by kind, as a table, as values, and what must be known of it."""
     counted, cost = costs.operations(loop.control_kernel.function), costs.measure()
     least = counted.floor(cost)
@@ -113,4 +113,4 @@ def _floor(loop: CompiledLoop, median: float) -> tuple[Table, dict[str, Any], st
         f"floor: inside C the median is {median / least:.2f} times what the operations of the compiled law take where "
         "nothing waits for anything, in scalar code of the same compiler and flags"
     )
-    return Table("Floor of one evaluation inside C", ("operations", "number", "each", "time"), rows), values, note
+    return TextTable("Floor of one evaluation inside C", ("operations", "number", "each", "time"), rows), values, note

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from hil.assembly.emulation import in_lockstep
-from hil.assembly.place import Place
-from hil.assembly.prepare import Prepared, load
+from hil.assembly.environment import Environment
+from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, Health
 from hil.frame import Frame
 from hil.loop import Clock, Reading, Rig, WallClock
@@ -149,7 +149,7 @@ class _WatchedRig(Rig):
         self._rig.stop()
 
 
-class Costs(NamedTuple):
+class TickCosts(NamedTuple):
     """What a run cost.
 
     Attributes:
@@ -172,7 +172,7 @@ class Costs(NamedTuple):
 class _Costed(HilRun):
     """A run whose ticks are watched."""
 
-    def __init__(self, prepared: Prepared, place: Place, duration: float, watch: Watch, parts: bool) -> None:
+    def __init__(self, prepared: RigSetup, place: Environment, duration: float, watch: Watch, parts: bool) -> None:
         super().__init__(prepared, place, Stage.FULL, duration, None, {})
         self._watch = watch
         self._rig = cast(CanRig, _WatchedRig(self._rig, watch, parts))
@@ -186,7 +186,7 @@ class _Costed(HilRun):
         super()._off()
 
 
-def costs(config: str, duration: float, engine: str = "auto") -> Costs:
+def costs(config: str, duration: float, engine: str = "auto") -> TickCosts:
     """Runs a config in lock-step, in memory: once for the time, once for its parts, and a while paced.
 
     Args:
@@ -202,14 +202,14 @@ def costs(config: str, duration: float, engine: str = "auto") -> Costs:
     parts, _, _ = _spent(config, duration, engine, watched)
     rested, few, _ = _spent(config, min(duration, RESTED), engine, _paced)
     period = prepared.settings.values.period
-    return Costs(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
+    return TickCosts(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
 
 
-def _paced(place: Place, watch: Watch) -> Place:
+def _paced(place: Environment, watch: Watch) -> Environment:
     return replace(place, clock=_PacedClock(place.clock))
 
 
-def watched(place: Place, watch: Watch) -> Place:
+def watched(place: Environment, watch: Watch) -> Environment:
     """A place whose emulated world is watched."""
     assert place.truth is not None
     buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
@@ -218,8 +218,8 @@ def watched(place: Place, watch: Watch) -> Place:
 
 
 def _spent(
-    config: str, duration: float, engine: str, change: Callable[[Place, Watch], Place] | None = None
-) -> tuple[dict[str, float], int, Prepared]:
+    config: str, duration: float, engine: str, change: Callable[[Environment, Watch], Environment] | None = None
+) -> tuple[dict[str, float], int, RigSetup]:
     """Time by part, number of ticks, and what ran; the parts where the place is `watched`."""
     prepared = load(config, engine=engine)
     place, watch = in_lockstep(prepared, engine), Watch()

@@ -20,8 +20,8 @@ CLOCK_CALLS = 1000
 
 
 @dataclass(frozen=True)
-class Times:
-    """Times of one contestant [s]."""
+class Timings:
+    """Timings of one contestant [s]."""
 
     median: float
     p99: float
@@ -29,7 +29,7 @@ class Times:
     calls: int
 
     @classmethod
-    def of(cls, times: Array) -> "Times":
+    def of(cls, times: Array) -> "Timings":
         """Percentiles of single times."""
         median, p99, p999 = (float(value) for value in np.percentile(times, (50.0, 99.0, 99.9)))
         return cls(median, p99, p999, len(times))
@@ -75,7 +75,7 @@ def interleaved(
     rounds: int,
     calls: int = 1,
     progress: Callable[[float], None] = lambda _: None,
-) -> dict[str, Times]:
+) -> dict[str, Timings]:
     """Each contestant in turn, again and again, after one turn that does not count.
 
     Args:
@@ -98,7 +98,7 @@ def interleaved(
     finally:
         if collecting:
             gc.enable()
-    return {name: Times.of(np.concatenate(times)) for name, times in found.items()}
+    return {name: Timings.of(np.concatenate(times)) for name, times in found.items()}
 
 
 def shown(seconds: float) -> str:

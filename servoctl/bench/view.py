@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from servoctl.bench.fresh import ProcessError, printed
-from servoctl.bench.report import BenchReport, Effort, Finding, Progress, Table
+from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import plain
@@ -69,8 +69,10 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
     rows = [[name, *map(shown, values)] for name, values in zip(names, figures, strict=True)]
     title = f"{CONFIG} at {1 / PERIOD:.0f} Hz on the wall clock, {len(frozen)} seconds of each in turn"
     tables = [
-        Table(title, ("lateness", "p50", "p99", "p99.9"), rows),
-        Table("CPU time in the loop's process", ("", "time"), [[name, shown(spent)] for name, spent in own.items()]),
+        TextTable(title, ("lateness", "p50", "p99", "p99.9"), rows),
+        TextTable(
+            "CPU time in the loop's process", ("", "time"), [[name, shown(spent)] for name, spent in own.items()]
+        ),
     ]
     before, after = figures[0][1], figures[1][1]
     low, high = _interval(frozen, shown_to)
@@ -79,7 +81,7 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
         f"load of the machine at the end {os.getloadavg()[0]:.1f}",
     ]
     values = {"percents": percents, "without": figures[0], "with": figures[1], "interval": [low, high], "own": own}
-    findings = [Finding("lateness p99 with the live page", "without it", after, before, 1.0 / ALLOWED)]
+    findings = [Comparison("lateness p99 with the live page", "without it", after, before, 1.0 / ALLOWED)]
     return BenchReport("The live page of a loop on the wall clock", tables, dict(plain(values)), notes, findings)
 
 

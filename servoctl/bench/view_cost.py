@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from hil.assembly.prepare import load
-from hil.view.wishes import Wishes
+from hil.view.requests import Requests
 
 CALLS = 20_000
 
@@ -17,7 +17,7 @@ def costs(config: str) -> dict[str, float]:
     """
     live = "hil.live={law.correction.baumgarte.alpha: [0.1, 50], law.correction.baumgarte.beta: [0.1, 50]}"
     prepared = load(config, [live])
-    gains, take_law, wishes = prepared.live, prepared.loop.take_law, Wishes(2)
+    gains, take_law, wishes = prepared.live, prepared.loop.take_law, Requests(2)
     first = gains.values[0]
     found = {
         "a tick: what the operator wants, and nothing on its way": _least(wishes.look)

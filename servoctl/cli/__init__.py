@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Sequence
 
 from servoctl.cli.console import note
+from servoctl.cli.exit_code import ExitCode, outcome_of
 from servoctl.cli.interrupt import interruptible
-from servoctl.cli.outcome import Outcome, outcome_of
 from servoctl.cli.phases import begin
 
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words of the command line; None for those of this process.
 
     Returns:
-        The exit code, one of `Outcome`, for what ended in an error.
+        The exit code, one of `ExitCode`, for what ended in an error.
 
     Raises:
         SystemExit: The command ended by itself; it carries the exit code.
@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         outcome = outcome_of(error)
-        if outcome is Outcome.CRASHED:
+        if outcome is ExitCode.CRASHED:
             note(f"servoctl: {type(error).__name__}: {error} (this is a bug; --debug shows where)")
         else:
             note(str(error))
         return outcome
-    return Outcome.DONE
+    return ExitCode.DONE

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.options import AsJson
-from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
-    from servoctl.bench.report import BenchReport, Effort, Finding, Table
+    from servoctl.bench.report import BenchReport, Comparison, Effort, TextTable
 
 FAULTS = "faults"
 """The table of faults, on request only."""
@@ -40,7 +40,7 @@ def bench(
     wanted = list(dict.fromkeys(names or BENCHMARKS))
     _refuse_unknown(wanted, [*BENCHMARKS, FAULTS])
     effort, values = Effort(quick, jobs, cap), {}
-    findings: list[Finding] = []
+    findings: list[Comparison] = []
     for name in wanted:
         note(f"{name}: {'what follows on emulated drives, and when' if name == FAULTS else description(name)}")
         report = _run(name, effort, count, seed)
@@ -53,7 +53,7 @@ def bench(
     elif findings:
         _say_summary(findings)
     if values.get(FAULTS, {}).get("failures"):
-        raise typer.Exit(Outcome.RIG_FAILED)
+        raise typer.Exit(ExitCode.RIG_FAILED)
 
 
 def _refuse_unknown(wanted: list[str], known: list[str]) -> None:
@@ -81,7 +81,7 @@ def _run(name: str, effort: "Effort", count: int | None, seed: int) -> "BenchRep
             return BENCHMARKS[name](effort, progress)
     except KeyboardInterrupt:
         note(f"{name}: interrupted")
-        raise typer.Exit(Outcome.INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _say_report(report: "BenchReport") -> None:
@@ -97,9 +97,9 @@ def _say_report(report: "BenchReport") -> None:
         say(sentence)
 
 
-def _say_summary(findings: "Sequence[Finding]") -> None:
+def _say_summary(findings: "Sequence[Comparison]") -> None:
     """Prints how we stand beside others, line by line."""
-    from servoctl.bench.report import Table
+    from servoctl.bench.report import TextTable
     from servoctl.bench.timing import shown
 
     rows = [
@@ -108,10 +108,10 @@ def _say_summary(findings: "Sequence[Finding]") -> None:
     ]
     header = ("work", "servoctl", "beside", "takes", "ratio", "aim")
     say("Summary: medians of this run; ratio: how many times as long the other takes")
-    _say_table(Table("", header, rows), [max(map(len, column)) for column in zip(header, *rows, strict=True)])
+    _say_table(TextTable("", header, rows), [max(map(len, column)) for column in zip(header, *rows, strict=True)])
 
 
-def _say_table(table: "Table", widths: list[int]) -> None:
+def _say_table(table: "TextTable", widths: list[int]) -> None:
     """Prints a table, folded only where a terminal is too narrow for it."""
     from rich import box
     from rich.console import Console

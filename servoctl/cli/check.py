@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
-from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run
@@ -58,7 +58,7 @@ def check(
         say_json(report.to_dict())
     else:
         _say_report(report)
-    raise typer.Exit(Outcome.WRONG_INPUT if report.errors else Outcome.DONE)
+    raise typer.Exit(ExitCode.WRONG_INPUT if report.errors else ExitCode.DONE)
 
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:

@@ -1,6 +1,6 @@
 """`servoctl bench faults`: faults on emulated drives, row by row. Not among the benchmarks, which know no drives."""
 
-from servoctl.bench.report import BenchReport, Effort, Progress, Table
+from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 
 QUICK = 40
 """Scenarios of a quick table."""
@@ -34,7 +34,7 @@ def faults(effort: Effort, progress: Progress, count: int | None = None, seed: i
     }  # fmt: skip
     notes = ["times from the fault, the longest of the runs; bound: of the run with the longest time to its verdict"]
     title = f"Faults on emulated drives: {passed} of {played} runs did what they must"
-    return BenchReport(title, [Table("", header, texts, left=3)], values, [*failures, *notes])
+    return BenchReport(title, [TextTable("", header, texts, left=3)], values, [*failures, *notes])
 
 
 def _milliseconds(seconds: float | None) -> str:

@@ -9,15 +9,15 @@ import typer
 
 from servoctl.cli.announcer import Announcer
 from servoctl.cli.console import note, say, say_json
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.hil_figures import say_figures
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
-from servoctl.cli.outcome import Outcome
 from servoctl.cli.run import fresh_folder, headline
 from servoctl.errors import in_one_line
 
 if TYPE_CHECKING:
-    from hil.session.run import Ended
-    from hil.session.start import Begun
+    from hil.session.run import Result
+    from hil.session.start import ReadyRun
 
 
 def hil(
@@ -72,7 +72,7 @@ def hil(
             )
     except KeyboardInterrupt:  # while nothing listened to keys yet
         note("interrupted before the first frame")
-        raise typer.Exit(Outcome.INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     try:
         _say_end(begun, ended, folder, as_json)
     except KeyboardInterrupt:
@@ -83,7 +83,7 @@ def hil(
     raise typer.Exit(ended.exit_code)
 
 
-def _say_end(begun: "Begun", ended: "Ended", folder: Path, as_json: bool) -> None:
+def _say_end(begun: "ReadyRun", ended: "Result", folder: Path, as_json: bool) -> None:
     """Prints what the run says of itself; its figures are not worth its exit code."""
     summary = ended.trajectory.summary()
     if as_json:

@@ -7,8 +7,8 @@ import typer
 
 from servoctl.cli.check import say_imports
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.options import AsJson
-from servoctl.cli.outcome import Outcome
 
 if TYPE_CHECKING:
     from hil.replay.replay import Replay
@@ -51,7 +51,7 @@ def replay(
         say_json(found.to_dict())
     else:
         _say_findings(found)
-    raise typer.Exit(Outcome.DONE if found.agrees else Outcome.BAD_STATUS)
+    raise typer.Exit(ExitCode.DONE if found.agrees else ExitCode.BAD_STATUS)
 
 
 def _say_findings(found: "Replay") -> None:

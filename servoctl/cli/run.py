@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.exit_code import ExitCode, outcome_of_run
 from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
-from servoctl.cli.outcome import Outcome, outcome_of_run
 from servoctl.cli.phases import Phases, announced
 
 TABLE_LENGTH = 24
@@ -52,7 +52,7 @@ def run(
             trajectory = loaded.simulate(out=folder, progress=progress)
     except KeyboardInterrupt:
         note(f"interrupted; what there is: {folder}")
-        raise typer.Exit(Outcome.INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     summary = trajectory.summary()
     phases.end("writing", "simulating", share=summary["wall_time"])
     for sentence in summary.get("left_out", []):
@@ -63,7 +63,7 @@ def run(
         _say_summary(trajectory.units, summary, phases)
         say(f"\nwritten to {folder}; next: servoctl report {quote(str(folder))}")
     outcome = outcome_of_run(summary["status"])
-    if outcome is Outcome.BAD_STATUS and summary.get("error"):
+    if outcome is ExitCode.BAD_STATUS and summary.get("error"):
         note(f"error: {summary['config']}: {summary['status']}: {summary['error']}")
     raise typer.Exit(outcome)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
-from servoctl.cli.outcome import Outcome
 from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder
 
@@ -85,9 +85,9 @@ def sweep(
         if summary["runs"] < summary["planned"]:
             say(f"next: the same command with --out {quote(str(folder))} --resume")
     if summary["status"] == "interrupted":
-        raise typer.Exit(Outcome.INTERRUPTED)
+        raise typer.Exit(ExitCode.INTERRUPTED)
     bad = study.broken is not None or summary["failed"] == summary["runs"]
-    raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
+    raise typer.Exit(ExitCode.BAD_STATUS if bad else ExitCode.DONE)
 
 
 def _folder(name: str, out: Path | None, resume: bool) -> Path:

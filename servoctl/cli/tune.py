@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
-from servoctl.cli.outcome import Outcome
 from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import fresh_folder, number
 
@@ -93,9 +93,9 @@ def tune(
         say(f"\nwritten to {quote(str(folder))}: study.db, {', '.join(names)}")
         _say_next(tuning, folder, config)
     if tuning.status == "interrupted":
-        raise typer.Exit(Outcome.INTERRUPTED)
+        raise typer.Exit(ExitCode.INTERRUPTED)
     bad = tuning.broken is not None or tuning.best is None
-    raise typer.Exit(Outcome.BAD_STATUS if bad else Outcome.DONE)
+    raise typer.Exit(ExitCode.BAD_STATUS if bad else ExitCode.DONE)
 
 
 def _folder(name: str, out: Path | None, resume: bool) -> Path:

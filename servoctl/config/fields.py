@@ -43,7 +43,7 @@ class Section(BaseModel):
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberField:
     """A number, or a constant expression that makes one.
 
     Attributes:
@@ -189,10 +189,10 @@ def _interval(value: tuple[float, ...]) -> tuple[float, ...]:
 S = TypeVar("S")
 M = TypeVar("M")
 
-Real = Annotated[float, Number("a number")]
-PositiveTime = Annotated[float, Number("a positive time [s]", above=0)]
-Positive = Annotated[float, Number("a positive number", above=0)]
-Fraction = Annotated[float, Number("a number between 0 and 1", above=0, below=1)]
+Real = Annotated[float, NumberField("a number")]
+PositiveTime = Annotated[float, NumberField("a positive time [s]", above=0)]
+Positive = Annotated[float, NumberField("a positive number", above=0)]
+Fraction = Annotated[float, NumberField("a number between 0 and 1", above=0, below=1)]
 EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path)]
 Name = Annotated[str, AfterValidator(_name)]
@@ -200,11 +200,11 @@ Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
 LawKind = Literal["constraint_following", "input_output"]
 Limit = Annotated[
-    Annotated[float, Number("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
+    Annotated[float, NumberField("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
     | Annotated[tuple[Real, ...], AfterValidator(_interval), Tag(LIST)],
     Discriminator(_list_or_not),
 ]
-Pole = Annotated[float, Number("a negative number [1/s]", below=0)]
+Pole = Annotated[float, NumberField("a negative number [1/s]", below=0)]
 OneOrEach = Annotated[
     Annotated[S, Tag(SCALAR)] | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)],
     Discriminator(_list_or_not),

@@ -8,7 +8,7 @@ from servoctl.config.document import in_words
 from servoctl.config.fields import (
     Fraction,
     Name,
-    Number,
+    NumberField,
     Option,
     Parameter,
     Positive,
@@ -18,9 +18,9 @@ from servoctl.config.fields import (
     fault,
 )
 
-NodeId = Annotated[int, Number("a node id, an integer >= 0", least=0, whole=True)]
-BitRate = Annotated[int, Number("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
-Count = Annotated[int, Number("an integer >= 1", least=1, whole=True)]
+NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]
+BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
+Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 
 
 def _gear(value: float) -> float:
@@ -55,7 +55,7 @@ class Open(Section):
         return dict(self.__pydantic_extra__ or {})
 
 
-class Bus(Open):
+class BusConfig(Open):
     """A CAN bus; further keys are python-can's own."""
 
     interface: Annotated[str, Field(min_length=1)] = Field(
@@ -64,7 +64,7 @@ class Bus(Open):
     bitrate: BitRate = Field(default=1_000_000, description="bit rate [bit/s]")
 
 
-class Node(Open):
+class NodeConfig(Open):
     """What a drive and an encoder node have in common; further keys belong to the protocol."""
 
     __pydantic_extra__: dict[str, Option]
@@ -72,7 +72,7 @@ class Node(Open):
     bus: str = Field(description="name of the bus")
     protocol: str = Field(description="cia402, odrive or mit")
     node: NodeId = Field(description="address on the bus")
-    gear: Annotated[float, Number("a positive number"), AfterValidator(_gear)] = Field(
+    gear: Annotated[float, NumberField("a positive number"), AfterValidator(_gear)] = Field(
         default=1.0, description="motor angle per displacement of the joint [rad per joint unit]"
     )
     sign: Annotated[Literal[1, -1], BeforeValidator(_no_flag)] = Field(
@@ -81,7 +81,7 @@ class Node(Open):
     offset: Real = Field(default=0.0, description="displacement of the joint where the encoder reads 0 [joint unit]")
 
 
-class Drive(Node):
+class DriveConfig(NodeConfig):
     """A drive and its limits, all at the joint."""
 
     actuator: Name = Field(description="name of the plant's actuator")
@@ -95,7 +95,7 @@ class Drive(Node):
     brake: StrictBool = Field(default=False, description="whether a brake holds the joint while the drive is disabled")
 
 
-class Sensor(Node):
+class Sensor(NodeConfig):
     """An encoder node."""
 
     coordinate: Name = Field(description="name of the plant's coordinate that it measures")
@@ -117,7 +117,7 @@ class Safety(Section):
         default=0.05, description="time after which a drive stops by itself when nothing comes [s]"
     )
     stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
-    stop_damping: Annotated[float, Number("a number >= 0", least=0)] | None = Field(
+    stop_damping: Annotated[float, NumberField("a number >= 0", least=0)] | None = Field(
         default=None,
         description="D of u = -D (speed of the joint) in a controlled stop [actuator unit per its speed]; left out: "
         "what stops the machine within stop_time",
@@ -149,20 +149,20 @@ class Safety(Section):
 class Emulation(Section):
     """What emulated drives are like."""
 
-    current_lag: Annotated[float, Number("a time >= 0 [s]", least=0)] = Field(
+    current_lag: Annotated[float, NumberField("a time >= 0 [s]", least=0)] = Field(
         default=0.001, description="time constant of the current loop [s]"
     )
-    coulomb_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
+    coulomb_friction: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=0.0, description="dry friction at the joint [actuator unit]"
     )
-    viscous_friction: Annotated[float, Number("a number >= 0", least=0)] = Field(
+    viscous_friction: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=0.0, description="friction per speed at the joint [actuator unit per its speed]"
     )
-    encoder_resolution: Annotated[float, Number("an angle >= 0 [rad]", least=0)] | None = Field(
+    encoder_resolution: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] | None = Field(
         default=None,
         description="resolution of the encoder, at the motor [rad]; left out: what the protocol's options say",
     )
-    encoder_noise: Annotated[float, Number("an angle >= 0 [rad]", least=0)] = Field(
+    encoder_noise: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] = Field(
         default=0.0, description="standard deviation of the encoder, at the motor [rad]"
     )
     parameters: dict[str, Parameter] = Field(
@@ -174,9 +174,9 @@ class Hil(Section):
     """The real-time loop on drives."""
 
     period: PositiveTime = Field(description="period of the loop [s]")
-    buses: dict[str, Bus] = Field(description="name -> CAN bus")
+    buses: dict[str, BusConfig] = Field(description="name -> CAN bus")
     max_bus_load: Fraction = Field(default=0.7, description="largest share of a bus that may be used at worst [-]")
-    drives: tuple[Drive, ...] = Field(description="one per actuator")
+    drives: tuple[DriveConfig, ...] = Field(description="one per actuator")
     sensors: tuple[Sensor, ...] = Field(default=(), description="encoder nodes")
     prediction: StrictBool = Field(
         default=False, description="whether the law gets the state predicted to when its torque acts"

@@ -102,7 +102,7 @@ def _checked(
     sentences = [*document.report(problems), *refused]
     if not sentences and config is not None:
         return LoadedConfig(path, config, document)
-    from servoctl.config.mend import mended
+    from servoctl.config.repair import mended
 
     rest = mended(document.values, [problem.path for problem in problems]) if partly else None
     if rest is None:

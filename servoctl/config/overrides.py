@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from servoctl.config.document import Document, FieldPath, in_words
 from servoctl.config.overlay import identifier, overlay
-from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, Reading, read_value
+from servoctl.config.yaml_loader import MAX_DEPTH, NotYamlError, ParsedValue, read_value
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
@@ -57,7 +57,7 @@ def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Doc
         override = f"{path}={written(number)}"
         try:
             if math.isfinite(number):
-                document = _with(document, override, _parts(path), Reading(_plain(number), {}, ()))
+                document = _with(document, override, _parts(path), ParsedValue(_plain(number), {}, ()))
             else:
                 document = _replaced(document, override)
         except _RefusedError as error:
@@ -116,7 +116,7 @@ def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
     return parts
 
 
-def _with(document: Document, override: str, parts: list[str], reading: Reading) -> Document:
+def _with(document: Document, override: str, parts: list[str], reading: ParsedValue) -> Document:
     """The document with a value at a path; it shares with the old one what does not change."""
     if not all(parts) or not parts:
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")

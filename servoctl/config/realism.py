@@ -6,19 +6,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from servoctl.config.document import Problem
-from servoctl.config.fields import Limit, Number, OneOrEach, PerName, Positive, ScalarOr, Section
+from servoctl.config.fields import Limit, NumberField, OneOrEach, PerName, Positive, ScalarOr, Section
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
 LONGEST_DELAY = 50
 """Periods that a command may take to arrive: more is a slip of the unit."""
 
-NotNegative = Annotated[float, Number("a number >= 0", least=0)]
-Time = Annotated[float, Number("a time >= 0 [s]", least=0)]
-RelativeError = Annotated[float, Number("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)]
+NotNegative = Annotated[float, NumberField("a number >= 0", least=0)]
+Time = Annotated[float, NumberField("a time >= 0 [s]", least=0)]
+RelativeError = Annotated[
+    float, NumberField("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)
+]
 
 
-class Measured(Section):
+class PerCoordinate(Section):
     """One number per coordinate, of what is measured of it."""
 
     q: PerName[NotNegative] = Field(
@@ -27,7 +29,7 @@ class Measured(Section):
     v: PerName[NotNegative] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
 
 
-class Friction(Section):
+class FrictionConfig(Section):
     """Resistance at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
 
     coulomb: PerName[NotNegative] = Field(
@@ -41,13 +43,15 @@ class Friction(Section):
     )
 
 
-class Realism(Section):
+class RealismConfig(Section):
     """What a simulated machine has that its model has not; zero or nothing where left out."""
 
-    noise: Measured = Field(
-        default=Measured(), description="standard deviation of what the law measures, white, new at every tick"
+    noise: PerCoordinate = Field(
+        default=PerCoordinate(), description="standard deviation of what the law measures, white, new at every tick"
     )
-    quantisation: Measured = Field(default=Measured(), description="resolution of what the law measures; 0: exact")
+    quantisation: PerCoordinate = Field(
+        default=PerCoordinate(), description="resolution of what the law measures; 0: exact"
+    )
     delay: Time = Field(default=0.0, description="time from a measurement to the torque that answers it [s]")
     jitter: Time = Field(
         default=0.0, description="what chance adds to the delay of each command at most, uniform [s]; up to one period"
@@ -56,7 +60,7 @@ class Realism(Section):
         default=0.0,
         description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name",
     )
-    friction: Friction | None = Field(default=None, description="at the actuators; the law knows nothing of it")
+    friction: FrictionConfig | None = Field(default=None, description="at the actuators; the law knows nothing of it")
     saturation: ScalarOr[Positive, dict[str, Limit]] | None = Field(
         default=None,
         description="what the actuators can give [actuator units]: one number for all, or actuator -> symmetric limit "

@@ -8,7 +8,7 @@ pass over it.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from servoctl.config.corrections import Correction
+from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.levels import level_problems
 from servoctl.config.realism import realism_problems
@@ -16,7 +16,7 @@ from servoctl.config.schema import ADAPTIVE, Task
 from servoctl.expression.suggest import remedy
 
 TASK_KINDS = ("holonomic", "nonholonomic", "class")
-CORRECTION_KINDS = tuple(Correction.model_fields)
+CORRECTION_KINDS = tuple(CorrectionConfig.model_fields)
 _TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 
 

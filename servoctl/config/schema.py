@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
-from servoctl.config.corrections import Baumgarte, Correction
+from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
 from servoctl.config.fields import (
     ClassPath,
     Equation,
@@ -18,7 +18,7 @@ from servoctl.config.fields import (
     LawKind,
     Limit,
     Name,
-    Number,
+    NumberField,
     OneOrEach,
     Parameter,
     PerName,
@@ -30,7 +30,7 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
-from servoctl.config.realism import Realism
+from servoctl.config.realism import RealismConfig
 from servoctl.config.tune import Tune
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
@@ -40,12 +40,12 @@ DEFAULT_STEP = 0.001
 """Step of rk4 [s]; with a period, the largest part of the period that is not longer."""
 
 
-class PassiveLevel(Section):
+class PassiveLevelConfig(Section):
     """Groups of passive constraints that are enforced together."""
 
     groups: tuple[str, ...] = Field(description="names of the plant's passive constraint groups")
     after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
-    clearance: OneOrEach[Annotated[float, Number("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
+    clearance: OneOrEach[Annotated[float, NumberField("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
         default=0.0,
         description="what a row yields per unit of its multiplier [acceleration of the row / multiplier]; 0 is exact; "
         "a number, or a list with one per row, in the order of groups",
@@ -55,8 +55,8 @@ class PassiveLevel(Section):
 class Passive(Section):
     """How a simulated plant keeps its own constraints."""
 
-    correction: Correction = Field(
-        default=Correction(baumgarte=Baumgarte(alpha=10.0, beta=10.0)),
+    correction: CorrectionConfig = Field(
+        default=CorrectionConfig(baumgarte=BaumgarteConfig(alpha=10.0, beta=10.0)),
         description="correction of the passive constraints, in simulation only",
     )
     rank_tolerance: Fraction = Field(
@@ -68,7 +68,7 @@ class Passive(Section):
         "one is given; auto: where passive rows are dependent, in place of the correction; left out beside a "
         "correction: false",
     )
-    levels: dict[str, PassiveLevel] | None = Field(
+    levels: dict[str, PassiveLevelConfig] | None = Field(
         default=None,
         description="name -> groups that `check` enforces one level after another; a run knows none: the order does "
         "not change how a rigid mechanism moves, and clearances are not simulated",
@@ -87,7 +87,7 @@ class Passive(Section):
         return given
 
 
-class Plant(Section):
+class PlantConfig(Section):
     """Which plant, and its parameters."""
 
     class_: ClassPath = Field(
@@ -137,10 +137,10 @@ class Task(Section):
     parameters: dict[str, Parameter] | None = Field(
         default=None, description="fields of the class, in their own units; the rest keep their defaults"
     )
-    correction: Correction | None = Field(
+    correction: CorrectionConfig | None = Field(
         default=None, description="correction of this entry instead of the law's; a list has one value per row"
     )
-    priority: Annotated[int, Number("an integer >= 1", least=1, whole=True)] = Field(
+    priority: Annotated[int, NumberField("an integer >= 1", least=1, whole=True)] = Field(
         default=1,
         description="level [-], 1 the highest: a task costs those of higher levels nothing; from 2 on it is a wish: "
         "what it misses is given_up.<task> of the summary, never a failure",
@@ -174,26 +174,26 @@ class Weighted(Section):
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
-class Secondary(Section):
+class SecondaryConfig(Section):
     """What the inputs should do besides the task, as far as it leaves them free."""
 
     centre: StrictBool = Field(default=False, description="seek the middle of law.limits")
     preload: dict[str, Real] | None = Field(
         default=None, description="actuator -> input it seeks [actuator units], such as an internal force"
     )
-    damping: Annotated[float, Number("a number >= 0", least=0)] = Field(
+    damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
     )
 
 
-class Law(Section):
+class LawConfig(Section):
     """How the actuators are commanded."""
 
     kind: LawKind = Field(
         default="constraint_following",
         description="constraint_following, or input_output for rows of higher relative degree",
     )
-    correction: Correction | None = Field(
+    correction: CorrectionConfig | None = Field(
         default=None, description="what drives violations back to zero; left out: nothing does"
     )
     allocation: ScalarOr[Literal["minimum_norm", "unprojected", "constraint_force"], Weighted] = Field(
@@ -205,7 +205,7 @@ class Law(Section):
     null_space: dict[str, EquationText] | None = Field(
         default=None, description="actuator -> equation of s in u = T^+ bbar + (I - T^+ T) s [actuator units]"
     )
-    secondary: Secondary | None = Field(default=None, description="aims by name, added to null_space")
+    secondary: SecondaryConfig | None = Field(default=None, description="aims by name, added to null_space")
     limits: dict[str, Limit] | None = Field(
         default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
     )
@@ -216,13 +216,13 @@ class Law(Section):
         default="warn",
         description="where the task is out of reach: warn takes least squares, damp u = -D B^T v, fault stops",
     )
-    damping: Annotated[float, Number("a number >= 0", least=0)] = Field(
+    damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=1.0, description="D of damp [actuator unit per its speed]"
     )
     residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
 
 
-class Integrator(Section):
+class IntegratorConfig(Section):
     """How a run is integrated."""
 
     method: Literal["rk4", "dop853", "radau", "lsoda", "cvodes"] = Field(
@@ -266,7 +266,7 @@ class Integrator(Section):
         return self
 
 
-class Run(Section):
+class RunConfig(Section):
     """How long, how finely and from which seed."""
 
     duration: PositiveTime = Field(description="time to simulate [s]")
@@ -274,8 +274,10 @@ class Run(Section):
         default=None,
         description="period of a sampled law with zero-order hold [s]; left out: the law acts continuously",
     )
-    integrator: Integrator = Field(
-        default_factory=Integrator, validate_default=True, description="integration method and its step or tolerances"
+    integrator: IntegratorConfig = Field(
+        default_factory=IntegratorConfig,
+        validate_default=True,
+        description="integration method and its step or tolerances",
     )
     output_step: PositiveTime | None = Field(
         default=None, description="spacing of the rows written [s]; left out: every step"
@@ -283,28 +285,28 @@ class Run(Section):
     settling_band: Positive = Field(
         default=1e-3, description="a violation has settled once it stays within this [units of the row]"
     )
-    seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+    seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
         default=0, description="seed of every random number of the run [-]"
     )
 
     @field_validator("integrator", mode="after")
     @classmethod
-    def _fit_step(cls, integrator: Integrator, info: ValidationInfo) -> Integrator:
+    def _fit_step(cls, integrator: IntegratorConfig, info: ValidationInfo) -> IntegratorConfig:
         return integrator.with_step(info.data.get("period"))
 
 
 class Config(Section):
     """A complete run: a plant, where it starts, what it must do, the law, and how to run."""
 
-    plant: Plant = Field(description="the physics: a class and its parameters")
+    plant: PlantConfig = Field(description="the physics: a class and its parameters")
     initial: Initial = Field(description="state at t = 0")
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
-    law: ScalarOr[Literal["none"], Law] = Field(description="the control law, or none for an open-loop run")
+    law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
     inputs: dict[str, EquationText] | None = Field(
         default=None, description="open loop only: actuator -> equation [actuator units]; zero where left out"
     )
-    run: Run = Field(description="duration, sampling and integration")
-    realism: Realism | None = Field(
+    run: RunConfig = Field(description="duration, sampling and integration")
+    realism: RealismConfig | None = Field(
         default=None, description="noise, delay, actuators and errors of the model, in a simulated run"
     )
     tune: Tune | None = Field(default=None, description="search over numbers of this config")

@@ -8,7 +8,7 @@ from servoctl.config.fields import (
     LIST,
     MAPPING,
     SCALAR,
-    Number,
+    NumberField,
     Parameter,
     Positive,
     Real,
@@ -17,7 +17,7 @@ from servoctl.config.fields import (
     shape,
 )
 
-Count = Annotated[int, Number("an integer >= 1", least=1, whole=True)]
+Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 
 
 class Range(Section):
@@ -108,16 +108,16 @@ class Tune(Section):
         description="metric -> greatest value that it may have (of gain_margin and pivot_min the least), with any "
         "plant of uncertainty",
     )
-    share: OrNone[Annotated[float, Number("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+    share: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.4,
         description="greatest gain_share: the period as a share of the longest at which the gains are stable; none: "
         "no bound [-]",
     )
-    overshoot: OrNone[Annotated[float, Number("a number between 0 and 1, or none", above=0, below=1)]] = Field(
+    overshoot: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.1,
         description="greatest overshoot of a violation after a step, relative to the step; none: no bound [-]",
     )
-    gain_margin: OrNone[Annotated[float, Number("a number above 1, or none", above=1)]] = Field(
+    gain_margin: OrNone[Annotated[float, NumberField("a number above 1, or none", above=1)]] = Field(
         default=2.0,
         description="least gain_margin: factor on one actuator's gain at which the sampled loop becomes unstable; "
         "none: no bound [-]",
@@ -129,11 +129,11 @@ class Tune(Section):
     generation: Count = Field(
         default=16, description="trials that are chosen together, before the results of any of them are known [-]"
     )
-    seed: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+    seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
         default=0, description="seed of the choice of trials [-]"
     )
 
-    refine: Annotated[int, Number("an integer >= 0", least=0, whole=True)] = Field(
+    refine: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
         default=0,
         description="steps at most of a descent from the best trial, along exact derivatives; 0: none [-]",
     )

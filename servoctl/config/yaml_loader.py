@@ -68,7 +68,7 @@ class NotYamlError(Exception):
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedValue:
     """What `read_value` found.
 
     Attributes:
@@ -183,7 +183,7 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def read_value(text: str) -> Reading:
+def read_value(text: str) -> ParsedValue:
     """Read a YAML text.
 
     Raises:
@@ -206,7 +206,7 @@ def read_value(text: str) -> Reading:
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's scanner lets those of chr() and int() out
         raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
     value = None if node is None else builder.value(node, ())
-    return Reading(value, builder.lines, tuple(builder.problems))
+    return ParsedValue(value, builder.lines, tuple(builder.problems))
 
 
 def _what(error: yaml.MarkedYAMLError) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine import compiler
-from servoctl.engine.ccode import Source, pointer
+from servoctl.engine.ccode import CSource, pointer
 from servoctl.engine.emit import emit, template
-from servoctl.engine.step import Step
+from servoctl.engine.step import StepFunctions
 from servoctl.types import Array
 
 BATCH = """void servoctl_batch(long long, long long, const double*, long long, const double*, const double*,
@@ -26,7 +26,7 @@ KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
 
 
 @dataclass(frozen=True)
-class Channel:
+class MetricChannel:
     """What metrics are made of.
 
     Attributes:
@@ -41,7 +41,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """What all runs of a batch have in common.
 
     Attributes:
@@ -58,11 +58,11 @@ class Plan:
     status: int
     stops: Sequence[float]
     codes: int
-    channels: Sequence[Channel]
+    channels: Sequence[MetricChannel]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchResult:
     """What became of the runs of a batch.
 
     Attributes:
@@ -85,10 +85,10 @@ class Outcome:
         return values
 
 
-class BatchProgram(Source):
+class BatchProgram(CSource):
     """C source of whole runs side by side."""
 
-    def __init__(self, step: Step, lanes: int | None = None) -> None:
+    def __init__(self, step: StepFunctions, lanes: int | None = None) -> None:
         """Writes the source.
 
         Args:
@@ -117,20 +117,20 @@ class BatchLibrary:
         lanes: Runs side by side.
     """
 
-    def __init__(self, opened: tuple[Any, Any], step: Step, lanes: int) -> None:
+    def __init__(self, opened: tuple[Any, Any], step: StepFunctions, lanes: int) -> None:
         """Takes cffi and the library, and the step that it repeats."""
         self._ffi, self._library = opened
         self._step, self.lanes = step, lanes
 
     def run(
         self,
-        plan: Plan,
+        plan: BatchPlan,
         parameters: Array,
         starts: Array,
         halt: Array | None = None,
         random: Array | None = None,
         which: Array | None = None,
-    ) -> Outcome:
+    ) -> BatchResult:
         """Takes the runs; threads may do so at the same time.
 
         Args:
@@ -142,7 +142,7 @@ class BatchLibrary:
             which: Table of each run, shape (runs,).
         """
         runs, channels = len(starts), len(plan.channels)
-        outcome = Outcome(
+        outcome = BatchResult(
             np.empty((runs, channels, len(KEPT))),
             np.empty((runs, plan.codes)),
             np.zeros(runs, dtype=np.int64),

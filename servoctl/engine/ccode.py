@@ -19,9 +19,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
+from servoctl.engine.adaptive_steps import DOP853
 from servoctl.engine.emit import emit, template
-from servoctl.engine.step import Step
-from servoctl.engine.walk import DOP853
+from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -33,7 +33,7 @@ STEPS = """long long servoctl_steps(long long, const double*, const double*, lon
     const double*, double*, double*);"""
 
 
-class Source:
+class CSource:
     """C source, and where its library is.
 
     Attributes:
@@ -110,10 +110,10 @@ class Source:
         return ffi, library
 
 
-class Program(Source):
+class Program(CSource):
     """C source of some functions, and of a step."""
 
-    def __init__(self, functions: Sequence[Any], step: Step | None = None) -> None:
+    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None) -> None:
         """Writes the source.
 
         Args:
@@ -155,7 +155,9 @@ def _entry(name: str, given: int, taken: int) -> str:
 class Library:
     """A loaded library."""
 
-    def __init__(self, opened: tuple[Any, Any], functions: dict[str, tuple[int, int]], step: Step | None) -> None:
+    def __init__(
+        self, opened: tuple[Any, Any], functions: dict[str, tuple[int, int]], step: StepFunctions | None
+    ) -> None:
         """Takes cffi and the library, its functions with the numbers of their inputs and outputs, and its step."""
         self._ffi, self._library = opened
         self._functions, self._step = functions, step

@@ -39,7 +39,7 @@ def _shapes(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     return {name: np.shape(array) for name, array in arrays.items()}
 
 
-class Tick:
+class BufferedCall:
     """A function on buffers of its own, for a loop in real time: write `inputs`, call, read `outputs`.
 
     A call allocates nothing, copies nothing and checks nothing. Not thread-safe: one per thread.

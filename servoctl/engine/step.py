@@ -7,7 +7,7 @@ from servoctl.engine.emit import template
 
 
 @dataclass(frozen=True)
-class Between:
+class DelayLayout:
     """Sizes of what stands between law and plant in a realistic run, for `c/realism.h`.
 
     Attributes:
@@ -38,7 +38,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepFunctions:
     """What a step of the classical Runge-Kutta method is made of: CasADi functions.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
     rates: Any
     logged: Any
     control: Any = None
-    between: Between | None = None
+    between: DelayLayout | None = None
     closing: Any = None
 
     @property

@@ -17,8 +17,8 @@ from servoctl.export.files import write
 from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
-from servoctl.export.single import Measured, measure
-from servoctl.export.source import Cost, Source
+from servoctl.export.single import FloatError, measure
+from servoctl.export.source import Cost, StaticSource
 from servoctl.export.trial import test
 from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
@@ -87,7 +87,7 @@ def export(run: Run, single: bool = False) -> Export:
     """
     loop = _compiled(run)
     name = identifier(run.name)
-    border, source = interface(loop, name, single), Source(loop.control_kernel.function, single)
+    border, source = interface(loop, name, single), StaticSource(loop.control_kernel.function, single)
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
@@ -139,7 +139,7 @@ def _accuracy(references: list[Vector]) -> str:
     return f"double; the test holds u to {TOLERANCE:g} of {len(references)} states about the start, computed by NumPy"
 
 
-def _float_accuracy(measured: Measured) -> str:
+def _float_accuracy(measured: FloatError) -> str:
     differs, count = measured.same.count(False), len(measured.same)
     other = f"; at {differs} of them rank or status differ" if differs else ""
     return f"float; largest relative error of u {measured.error:.1e}, measured at {count} states about the start{other}"

@@ -32,7 +32,7 @@ int measure(const float *numbers, float t, const float *q, const float *v, const
 
 
 @dataclass(frozen=True)
-class Measured:
+class FloatError:
     """How far the law in float is off the reference.
 
     Attributes:
@@ -44,7 +44,7 @@ class Measured:
     same: tuple[bool, ...]
 
 
-def measure(header: str, law: str, border: Interface, references: Sequence[Vector]) -> Measured:
+def measure(header: str, law: str, border: Interface, references: Sequence[Vector]) -> FloatError:
     """Compiles the law and compares.
 
     Raises:
@@ -73,7 +73,7 @@ def measure(header: str, law: str, border: Interface, references: Sequence[Vecto
             same.append(bool(np.array_equal(row[m:], vector.command[[m, m + 3]].astype(np.float32))))
             if same[-1]:
                 errors.append(relative_error(vector.command[:m], row[:m].astype(float)))
-    return Measured(max(errors), tuple(same))
+    return FloatError(max(errors), tuple(same))
 
 
 def _pointer(array: Array) -> ctypes.c_void_p:

@@ -46,7 +46,7 @@ class Cost:
         )
 
 
-class Source:
+class StaticSource:
     """The C code of a CasADi function, every function of it static.
 
     Attributes:
@@ -155,7 +155,9 @@ def _without_unused(text: str) -> str:
     while True:
         candidates = [*re.finditer(table, text, re.MULTILINE), *re.finditer(helper, text, re.MULTILINE | re.DOTALL)]
         names = ((found, next(filter(None, found.groups()))) for found in candidates)
-        unused = [found for found, name in names if name != Source.entry and len(re.findall(rf"\b{name}\b", text)) == 1]
+        unused = [
+            found for found, name in names if name != StaticSource.entry and len(re.findall(rf"\b{name}\b", text)) == 1
+        ]
         if not unused:
             return text
         text = text.replace(unused[0][0], "")

@@ -38,7 +38,7 @@ SLACK = 1e-12
 
 
 @dataclass(frozen=True)
-class Problem:
+class LeastSquaresProblem:
     """Numbers, or symbols throughout.
 
     Attributes:
@@ -92,7 +92,7 @@ def greatest(values: Array) -> Any:
     return result
 
 
-def solve(problem: Problem, held: Array) -> tuple[Array, list[Decomposition]]:
+def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomposition]]:
     """The best inputs without limits, those held apart, and what each level left to the next was taken apart into.
 
     Args:
@@ -116,7 +116,7 @@ def solve(problem: Problem, held: Array) -> tuple[Array, list[Decomposition]]:
     return u + (shift - basis.T @ (basis @ shift)), splits
 
 
-def gradients(problem: Problem, u: Array, splits: list[Decomposition]) -> Iterator[tuple[Array, Array]]:
+def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition]) -> Iterator[tuple[Array, Array]]:
     """Per level, the nearness to s last: the gradient along the inputs held, and what of it is rounding.
 
     What a held input would do to the higher levels is taken back by the free ones: `g - T_j^T lambda_j`.
@@ -138,7 +138,7 @@ def gradients(problem: Problem, u: Array, splits: list[Decomposition]) -> Iterat
         yield gradient, ROUNDING * terms
 
 
-def released(problem: Problem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
+def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
     """The held inputs that the highest level concerned would gain most from letting go, and whether there are any."""
     undecided, chosen, found = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
     for gradient, rounding in gradients(problem, u, splits):
@@ -152,7 +152,7 @@ def released(problem: Problem, held: Array, u: Array, splits: list[Decomposition
     return chosen, found
 
 
-def advance(problem: Problem, x: Array, held: Array) -> tuple[Array, Array, Any]:
+def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array, Array, Any]:
     """One step of the search.
 
     Args:

@@ -23,8 +23,8 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.raised import HIGHEST, Raised, first_degree
 from servoctl.mechanics.reach import VANISHES
+from servoctl.mechanics.relative_degree import HIGHEST, Raised, first_degree
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 

@@ -26,7 +26,7 @@ import numpy as np
 from servoctl.engine.linalg import frobenius
 from servoctl.engine.repeat import repeat
 from servoctl.engine.symbol import clip, from_sx, is_symbolic, symbols, to_sx, where
-from servoctl.laws.active_set import Problem, above, advance, greatest, solve
+from servoctl.laws.active_set import LeastSquaresProblem, above, advance, greatest, solve
 from servoctl.types import Array
 
 
@@ -95,7 +95,7 @@ def within_limits(
     if len(scales) != len(rows):
         raise ValueError(f"scale: expected one per level ({len(rows)}), got {len(scales)}")
     s = np.zeros(m) if preferred is None else root * preferred
-    problem = Problem(tuple(rows), tuple(scales), root * lower, root * upper, s, rank_tolerance)
+    problem = LeastSquaresProblem(tuple(rows), tuple(scales), root * lower, root * upper, s, rank_tolerance)
     whole = solve(problem, np.zeros(m))[0] / root if unlimited is None else unlimited
     high, low = _beyond(problem, root * whole)
     inside = above(1.0, greatest(high + low))
@@ -117,14 +117,14 @@ def _at_limit(u: Array, lower: Array, upper: Array) -> Array:
     return sides
 
 
-def _beyond(problem: Problem, u: Array) -> tuple[Array, Array]:
+def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:
     """Which inputs exceed their upper and their lower limit, as 1 or 0."""
     slack = problem.slack(u)
     high, low = above(u, problem.upper + slack), above(problem.lower - slack, u)
     return where(high, 1.0, 0.0), where(low, 1.0, 0.0)
 
 
-def _search(problem: Problem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Any, Any]:
+def _search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Any, Any]:
     """Steps until x is the answer, or their bound: x, what is held, whether it is the answer, and the steps taken."""
     m = len(x)
     given = (problem.lower, problem.upper, problem.preferred, problem.rank_tolerance, *problem.scales)
@@ -140,7 +140,7 @@ def _search(problem: Problem, x: Array, held: Array, done: Any) -> tuple[Array, 
     return x, held, done, steps
 
 
-def _flat(problem: Problem) -> list[Array]:
+def _flat(problem: LeastSquaresProblem) -> list[Array]:
     """The problem as the arguments of `search_function`."""
     T, e = zip(*problem.levels, strict=True)
     scalars = np.array([problem.rank_tolerance, *problem.scales], dtype=object)
@@ -156,7 +156,7 @@ def step_function(counts: tuple[int, ...], m: int) -> Any:
     ends = np.cumsum(counts)
     parts = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     levels = tuple((T[part], e[part]) for part in parts)
-    problem = Problem(levels, tuple(scalars[1:]), lower, upper, s, scalars[0])
+    problem = LeastSquaresProblem(levels, tuple(scalars[1:]), lower, upper, s, scalars[0])
     x, held, done = advance(problem, state[:m], state[m : 2 * m])
     after = to_sx(np.concatenate([x, held, [done, state[-1] + 1.0]]))
     inputs = [to_sx(part) for part in (state, T, e, lower, upper, s, scalars)]

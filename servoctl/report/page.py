@@ -20,7 +20,7 @@ from servoctl.errors import RunFolderError
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
-from servoctl.report.source import Source, names_of, read
+from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace
 from servoctl.run_folder.trajectory import plain, traced
@@ -71,7 +71,7 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
     return path
 
 
-def page(sources: Sequence[Source]) -> str:
+def page(sources: Sequence[RunSource]) -> str:
     """The page as text."""
     blob = Blob()
     share = NUMBERS // len(sources)
@@ -99,7 +99,7 @@ def web(name: str) -> str:
     return (resources.files("servoctl.report") / "web" / name).read_text(encoding="utf-8")
 
 
-def _run(source: Source, blob: Blob, share: int) -> dict[str, Any]:
+def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
     run = source.trajectory
     points = int(np.clip(share // max(len(run.columns), 1), 200, POINTS))
     columns = {
@@ -128,7 +128,7 @@ def _run(source: Source, blob: Blob, share: int) -> dict[str, Any]:
     }
 
 
-def _drawing(source: Source, blob: Blob, share: int) -> dict[str, Any] | None:
+def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None:
     """Frames, thinned evenly where they are many, with the point of each polyline whose path is drawn."""
     t, lines = frames(source.trajectory)
     if not lines:
@@ -148,7 +148,7 @@ def _moving(path: Array) -> Array:
     return path if np.max(np.ptp(path, axis=0)) > 1e-6 * max(1e-9, np.max(np.abs(path))) else path[:0]
 
 
-def _energy(source: Source, blob: Blob) -> dict[str, Any] | None:
+def _energy(source: RunSource, blob: Blob) -> dict[str, Any] | None:
     drawing = source.trajectory.drawing
     if "energy" not in drawing or "t" not in drawing:
         return None

@@ -30,7 +30,7 @@ SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """One run.
 
     Attributes:
@@ -74,7 +74,7 @@ def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
     return ["/".join(path.parts[-length:]) for path in paths]
 
 
-def read(folder: str | PathLike[str], name: str) -> Source:
+def read(folder: str | PathLike[str], name: str) -> RunSource:
     """Reads a run folder, also one that is incomplete.
 
     Args:
@@ -96,7 +96,7 @@ def read(folder: str | PathLike[str], name: str) -> Source:
             summary |= {key: rows[key] for key in ("tasks", "passive", "inputs")}
     config = _text(folder / CONFIG)
     events = _events(folder / EVENTS) or list(summary.get("events") or [])
-    return Source(
+    return RunSource(
         name, trajectory, keep.rows, keep.counts, summary, config, events[:MOST_EVENTS],
         _limits(trajectory, config), _lacks(folder, trajectory, summary),
         _buses(trajectory, config),

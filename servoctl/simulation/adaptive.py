@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.walk import Walk
+from servoctl.engine.adaptive_steps import AdaptiveSteps
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate.grid import Grid
 from servoctl.simulation.integrate.implicit import jacobian_of
@@ -91,7 +91,7 @@ def adaptive(
     library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
     if isinstance(loop, CompiledLoop) and library is not None:
         yield collector.chunk()
-        walk = Walk(
+        walk = AdaptiveSteps(
             library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
         )
         stopped = yield from _walked(loop, walk, progress)
@@ -132,7 +132,7 @@ def adaptive(
     yield collector.chunk()
 
 
-def _walked(loop: Loop, walk: Walk, progress: Progress) -> Generator[Chunk, None, str | None]:
+def _walked(loop: Loop, walk: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:
     """The rows of adaptive steps in C, up to one that must be looked at.
 
     Returns:

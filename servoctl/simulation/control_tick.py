@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from servoctl.engine.kernel import Kernel, Tick
+from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ControlTick:
     @classmethod
     def on_kernel(cls, loop: "CompiledLoop", control: Kernel) -> "ControlTick":
         """On a compiled function (t, x, p) -> command, on the engine that it has now."""
-        tick = Tick(control)
+        tick = BufferedCall(control)
         given = tick.inputs
         given["p"][:] = loop.parameters
         return cls(loop, given["t"], given["x"], given["p"], tick.outputs["command"], tick.evaluate)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from servoctl.engine.batch import BatchLibrary
-from servoctl.engine.ccode import Source
+from servoctl.engine.ccode import CSource
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import continuous, held_steps
@@ -95,7 +95,7 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         return None  # what takes them one by one says why
 
 
-P = TypeVar("P", bound=Source)
+P = TypeVar("P", bound=CSource)
 
 
 def _worth(

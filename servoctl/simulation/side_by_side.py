@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.batch import KEPT, Channel, Outcome, Plan
+from servoctl.engine.batch import KEPT, BatchPlan, BatchResult, MetricChannel
 from servoctl.run_folder.missed import OUT_OF_REACH
 from servoctl.run_folder.trajectory import SETTLING_BAND, plain
 from servoctl.simulation.closed_loop import Loop
@@ -23,17 +23,17 @@ MOST_TIMES = 4_000_000
 """Times of steps that a batch holds in memory: 32 MB."""
 
 
-def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], Channel]:
+def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:
     """What metrics are made of: ("task", name), ("input", name), and what a law says of itself."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
         tasks.setdefault(row.group, []).append(slices["violation"].start + i)
-    found = {("task", name): Channel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
+    found = {("task", name): MetricChannel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
     for i, name in enumerate(model.plant.actuators):
-        found["input", name] = Channel((slices["u"].start + i,), signed=True)
+        found["input", name] = MetricChannel((slices["u"].start + i,), signed=True)
     evidence = () if loop.system.law is None else ("rank", "residual", "pivot_min")
-    return found | {("law", name): Channel((slices[name].start,), signed=True) for name in evidence}
+    return found | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 
 def plan_of(
@@ -44,7 +44,7 @@ def plan_of(
     period: float | None,
     output_step: float | None,
     settling_band: float = SETTLING_BAND,
-) -> Plan | None:
+) -> BatchPlan | None:
     """What runs of this kind have in common; None where they cannot be taken side by side.
 
     That takes fixed steps, not too many, compiled throughout, without projection, and rows that stand at steps.
@@ -59,10 +59,12 @@ def plan_of(
         return None
     status = loop.layout.slices["status"].start
     found = list(channels(loop, settling_band).values())
-    return Plan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), found)
+    return BatchPlan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), found)
 
 
-def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, plan: Plan) -> dict[str, Any] | None:
+def summary_of(
+    names: Sequence[tuple[str, str]], outcome: BatchResult, run: int, plan: BatchPlan
+) -> dict[str, Any] | None:
     """Metrics of one run as `Trajectory.summary` has them; None where it must be looked at alone.
 
     Args:
@@ -114,7 +116,7 @@ def summary_of(names: Sequence[tuple[str, str]], outcome: Outcome, run: int, pla
     return dict(plain(said))
 
 
-def _settled(plan: Plan, late: float) -> float | None:
+def _settled(plan: BatchPlan, late: float) -> float | None:
     """Time from the first row to the one after the last that was above the band; None where there is none after it."""
     if math.isnan(late):
         return 0.0

@@ -12,7 +12,7 @@ from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
-from servoctl.engine.step import Between, Step
+from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
@@ -188,7 +188,7 @@ class CompiledLoop(TracedLoop):
     def __init__(self, system: System) -> None:
         super().__init__(system)
         self._steppers: dict[int | None, Kernel] = {}
-        self._libraries: dict[tuple[int | None, Between | None], Library | None] = {}
+        self._libraries: dict[tuple[int | None, DelayLayout | None], Library | None] = {}
 
     @cached_property
     def _jacobian(self) -> Kernel:
@@ -226,21 +226,21 @@ class CompiledLoop(TracedLoop):
         """Whether this is the other loop, or one of them was `retuned` from the other."""
         return isinstance(other, CompiledLoop) and self._steppers is other._steppers
 
-    def step(self, parts: int | None) -> Step:
+    def step(self, parts: int | None) -> StepFunctions:
         """What `stepper(parts)` is made of."""
         closing = self.closing_kernel.function if self.projects else None
         if parts is None:
-            return Step(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
+            return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return Step(parts, rates.function, logged.function, control.function, self.form, closing)
+        return StepFunctions(parts, rates.function, logged.function, control.function, self.form, closing)
 
     @property
-    def form(self) -> Between | None:
+    def form(self) -> DelayLayout | None:
         """What tells its steps apart from those of other loops that share its functions."""
         model, own = self.system.model, self.system.realism
         if own is None:
             return None
-        return Between(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
+        return DelayLayout(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
 
     def _kernels(self, parts: int | None) -> list[Kernel]:
         """What a run calls from Python."""

@@ -38,7 +38,7 @@ REFUSED = "refused"
 CRASHED = "crashed"
 """Status of a run whose own code raised what it should not have."""
 
-Way = Literal["side by side", "c", "vm"]
+Backend = Literal["side by side", "c", "vm"]
 """How runs are taken: side by side in C, or one by one; `vm` is whatever engine the loop starts on."""
 
 Row = dict[str, Any]
@@ -134,7 +134,7 @@ def run_all(
             yield from own.rows(run, way, points)
 
 
-def _way(run: Run, count: int) -> Way:
+def _way(run: Run, count: int) -> Backend:
     """How so many runs are taken: decided once, whoever does the work."""
     if batch_library(run.loop, run.start, run.settings, run.engine, count) is not None:
         return "side by side"
@@ -143,7 +143,7 @@ def _way(run: Run, count: int) -> Way:
     return "c" if run.loop.engine == "c" else "vm"
 
 
-def rows_of(run: Run, way: Way, points: Sequence[Mapping[str, Any]], threads: int = 1) -> Iterator[Row]:
+def rows_of(run: Run, way: Backend, points: Sequence[Mapping[str, Any]], threads: int = 1) -> Iterator[Row]:
     """The rows of some runs, taken here.
 
     Raises:
@@ -167,7 +167,7 @@ class Processes:
         """Takes their number."""
         self.jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
-        self._given: tuple[LoadedConfig, str, Way] | None = None
+        self._given: tuple[LoadedConfig, str, Backend] | None = None
 
     def __enter__(self) -> "Processes":
         return self
@@ -175,7 +175,7 @@ class Processes:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(wait=kind is None)
 
-    def rows(self, run: Run, way: Way, points: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    def rows(self, run: Run, way: Backend, points: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
         """The rows of some runs, taken one by one."""
         assert run.loaded is not None
         share = -(-len(points) // (self.jobs * CHUNKS))
@@ -196,7 +196,7 @@ class Processes:
 class Series:
     """Runs one after the other, each of which starts from what the one before has compiled."""
 
-    def __init__(self, loaded: LoadedConfig, asked: str, engine: Way, first: Run | None = None) -> None:
+    def __init__(self, loaded: LoadedConfig, asked: str, engine: Backend, first: Run | None = None) -> None:
         """Takes a config.
 
         Args:
@@ -253,7 +253,7 @@ _series: Series | None = None
 """Of a process that works for `run_all`."""
 
 
-def _begin(loaded: LoadedConfig, asked: str, engine: Way) -> None:
+def _begin(loaded: LoadedConfig, asked: str, engine: Backend) -> None:
     global _series
     signal(SIGINT, SIG_IGN)  # the parent ends the work
     _series = Series(loaded, asked, engine)

@@ -29,7 +29,7 @@ from servoctl.config.document import Document
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
-from servoctl.sweep.batch import CRASHED, Row, Way, rows_of
+from servoctl.sweep.batch import CRASHED, Backend, Row, rows_of
 
 CONNECT = 10.0
 """Longest wait for the scheduler's answer, and for its first worker [s]."""
@@ -43,7 +43,7 @@ FETCH = 10.0
 PIECES, LARGEST = 32, 256
 """Pieces of work for each worker, and most runs in a piece."""
 
-LEAST: dict[Way, int] = {"side by side": 8, "c": 1, "vm": 1}
+LEAST: dict[Backend, int] = {"side by side": 8, "c": 1, "vm": 1}
 """Fewest runs in a piece: the lanes of most processors."""
 
 LOST = "lost"
@@ -72,10 +72,10 @@ class Parcel:
     document: Document
     files: tuple[tuple[str, bytes], ...]
     engine: str
-    way: Way
+    way: Backend
 
 
-def pack(run: Run, way: Way) -> Parcel:
+def pack(run: Run, way: Backend) -> Parcel:
     """The parcel of a run that was loaded from a config."""
     import servoctl
 
@@ -140,7 +140,7 @@ class Cluster:
         """Leaves the cluster as it is."""
         self._client.close(timeout=1)
 
-    def rows(self, run: Run, way: Way, points: Sequence[Point]) -> Iterator[Row]:
+    def rows(self, run: Run, way: Backend, points: Sequence[Point]) -> Iterator[Row]:
         """The rows of the runs, in order, as they come.
 
         Args:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.engine.batch import BatchLibrary, Outcome, Plan
-from servoctl.engine.step import Between
+from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
+from servoctl.engine.step import DelayLayout
 from servoctl.simulation.engine_choice import batch_library
 from servoctl.simulation.fixed import held_steps
 from servoctl.simulation.noise import chance
@@ -52,7 +52,7 @@ class SideBySide:
             row: The summary of a run -> its row.
         """
         self._run, self._lanes = run, library.lanes
-        self._libraries: dict[Between | None, BatchLibrary | None] = {_form(run): library}
+        self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {_form(run): library}
         self._make, self._alone, self._row = make, alone, row
         self._names, self._parts = list(channels(run.loop)), parts_of(run)
         self._halt = np.zeros(1, dtype=np.int64)
@@ -98,7 +98,7 @@ class SideBySide:
             self._libraries[form] = batch_library(run.loop, run.start, run.settings, "c", 2)
         return self._libraries[form]
 
-    def _take(self, library: BatchLibrary, plan: Plan, runs: Sequence[Run]) -> Outcome:
+    def _take(self, library: BatchLibrary, plan: BatchPlan, runs: Sequence[Run]) -> BatchResult:
         starts = np.array([run.loop.vector(run.start) for run in runs])
         parameters = np.array([parameters_of(run) for run in runs])
         return library.run(plan, parameters, starts, self._halt, *random_of(runs, len(plan.times)))
@@ -111,14 +111,14 @@ class SideBySide:
     def _one(self, run: Run | Row) -> Row:
         return self._alone(run) if isinstance(run, Run) else run
 
-    def _finish(self, future: "Future[Outcome]", plan: Plan, place: int, run: Run) -> Row:
+    def _finish(self, future: "Future[BatchResult]", plan: BatchPlan, place: int, run: Run) -> Row:
         summary = summary_of(self._names, future.result(), place, plan)
         if summary is None:
             return self._alone(run)
         return self._row(summary | {"status": "done", "engine": "c"})
 
 
-def _form(run: Run) -> Between | None:
+def _form(run: Run) -> DelayLayout | None:
     """What tells the steps of runs apart that evaluate the same functions."""
     return run.loop.form if isinstance(run.loop, CompiledLoop) else None
 
@@ -128,7 +128,7 @@ def parts_of(run: Run) -> int | None:
     return None if run.settings.period is None else held_steps(run.settings.integrator, run.settings.period)
 
 
-def plan_for(run: Run) -> Plan | None:
+def plan_for(run: Run) -> BatchPlan | None:
     """What runs of this one's kind have in common; None where they cannot be taken side by side."""
     s = run.settings
     return plan_of(run.loop, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.settling_band)

@@ -1,10 +1,10 @@
 """A search for the best numbers of a config on simulated runs: what is tried, what came of it, and its files."""
 
 from servoctl.tune.files import save
-from servoctl.tune.problem import Problem, read_problem
+from servoctl.tune.problem import SearchProblem, read_problem
 from servoctl.tune.refine import Refinement
 from servoctl.tune.result import Trial, Tuning
 from servoctl.tune.single import seconds_of_a_process
 from servoctl.tune.tuner import tune
 
-__all__ = ["Problem", "Refinement", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]
+__all__ = ["Refinement", "SearchProblem", "Trial", "Tuning", "read_problem", "save", "seconds_of_a_process", "tune"]

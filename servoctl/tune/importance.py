@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from servoctl.tune.problem import Problem
+from servoctl.tune.problem import SearchProblem
 from servoctl.tune.search import distributions
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ FEWEST = 20
 """Trials with a value, of which something can be said."""
 
 
-def importance(problem: Problem, trials: Sequence["Trial"]) -> dict[str, float]:
+def importance(problem: SearchProblem, trials: Sequence["Trial"]) -> dict[str, float]:
     """Path -> its share, all together 1, the greatest first; of the first objective where there are several.
 
     Source: PED-ANOVA, Watanabe et al. 2023, as Optuna has it: how far the values of the best tenth are from those of

@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.config.tune import Range
 from servoctl.report.scales import scale_of
 from servoctl.report.style import PALETTE, QUIET, blank, drawing_style, show_scale
-from servoctl.tune.judge import DONE
+from servoctl.tune.evaluator import DONE
 from servoctl.tune.result import Tuning
 from servoctl.types import Array
 

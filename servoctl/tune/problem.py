@@ -25,7 +25,7 @@ Point = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Problem:
+class SearchProblem:
     """What is searched.
 
     Attributes:
@@ -65,7 +65,7 @@ class Problem:
         return tuple(self.weights) or self.objectives
 
 
-def read_problem(run: Run) -> Problem:
+def read_problem(run: Run) -> SearchProblem:
     """What a config asks to be searched.
 
     Raises:
@@ -95,7 +95,7 @@ def read_problem(run: Run) -> Problem:
     said = leaves(run)
     standing = {path: said[path] for path in tune.search if path in said}
     bounds = dict(tune.constraints) | (bounds_of(tune) if run.system.law is not None else {})
-    return Problem(run, tune, members, weights, (label,) if weights else names, metrics, bounds, standing)
+    return SearchProblem(run, tune, members, weights, (label,) if weights else names, metrics, bounds, standing)
 
 
 def _evaluated(value: Any) -> Any:
@@ -138,7 +138,7 @@ def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tup
                 yield f"{where}: {name}: the greatest is best (give it under tune.constraints, as the least value)"
 
 
-def in_range(problem: Problem) -> bool:
+def in_range(problem: SearchProblem) -> bool:
     """Whether the config as it stands lies within the search."""
     for path, choice in problem.tune.search.items():
         value = problem.standing.get(path)

@@ -22,8 +22,8 @@ from servoctl.config.overrides import is_number, setting
 from servoctl.config.tune import Range
 from servoctl.errors import ConfigError, ServoctlError
 from servoctl.simulation.traced import CompiledLoop
-from servoctl.tune.judge import DONE, Judge, Verdict
-from servoctl.tune.problem import Point, Problem
+from servoctl.tune.evaluator import DONE, Evaluation, Evaluator
+from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.slopes import FOLLOWED, SMOOTH, KinkError, Slope, Slopes
 from servoctl.types import Array
 
@@ -57,14 +57,14 @@ class Refinement:
     steps: int = 0
     held: tuple[str, ...] = ()
     point: Point | None = None
-    verdict: Verdict | None = None
+    verdict: Evaluation | None = None
     why: str | None = None
 
 
 class Descent:
     """Descends from a trial of a problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SearchProblem) -> None:
         """Looks at what is there to be differentiated.
 
         Raises:
@@ -79,7 +79,7 @@ class Descent:
         self._slopes = Slopes()
         self._bounds = [name for name in problem.bounds if name.partition(".")[0] in FOLLOWED]
 
-    def __call__(self, number: int, at: Point, standing: Verdict, judge: Judge) -> Refinement:
+    def __call__(self, number: int, at: Point, standing: Evaluation, judge: Evaluator) -> Refinement:
         """Descends.
 
         Args:
@@ -176,7 +176,7 @@ class Hill:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SearchProblem,
         slopes: Callable[[Array], list[dict[str, dict[str, Slope]]]],
         free: list[str],
     ) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from servoctl.config.problems import unit_of
 from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.metrics import metric_unit
-from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
-from servoctl.tune.problem import Point, Problem
+from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
+from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
 from servoctl.tune.store import point_of, refined_from, verdict_of
 from servoctl.types import Array
@@ -35,7 +35,7 @@ class Trial:
 
     number: int
     at: Point
-    verdict: Verdict
+    verdict: Evaluation
     refined: int | None = None
 
 
@@ -56,9 +56,9 @@ class Tuning:
         refinement: What came of the descent; None: there was none.
     """
 
-    problem: Problem
+    problem: SearchProblem
     trials: tuple[Trial, ...]
-    standing: Verdict
+    standing: Evaluation
     wall_time: float
     here: int
     runs: int

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from servoctl.config.tune import Range, Tune
-from servoctl.tune.judge import DONE, INFEASIBLE, Judge, Verdict
-from servoctl.tune.problem import Problem, in_range
+from servoctl.tune.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
+from servoctl.tune.problem import SearchProblem, in_range
 from servoctl.tune.refine import Refinement
 from servoctl.tune.store import Store
 from servoctl.tune.stored import REFINED, VERDICT
@@ -32,8 +32,8 @@ PENALTY = 10.0
 
 
 def search(
-    problem: Problem,
-    judge: Judge,
+    problem: SearchProblem,
+    judge: Evaluator,
     store: Store,
     progress: Callable[[float], None] | None = None,
 ) -> None:
@@ -65,7 +65,7 @@ def search(
             store.add(finished(trial, verdict, tune))
 
 
-def ask(problem: Problem, before: Sequence["FrozenTrial"], generation: int, count: int) -> list["FrozenTrial"]:
+def ask(problem: SearchProblem, before: Sequence["FrozenTrial"], generation: int, count: int) -> list["FrozenTrial"]:
     """The trials of a generation, not yet run.
 
     Args:
@@ -89,7 +89,7 @@ def ask(problem: Problem, before: Sequence["FrozenTrial"], generation: int, coun
         return list(study.get_trials(deepcopy=False)[len(before) :])
 
 
-def finished(trial: "FrozenTrial", verdict: Verdict, tune: Tune) -> "FrozenTrial":
+def finished(trial: "FrozenTrial", verdict: Evaluation, tune: Tune) -> "FrozenTrial":
     """A trial with what became of it, as the sampler is to see it.
 
     A trial that failed or was given up counts as far beyond its constraints, so that the sampler learns to avoid it.
@@ -110,14 +110,14 @@ def finished(trial: "FrozenTrial", verdict: Verdict, tune: Tune) -> "FrozenTrial
     )
 
 
-def _told(value: float, verdict: Verdict, tune: Tune) -> float:
+def _told(value: float, verdict: Evaluation, tune: Tune) -> float:
     if tune.sampler != "cmaes":
         return value
     beyond = sum(max(0.0, x) for x in verdict.excess.values())
     return value + PENALTY * beyond * (abs(value) or 1.0)
 
 
-def refined(problem: Problem, found: Refinement) -> "FrozenTrial":
+def refined(problem: SearchProblem, found: Refinement) -> "FrozenTrial":
     """What a descent ended at, as a trial that is marked."""
     from optuna.trial import TrialState, create_trial
 
@@ -145,7 +145,7 @@ def distributions(tune: Tune) -> dict[str, "BaseDistribution"]:
     return found
 
 
-def _sampler(problem: Problem, generation: int) -> "BaseSampler":
+def _sampler(problem: SearchProblem, generation: int) -> "BaseSampler":
     from optuna import samplers
 
     tune = problem.tune

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from servoctl.errors import ConfigError, RunFolderError, in_one_line
 from servoctl.run_folder.files import CONFIG
-from servoctl.tune.judge import DONE, Verdict
-from servoctl.tune.problem import Point, Problem
+from servoctl.tune.evaluator import DONE, Evaluation
+from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.stored import BEGAN_WITH, REFINED, REMEDY, VERDICT, check_study, check_trial
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _why(error: BaseException) -> str:
     return f"the storage failed: {texts[-1].splitlines()[0]} (finished trials are kept; go on with --resume)"
 
 
-def identity(problem: Problem) -> dict[str, Any]:
+def identity(problem: SearchProblem) -> dict[str, Any]:
     """What a study must agree in to go on: the config, but for how long it goes on."""
     assert problem.run.loaded is not None
     values = problem.run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -198,9 +198,9 @@ def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, node
 
 
-def verdict_of(trial: "FrozenTrial") -> Verdict:
+def verdict_of(trial: "FrozenTrial") -> Evaluation:
     """What became of a stored trial."""
-    return Verdict.of_dict(trial.user_attrs[VERDICT])
+    return Evaluation.of_dict(trial.user_attrs[VERDICT])
 
 
 def point_of(trial: "FrozenTrial") -> Point:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from servoctl.errors import ConfigError
-from servoctl.tune.judge import DONE, FAILED, INFEASIBLE, PRUNED, Verdict
+from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -80,7 +80,7 @@ def _wrong_point(trial: "FrozenTrial", space: "dict[str, BaseDistribution]") -> 
 
 def _wrong_verdict(said: Any, objectives: int) -> str | None:
     """What is wrong with what became of the trial."""
-    fields = list(Verdict.__dataclass_fields__)
+    fields = list(Evaluation.__dataclass_fields__)
     if not isinstance(said, dict) or sorted(said) != sorted(fields):
         return f"{VERDICT}: expected a mapping of {', '.join(fields)}"
     if said["status"] not in (DONE, INFEASIBLE, PRUNED, FAILED):

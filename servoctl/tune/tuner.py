@@ -12,9 +12,9 @@ from servoctl.assembly.run import Run
 from servoctl.errors import ClusterError, RunFolderError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
 from servoctl.sweep.batch import Processes, Row, run_all
-from servoctl.tune.judge import DONE, Judge
+from servoctl.tune.evaluator import DONE, Evaluator
 from servoctl.tune.packages import require
-from servoctl.tune.problem import Point, Problem
+from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Descent, Refinement
 from servoctl.tune.result import Tuning, trials_of
 from servoctl.tune.search import distributions, refined, search
@@ -27,7 +27,7 @@ LOCK = "study.lock"
 
 
 def tune(
-    problem: Problem,
+    problem: SearchProblem,
     folder: Path,
     jobs: int = 1,
     resume: bool = False,
@@ -63,7 +63,7 @@ def tune(
         name, count = f"servoctl.{problem.run.name}", len(problem.objectives)
         store = Store(url, name, identity(problem), count, resume, distributions(problem.tune))
         (folder / SUMMARY).unlink(missing_ok=True)  # it would belie the files to come
-        judge, before, broken = Judge(problem, runs_of), len(store.trials), None
+        judge, before, broken = Evaluator(problem, runs_of), len(store.trials), None
         standing = judge.judge([{}])[0]  # compiles what is to be compiled
         runs, began = judge.runs, perf_counter()
 
@@ -90,7 +90,7 @@ def tune(
         return Tuning(problem, trials, standing, wall_time, here, count, engine, broken, refinement=refinement)
 
 
-def _refined(problem: Problem, descent: Descent | None, judge: Judge, store: Store) -> Refinement | None:
+def _refined(problem: SearchProblem, descent: Descent | None, judge: Evaluator, store: Store) -> Refinement | None:
     """What a descent from the best trial of the search comes to, stored where it is better; what is stored stays.
 
     Raises:
@@ -111,7 +111,7 @@ def _refined(problem: Problem, descent: Descent | None, judge: Judge, store: Sto
     return found
 
 
-def _best_so_far(problem: Problem, store: Store) -> str:
+def _best_so_far(problem: SearchProblem, store: Store) -> str:
     if problem.several:
         return f"{len(store.trials)} trials"
     return "none feasible yet" if store.least is None else f"best {problem.objectives[0]} {store.least:.4g}"

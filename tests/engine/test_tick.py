@@ -7,7 +7,7 @@ import pytest
 
 import servoctl
 from servoctl.engine import compiler
-from servoctl.engine.kernel import Kernel, Tick, inputs
+from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.errors import CompileError
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.simulation.traced import CompiledLoop
@@ -94,7 +94,7 @@ def test_without_a_compiler_a_tick_in_c_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_a_matrix_lies_in_a_kernel_as_numpy_indexes_it() -> None:
     given = inputs({"A": (2, 3), "x": (3,)})
-    tick = Tick(Kernel.compile("product", given, {"y": given["A"] @ given["x"], "T": given["A"].T}))
+    tick = BufferedCall(Kernel.compile("product", given, {"y": given["A"] @ given["x"], "T": given["A"].T}))
     tick.inputs["A"][:] = np.arange(6.0).reshape(2, 3)
     tick.inputs["x"][:] = [1.0, 10.0, 100.0]
     tick()

@@ -23,7 +23,7 @@ from hil.loop.clock import nanoseconds
 from hil.loop.timing import Distribution
 from hil.safety.limits import Limits
 from hil.sensing.channels import Channel
-from hil.sensing.plausibility import Memory, judge
+from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter
 
 ODD = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-320, 1e16, 1e22, -1e300, math.inf, -math.inf, math.nan]
@@ -87,7 +87,7 @@ def sensing(chance: random.Random) -> None:
     """Plausibility and rates of samples that may be anything."""
     for turn, speed in ((math.inf, 6.0), (math.tau, 6.0), (math.inf, math.inf)):
         channel = Channel("u1", 1e-3, speed_limit=speed, turn=turn, leap=0.1, interval=0.0025)
-        memory, track, rates, time = Memory(), None, RateFilter(0.005), 0
+        memory, track, rates, time = AxisMemory(), None, RateFilter(0.005), 0
         for number in numbers(chance, 400):
             time += chance.choice((0, 1, 2_500_000, 40_000_000))
             position = chance.choice((number, 0.01 * number % 1.0, 0.001))

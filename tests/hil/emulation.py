@@ -11,8 +11,8 @@ from canopen.objectdictionary import ObjectDictionary, ODVariable
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.emulator import BusOptions, Emulator, Likeness
-from hil.emulator.encoder import EncoderOptions
+from hil.emulator.emulator import BusOptions, EmulationOptions, Emulator
+from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
 from hil.frame import Frame
 from servoctl.assembly.system import make_system
@@ -112,7 +112,7 @@ def bench(
     lag: float = 0.0,
     quirks: Mapping[str, Any] | None = None,
     seed: int = 0,
-    encoder: EncoderOptions | None = None,
+    encoder: EncoderModel | None = None,
     bus: BusOptions | None = None,
     actuator: ActuatorOptions | None = None,
 ) -> Bench:
@@ -123,7 +123,7 @@ def bench(
     read, problems = read_faults(faults, nodes, ["main"])
     assert not problems, problems
     names = [node.name for node in (*drives, *sensors)]
-    likeness = Likeness(
+    likeness = EmulationOptions(
         actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
         encoders={} if encoder is None else dict.fromkeys(names, encoder),
         quirks={} if quirks is None else dict.fromkeys(names, quirks),

@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from hil.bus.load import Traffic, describe_load, least_bits, worst_bits, worst_load
+from hil.bus.load import FrameTraffic, describe_load, least_bits, worst_bits, worst_load
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [
-    ("odrive, 8 + 8 bytes", [Traffic(8, 12)], 1620),
-    ("odrive with torques", [Traffic(8, 18)], 2430),
-    ("mit, 8 + 6 bytes", [Traffic(8, 6), Traffic(6, 6)], 1500),
-    ("29 bits, 8 + 8 bytes", [Traffic(8, 12, True)], 1920),
-    ("cia402: SYNC, 4 + 8 bytes", [Traffic(0, 1), Traffic(4, 6), Traffic(8, 6)], 1435),
-    ("cia402 with a second TPDO", [Traffic(0, 1), Traffic(4, 12), Traffic(8, 6)], 2005),
-    ("cia402, shared RPDO", [Traffic(8, 1), Traffic(4, 1), Traffic(0, 1), Traffic(8, 6)], 1095),
+    ("odrive, 8 + 8 bytes", [FrameTraffic(8, 12)], 1620),
+    ("odrive with torques", [FrameTraffic(8, 18)], 2430),
+    ("mit, 8 + 6 bytes", [FrameTraffic(8, 6), FrameTraffic(6, 6)], 1500),
+    ("29 bits, 8 + 8 bytes", [FrameTraffic(8, 12, True)], 1920),
+    ("cia402: SYNC, 4 + 8 bytes", [FrameTraffic(0, 1), FrameTraffic(4, 6), FrameTraffic(8, 6)], 1435),
+    ("cia402 with a second TPDO", [FrameTraffic(0, 1), FrameTraffic(4, 12), FrameTraffic(8, 6)], 2005),
+    ("cia402, shared RPDO", [FrameTraffic(8, 1), FrameTraffic(4, 1), FrameTraffic(0, 1), FrameTraffic(8, 6)], 1095),
 ]
 
 
-def cyclic(frames: list[Traffic]) -> Callable[[float], list[Traffic]]:
+def cyclic(frames: list[FrameTraffic]) -> Callable[[float], list[FrameTraffic]]:
     """Frames that go once a cycle, `rate` counting them."""
-    return lambda period: [Traffic(each.size, each.rate / period, each.extended) for each in frames]
+    return lambda period: [FrameTraffic(each.size, each.rate / period, each.extended) for each in frames]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_bits_of_a_frame(size: int, standard: tuple[int, int], extended: tuple[i
 @pytest.mark.parametrize(("frames", "bits"), [row[1:] for row in CYCLES], ids=[row[0] for row in CYCLES])
 @pytest.mark.parametrize("allowed", [1.0, 0.8, 0.6])
 @pytest.mark.parametrize("bitrate", [1_000_000, 500_000])
-def test_the_highest_rate_of_a_cycle(frames: list[Traffic], bits: int, allowed: float, bitrate: int) -> None:
+def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allowed: float, bitrate: int) -> None:
     assert worst_load(cyclic(frames)(1.0), bitrate) == pytest.approx(bits / bitrate)
     for period in (0.01, 0.0004):  # one that fits, one that does not
         load = describe_load(cyclic(frames), period, bitrate, allowed)
@@ -45,12 +45,12 @@ def test_the_highest_rate_of_a_cycle(frames: list[Traffic], bits: int, allowed: 
 
 @pytest.mark.parametrize(("axes", "rate"), [(1, 2593), (2, 1296), (3, 864), (4, 648), (6, 432), (8, 324), (12, 216)])
 def test_axes_of_sixteen_bytes_against_rate(axes: int, rate: int) -> None:
-    assert round(describe_load(cyclic([Traffic(8, 2 * axes)]), 0.0025, 1_000_000, 0.7).highest_rate) == rate
+    assert round(describe_load(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, 1_000_000, 0.7).highest_rate) == rate
 
 
 def test_what_does_not_depend_on_the_rate_is_taken_off_first() -> None:
-    def traffic(period: float) -> list[Traffic]:
-        return [Traffic(8, 100.0), Traffic(8, 1.0 / period)]  # 13,500 bit/s always
+    def traffic(period: float) -> list[FrameTraffic]:
+        return [FrameTraffic(8, 100.0), FrameTraffic(8, 1.0 / period)]  # 13,500 bit/s always
 
     load = describe_load(traffic, 0.002, 1_000_000, 0.7)
     assert load.highest_rate == pytest.approx((0.7e6 - 13_500) / 135)
@@ -58,24 +58,24 @@ def test_what_does_not_depend_on_the_rate_is_taken_off_first() -> None:
 
 
 def test_a_bus_that_fits_says_how_much_more_would() -> None:
-    assert describe_load(cyclic([Traffic(8, 12)]), 0.0025, 1_000_000, 0.7).sentence == (
+    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.0025, 1_000_000, 0.7).sentence == (
         "64.8% of 1000000 bit/s at worst, at 400 Hz, where max_bus_load allows 70.0%: 432 Hz would still fit"
     )
 
 
 def test_a_bus_that_is_too_full_says_what_would_help() -> None:
-    assert describe_load(cyclic([Traffic(8, 12)]), 0.002, 500_000, 0.7).sentence == (
+    assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.002, 500_000, 0.7).sentence == (
         "162.0% of 500000 bit/s at worst, at 500 Hz, where max_bus_load allows 70.0%: at most 216 Hz fit "
         "(hil.period of 0.00463 s or more, or spread the drives over more buses, or a higher bit rate)"
     )
-    hopeless = describe_load(lambda period: [Traffic(8, 8000.0)], 0.002, 1_000_000, 0.7)
+    hopeless = describe_load(lambda period: [FrameTraffic(8, 8000.0)], 0.002, 1_000_000, 0.7)
     assert hopeless.highest_rate == 0
     assert hopeless.sentence.endswith("no rate fits (spread the drives over more buses)")
 
 
 def test_the_period_that_is_proposed_fits() -> None:
     for axes in range(1, 40):
-        traffic = cyclic([Traffic(8, 2 * axes), Traffic(0, 1)])
+        traffic = cyclic([FrameTraffic(8, 2 * axes), FrameTraffic(0, 1)])
         sentence = describe_load(traffic, 1e-5, 1_000_000, 0.7).sentence
         proposed = float(sentence.split("hil.period of ")[1].split(" s")[0])
         assert describe_load(traffic, proposed, 1_000_000, 0.7).fits

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.codecs import cia402
-from hil.codecs.cia402 import State
+from hil.codecs.cia402 import Cia402State
 from hil.drives import eds
 from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
 
@@ -73,24 +73,24 @@ def test_we_read_the_status_of_python_canopen(word: int, torque: int, error: int
 def test_golden_frames() -> None:
     assert cia402.command(cia402.ENABLE_OPERATION, 150).hex() == "0f009600"
     word, position, torque = struct.unpack("<Hih", bytes.fromhex("37126079feffe7ff"))
-    assert (cia402.state_of(word), position, torque) == (State.ENABLED, -100_000, -25)
+    assert (cia402.state_of(word), position, torque) == (Cia402State.ENABLED, -100_000, -25)
     assert cia402.nmt(cia402.START, 5) == bytes((1, 5))
 
 
 # Bits 6, 5, 3, 2, 1, 0 of the statusword as CiA 402 prints them; x is any.
 PRINTED = {
-    "0x0000": State.NOT_READY,
-    "1x0000": State.SWITCH_ON_DISABLED,
-    "010001": State.READY,
-    "010011": State.SWITCHED_ON,
-    "010111": State.ENABLED,
-    "000111": State.QUICK_STOP,
-    "0x1111": State.FAULT_REACTION,
-    "0x1000": State.FAULT,
+    "0x0000": Cia402State.NOT_READY,
+    "1x0000": Cia402State.SWITCH_ON_DISABLED,
+    "010001": Cia402State.READY,
+    "010011": Cia402State.SWITCHED_ON,
+    "010111": Cia402State.ENABLED,
+    "000111": Cia402State.QUICK_STOP,
+    "0x1111": Cia402State.FAULT_REACTION,
+    "0x1000": Cia402State.FAULT,
 }
 
 
-def printed(word: int) -> State | None:
+def printed(word: int) -> Cia402State | None:
     bits = [str(word >> bit & 1) for bit in (6, 5, 3, 2, 1, 0)]
     fits = [state for row, state in PRINTED.items() if all(a in ("x", b) for a, b in zip(row, bits, strict=True))]
     assert len(fits) <= 1
@@ -107,14 +107,14 @@ def test_python_canopen_knows_the_same_states() -> None:
     from canopen.profiles.p402 import State402
 
     names = {
-        "NOT READY TO SWITCH ON": State.NOT_READY,
-        "SWITCH ON DISABLED": State.SWITCH_ON_DISABLED,
-        "READY TO SWITCH ON": State.READY,
-        "SWITCHED ON": State.SWITCHED_ON,
-        "OPERATION ENABLED": State.ENABLED,
-        "QUICK STOP ACTIVE": State.QUICK_STOP,
-        "FAULT REACTION ACTIVE": State.FAULT_REACTION,
-        "FAULT": State.FAULT,
+        "NOT READY TO SWITCH ON": Cia402State.NOT_READY,
+        "SWITCH ON DISABLED": Cia402State.SWITCH_ON_DISABLED,
+        "READY TO SWITCH ON": Cia402State.READY,
+        "SWITCHED ON": Cia402State.SWITCHED_ON,
+        "OPERATION ENABLED": Cia402State.ENABLED,
+        "QUICK STOP ACTIVE": Cia402State.QUICK_STOP,
+        "FAULT REACTION ACTIVE": Cia402State.FAULT_REACTION,
+        "FAULT": Cia402State.FAULT,
     }
     for name, (mask, value) in State402.SW_MASK.items():
         assert {cia402.state_of(word) for word in range(0x80) if word & mask == value} == {names[name]}

@@ -7,9 +7,9 @@ import pytest
 
 from hil.recorder.columns import STAGES
 from hil.replay.replay import replay
-from hil.safety.events import Kind
+from hil.safety.events import EventKind
 from hil.sensing import task_errors
-from hil.session.start import Begun, Request, start
+from hil.session.start import ReadyRun, Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
@@ -19,7 +19,7 @@ DURATION = 1.5
 """Of the task [s]."""
 
 
-def true_violations(begun: Begun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
+def true_violations(begun: ReadyRun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
     """Largest violation of each task row at the simulated plant's own state."""
     model, names = begun.prepared.loop.system.model, list(begun.prepared.loop.system.model.plant.coordinates)
     largest: dict[str, float] = {}
@@ -43,7 +43,7 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     ended = begun.run(tmp_path / "run", lambda event: None)
     trajectory, summary = ended.trajectory, ended.trajectory.summary()
     assert (ended.exit_code, summary["status"], summary["faults"], ended.unconfirmed) == (0, "done", [], ())
-    said = [event.detail for event in ended.events if event.kind is Kind.STAGE]
+    said = [event.detail for event in ended.events if event.kind is EventKind.STAGE]
     assert said == ["enabling", "zero", "ramp", "full", "stopping", "disabling", "over"]
     assert all(drive["confirmed_off"] for drive in summary["drives"].values())
     assert summary["observer"] == []

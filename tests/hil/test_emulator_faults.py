@@ -365,9 +365,9 @@ def test_faults_since_engaged_wait_for_it() -> None:
 
 
 def test_every_kind_has_an_effect_of_its_own() -> None:
-    from hil.emulator.effects import Happening
+    from hil.emulator.effects import FaultInjector
 
-    assert all(hasattr(Happening, f"_{kind}") for kind in KINDS)
+    assert all(hasattr(FaultInjector, f"_{kind}") for kind in KINDS)
 
 
 def scene(seed: int) -> list[tuple[int, str]]:
@@ -378,10 +378,10 @@ def scene(seed: int) -> list[tuple[int, str]]:
         {"kind": "corruption", "at": 0.1, "p": 0.1, "since": "power_on"},
         {"kind": "wrong_length", "at": 0.15, "p": 0.3, "drive": "a", "since": "power_on"},
     ]
-    from hil.emulator.encoder import EncoderOptions
+    from hil.emulator.encoder import EncoderModel
 
     drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
-    noise = EncoderOptions(noise=1e-3, velocity_noise=1e-2)
+    noise = EncoderModel(noise=1e-3, velocity_noise=1e-2)
     host = bench(*drives, faults=faults, quirks={"watchdog": False}, seed=seed, encoder=noise)
     host.collect(1.0)
     enable(host, 0.5)

@@ -8,7 +8,7 @@ from emulation import Axes, drive_settings, system_of
 
 import servoctl as sc
 from hil.emulator.actuator import Actuator, ActuatorOptions
-from hil.emulator.encoder import Encoder, EncoderOptions
+from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
@@ -176,15 +176,15 @@ def test_an_encoder_shows_resolution_latency_sign_gear_and_offset() -> None:
     start = State(0.0, np.array([0.5, 0.0]), np.array([2.0, 0.0]))
     plant = SimulatedPlant(system_of(Axes(), start), start, MILLISECOND, "vm")
     settings = drive_settings("odrive")
-    exact = Encoder(plant, settings, 0, EncoderOptions(), 0)
+    exact = Encoder(plant, settings, 0, EncoderModel(), 0)
     # motor = sign (x - offset) gear
     assert exact.read(0) == pytest.approx((-1 * (0.5 - 0.25) * 2.0, -1 * 2.0 * 2.0))
-    late = Encoder(plant, settings, 0, EncoderOptions(latency=0.0025), 0)
+    late = Encoder(plant, settings, 0, EncoderModel(latency=0.0025), 0)
     moment = 10 * MILLISECOND
     assert late.read(moment)[0] == pytest.approx(-2.0 * (0.5 + 2.0 * 0.0075 - 0.25), abs=1e-12)
-    coarse = Encoder(plant, settings, 0, EncoderOptions(resolution=0.1), 0)
+    coarse = Encoder(plant, settings, 0, EncoderModel(resolution=0.1), 0)
     assert coarse.read(moment)[0] == pytest.approx(-0.5, abs=1e-12)  # of -0.54
-    noisy = [Encoder(plant, settings, 0, EncoderOptions(noise=0.01), seed) for seed in (1, 1, 2)]
+    noisy = [Encoder(plant, settings, 0, EncoderModel(noise=0.01), seed) for seed in (1, 1, 2)]
     first, same, other = (encoder.read(moment)[0] for encoder in noisy)
     assert first == same != other
 

@@ -21,9 +21,9 @@ from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import open_bus
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
-from hil.emulator.emulator import Likeness
+from hil.emulator.emulator import EmulationOptions
 from hil.emulator.faults import Fault, read_faults
-from hil.emulator.process import QUIET, Server, open_for_emulation
+from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.emulator.states import DriveState
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
@@ -36,13 +36,13 @@ DBC = cantools.database.load_file(str(files("odrive_can") / "dbc" / "odrive-cans
 
 
 @contextmanager
-def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault] = ()) -> Iterator[Server]:
+def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault] = ()) -> Iterator[EmulatorServer]:
     """Drives on a bus, served by a thread until the test is over."""
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    likeness = Likeness(engine="vm")
-    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, likeness, faults)
+    likeness = EmulationOptions(engine="vm")
+    server = EmulatorServer(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, likeness, faults)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()
@@ -81,7 +81,7 @@ def test_faults_of_wires_are_refused_where_there_is_no_emulated_wire() -> None:
         faults, problems = read_faults([entry], {"a": "cia402"}, ["main"])
         assert not problems
         with pytest.raises(ConfigError, match="only on emulated wires in lock-step"):
-            Server(system_of(Axes(), start), start, 0.002, [settings], (), {}, WallClock(), faults=faults)
+            EmulatorServer(system_of(Axes(), start), start, 0.002, [settings], (), {}, WallClock(), faults=faults)
 
 
 def test_it_answers_who_it_is() -> None:
@@ -129,7 +129,9 @@ def test_time_stands_still_while_the_process_does() -> None:
     buses = open_for_emulation({"main": keys}, clock)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = [drive_settings("odrive")]
-    server = Server(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, Likeness(engine="vm"))
+    server = EmulatorServer(
+        system_of(Axes(), start), start, 0.002, drives, (), buses, clock, EmulationOptions(engine="vm")
+    )
     clock.jump = 3600 * SECOND
     turns = iter([False, True])
     server.serve(lambda: next(turns))

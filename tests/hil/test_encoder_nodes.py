@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from hil.assembly.emulation import in_lockstep
-from hil.assembly.prepare import Prepared, load
+from hil.assembly.prepare import RigSetup, load
 from hil.loop import SECOND
 from hil.recorder.columns import STAGES
 from hil.safety import Reaction
 from hil.safety.plan import Stage
 from hil.sensing import task_errors
 from hil.session.accuracy import explained_errors
-from hil.session.run import Ended, HilRun
+from hil.session.run import HilRun, Result
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import State
 
@@ -41,11 +41,11 @@ FAULTS: list[tuple[str, dict[str, Any], float]] = [
 
 
 @cache
-def machine(name: str, limit: str = "limit") -> Prepared:
+def machine(name: str, limit: str = "limit") -> RigSetup:
     return load(name, LIMITS[limit], "vm")
 
 
-def play(prepared: Prepared, duration: float, node: str = "", **fault: Any) -> tuple[Ended, str, float, float]:
+def play(prepared: RigSetup, duration: float, node: str = "", **fault: Any) -> tuple[Result, str, float, float]:
     """A run with a fault of a node: verdict, time to it [s], largest error of the coordinates that the law got."""
     node = node or prepared.sensors[0].settings.name
     renewed = prepared.renewed([{**fault, "drive": node, "since": "engaged", "at": AT}], 0)

@@ -7,7 +7,7 @@ import pytest
 
 from hil.assembly.prepare import load
 from hil.assembly.resolution import resolved_steps
-from hil.safety import Kind
+from hil.safety import EventKind
 from hil.session.start import Request, start
 
 
@@ -15,7 +15,7 @@ def test_what_keeps_a_task_from_beginning_is_said_with_the_step_that_can_be_meas
     begun = start(Request("scara_drive", ("hil.safety.engage_tolerance=1e-5",), duration=0.1, engine="vm"))
     ended = begun.run(tmp_path / "run", lambda event: None)
     assert ended.exit_code == 4
-    details = {event.subject: event.detail for event in ended.events if event.kind is Kind.NOT_ENGAGED}
+    details = {event.subject: event.detail for event in ended.events if event.kind is EventKind.NOT_ENGAGED}
     assert set(details) == {"x", "y", "heading", "z"}
     resolved = begun.prepared.plan(begun.stage, None).resolved
     for name, detail in details.items():

@@ -9,14 +9,14 @@ import pytest
 from fuzz import frames
 
 from hil.assembly.emulation import emulated, place_on
-from hil.assembly.prepare import Prepared
+from hil.assembly.prepare import RigSetup
 from hil.drives.protocols import build
 from hil.emulator.emulator import Emulator
 from hil.frame import Frame
 from hil.loop import nanoseconds
-from hil.safety import Kind
+from hil.safety import EventKind
 from hil.safety.plan import Stage
-from hil.session.run import Ended, HilRun
+from hil.session.run import HilRun, Result
 from servoctl.bench.faults.run import SETTLING
 from servoctl.bench.faults.scenario import PROTOCOLS, machine
 
@@ -26,7 +26,7 @@ EVERY = 400_000
 NOBODY = [0x3A5, 0x5C1, 0x7E5]
 
 
-def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Ended, HilRun, Emulator, Prepared]:
+def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Result, HilRun, Emulator, RigSetup]:
     prepared = machine(protocol, "at speed").renewed(())
     emulator = emulated(prepared, "vm")
     place = replace(place_on(prepared, emulator), engaged=lambda: disturb(emulator))
@@ -92,7 +92,7 @@ def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str)
     # the last frame may lie in the inbox still
     assert sent["bad"] - 2 <= counted <= sent["bad"]
     assert sent["nobody"] - 2 <= run._dispatch.unknown - quiet._dispatch.unknown <= sent["nobody"]
-    assert Kind.REJECTED in {event.kind for event in among.events}
+    assert EventKind.REJECTED in {event.kind for event in among.events}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -114,7 +114,7 @@ def test_a_station_that_talks_nonsense_raises_nothing_and_no_torque_goes_astray(
 
     ended, _, emulator, _ = played(protocol, disturb)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
-    assert Kind.EXCEPTION not in {event.kind for event in ended.events}
+    assert EventKind.EXCEPTION not in {event.kind for event in ended.events}
     assert emulator.observer.report() == []
     assert not [name for name in "ab" if emulator.drive(name).motor.enabled]
     assert np.isfinite(ended.trajectory.columns["u.a"]).all() and np.isfinite(ended.trajectory.columns["u.b"]).all()

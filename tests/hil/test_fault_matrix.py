@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import servoctl.bench.faults.run as judge
-from hil.safety import Kind, Reaction
+from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
 from servoctl.bench.faults.run import play
@@ -72,7 +72,7 @@ def test_every_kind_of_fault_is_in_the_table() -> None:
 
 
 def test_every_row_has_an_expectation_on_every_protocol() -> None:
-    kinds = {kind.name.lower() for kind in Kind}
+    kinds = {kind.name.lower() for kind in EventKind}
     for row, protocol, motion in rows():
         wanted = expected(make(row, protocol, motion, 0))
         assert wanted.verdicts and wanted.verdicts <= kinds | {"goes on"}
@@ -80,7 +80,7 @@ def test_every_row_has_an_expectation_on_every_protocol() -> None:
 
 
 def test_the_expectations_know_the_events_as_the_loop_does() -> None:
-    stops = [kind for kind in Kind if kind.reaction >= Reaction.STOP]
+    stops = [kind for kind in EventKind if kind.reaction >= Reaction.STOP]
     assert {kind.name.lower() for kind in stops if kind.reaction is Reaction.DISABLE} == AT_ONCE
     assert {kind.name.lower() for kind in stops if kind.origin is Origin.TASK} == TASK
 
@@ -102,7 +102,7 @@ def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_loop_that_knows_no_stop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in Kind:
+    for kind in EventKind:
         monkeypatch.setattr(kind, "reaction", Reaction.NOTE)
     assert play(make("drive fault", "odrive", "at speed", 1)).problems == ("goes on, expected drive_fault",)
 

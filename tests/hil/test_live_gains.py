@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from hil.assembly.emulation import in_lockstep
-from hil.assembly.live import LiveGains
+from hil.assembly.live_gains import LiveGains
 from hil.assembly.prepare import load
 from hil.loop import Tick
 from hil.replay.replay import replay
-from hil.safety import Kind
+from hil.safety import EventKind
 from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from servoctl.config.shipped import find_config
@@ -156,7 +156,7 @@ def ended(out: Path, wishes: dict[int, tuple[int, float]], *overrides: str, engi
 def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> None:
     result = ended(tmp_path / "run", {WISH: (0, 15.0), WISH + 30: (1, 5.0), WISH + 60: (0, 99.0)})
     assert result.exit_code == 0
-    said = [str(event) for event in result.events if event.kind is Kind.GAIN]
+    said = [str(event) for event in result.events if event.kind is EventKind.GAIN]
     assert said == [
         f"{ALPHA}: gain, by the operator (8 -> 15 within 0.2 s)",
         f"{BETA}: gain, by the operator (8 -> 5 within 0.2 s)",
@@ -236,7 +236,7 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
 
     run._decide = stopping  # type: ignore[method-assign]
     result = run.run(lambda event: None)
-    assert [str(event) for event in result.events if event.kind is Kind.GAIN] == [
+    assert [str(event) for event in result.events if event.kind is EventKind.GAIN] == [
         f"{ALPHA}: gain, by the operator (refused: the run is stopping)"
     ]
     assert (result.trajectory[f"live.{ALPHA}"] == 8.0).all()

@@ -9,7 +9,7 @@ from hil.bus import Health, Link
 from hil.drives import Condition, Drive, DriveSettings, Feedback, Sample
 from hil.frame import Frame
 from hil.loop import Tick
-from hil.safety import Bounds, Kind, Monitor, Reaction
+from hil.safety import Bounds, EventKind, Monitor, Reaction
 
 MS = 1_000_000
 PERIOD = 0.0025
@@ -68,7 +68,7 @@ def monitor(drive: Silent, **bounds: Any) -> Monitor:
     return Monitor([drive], [], Bounds(PERIOD, 0.005, 0.02, **bounds))
 
 
-def kinds(watched: Monitor) -> list[Kind]:
+def kinds(watched: Monitor) -> list[EventKind]:
     return [event.kind for event in watched.events]
 
 
@@ -76,14 +76,14 @@ def kinds(watched: Monitor) -> list[Kind]:
     "age, found, worst",
     [
         (3.7, [], Reaction.NOTE),
-        (3.8, [Kind.MISSED], Reaction.NOTE),
-        (7.4, [Kind.MISSED], Reaction.NOTE),
-        (7.5, [Kind.MISSED, Kind.STALE], Reaction.STOP),
-        (24.9, [Kind.MISSED, Kind.STALE], Reaction.STOP),
-        (25.0, [Kind.MISSED, Kind.LOST], Reaction.DISABLE),
+        (3.8, [EventKind.MISSED], Reaction.NOTE),
+        (7.4, [EventKind.MISSED], Reaction.NOTE),
+        (7.5, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
+        (24.9, [EventKind.MISSED, EventKind.STALE], Reaction.STOP),
+        (25.0, [EventKind.MISSED, EventKind.LOST], Reaction.DISABLE),
     ],
 )
-def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[Kind], worst: Reaction) -> None:
+def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[EventKind], worst: Reaction) -> None:
     watched = monitor(drive)
     watched.feedback(round(age * MS), 0)
     assert kinds(watched) == found
@@ -93,9 +93,9 @@ def test_the_age_of_a_sample_decides(drive: Silent, age: float, found: list[Kind
 def test_thresholds_given_in_seconds_hold_where_they_are_longer(drive: Silent) -> None:
     watched = Monitor([drive], [], Bounds(0.001, 0.005, 0.02))
     watched.feedback(round(4.9 * MS), 0)
-    assert Kind.STALE not in kinds(watched)
+    assert EventKind.STALE not in kinds(watched)
     watched.feedback(5 * MS, 0)
-    assert Kind.STALE in kinds(watched)
+    assert EventKind.STALE in kinds(watched)
 
 
 def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
@@ -104,7 +104,7 @@ def test_an_event_is_told_once_and_counted_always(drive: Silent) -> None:
     for now in range(5):
         watched.drives(now, working=True)
     assert [str(event) for event in watched.events] == ["u1: the drive reports a fault (over-current (0x2310))"]
-    assert watched.counts == {Kind.DRIVE_FAULT: 5}
+    assert watched.counts == {EventKind.DRIVE_FAULT: 5}
 
 
 def test_a_fault_that_went_by_itself_stays(drive: Silent) -> None:
@@ -123,19 +123,19 @@ def test_a_drive_that_is_not_enabled_any_more(drive: Silent, condition: Conditio
     watched.drives(0, working=False)
     assert kinds(watched) == []
     watched.drives(0, working=True)
-    assert kinds(watched) == [Kind.DRIVE_STATE]
+    assert kinds(watched) == [EventKind.DRIVE_STATE]
 
 
 def test_a_drive_at_its_own_limit_and_another_master(drive: Silent) -> None:
     drive.saturated = True
-    for working, found in ((False, []), (True, [Kind.SATURATED])):
+    for working, found in ((False, []), (True, [EventKind.SATURATED])):
         watched = monitor(drive)
         watched.drives(0, working)
         assert kinds(watched) == found
         assert watched.worst < Reaction.STOP
     drive.foreign = "somebody else commands this drive"
     watched.drives(1, working=False)
-    assert kinds(watched) == [Kind.SATURATED, Kind.FOREIGN]
+    assert kinds(watched) == [EventKind.SATURATED, EventKind.FOREIGN]
     assert watched.worst is Reaction.STOP
 
 
@@ -145,7 +145,7 @@ def test_a_silent_heartbeat(drive: Silent) -> None:
     watched.drives(250 * MS, working=True)
     assert kinds(watched) == []
     watched.drives(250 * MS + 2, working=True)
-    assert kinds(watched) == [Kind.HEARTBEAT]
+    assert kinds(watched) == [EventKind.HEARTBEAT]
     assert watched.worst is Reaction.DISABLE
 
 
@@ -154,9 +154,9 @@ def test_position_speed_and_runaway(drive: Silent) -> None:
     watched.motion(0, [2.0], [6.1])
     assert kinds(watched) == []
     watched.motion(1, [2.01], [6.1])
-    assert kinds(watched) == [Kind.POSITION, Kind.SPEED]
+    assert kinds(watched) == [EventKind.POSITION, EventKind.SPEED]
     watched.motion(2, [0.0], [-7.3])
-    assert kinds(watched)[2:] == [Kind.RUNAWAY]
+    assert kinds(watched)[2:] == [EventKind.RUNAWAY]
 
 
 def test_one_fast_sample_is_no_overspeed(drive: Silent) -> None:
@@ -172,8 +172,8 @@ def test_numbers_that_are_missing_are_no_news(drive: Silent) -> None:
     assert kinds(watched) == []
 
 
-@pytest.mark.parametrize("stop, kind", [(False, Kind.CLAMPED), (True, Kind.CLAMPED_STOP)])
-def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, kind: Kind) -> None:
+@pytest.mark.parametrize("stop, kind", [(False, EventKind.CLAMPED), (True, EventKind.CLAMPED_STOP)])
+def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, kind: EventKind) -> None:
     watched = monitor(drive, clamped_stop=stop)
     for i in range(200):
         watched.torques(i, [i % 2 == 0])
@@ -185,9 +185,14 @@ def test_clamped_for_more_than_half_of_half_a_second(drive: Silent, stop: bool, 
 
 @pytest.mark.parametrize(
     "link, kind",
-    [(Link.WARNING, Kind.BUS_WARNING), (Link.PASSIVE, Kind.BUS), (Link.OFF, Kind.BUS), (Link.DOWN, Kind.BUS)],
+    [
+        (Link.WARNING, EventKind.BUS_WARNING),
+        (Link.PASSIVE, EventKind.BUS),
+        (Link.OFF, EventKind.BUS),
+        (Link.DOWN, EventKind.BUS),
+    ],
 )
-def test_buses(drive: Silent, link: Link, kind: Kind) -> None:
+def test_buses(drive: Silent, link: Link, kind: EventKind) -> None:
     watched = monitor(drive)
     watched.buses(0, {"main": Health(link, "no acknowledgement")})
     assert kinds(watched) == [kind]
@@ -205,39 +210,39 @@ def test_six_late_ticks_in_a_row_stop(drive: Silent) -> None:
     watched = monitor(drive)
     for tick in ticks([1] * 5 + [0] + [1] * 5):
         watched.lateness(tick)
-    assert Kind.OVERRUNS not in kinds(watched)
+    assert EventKind.OVERRUNS not in kinds(watched)
     for tick in ticks([1] * 6):
         watched.lateness(tick)
-    assert Kind.OVERRUNS in kinds(watched)
+    assert EventKind.OVERRUNS in kinds(watched)
 
 
 def test_a_twentieth_of_a_second_lost_stops(drive: Silent) -> None:
     watched = monitor(drive)
     for tick in ticks(([1] + [0] * 23) * 40):
         watched.lateness(tick)
-    assert Kind.OVERRUNS not in kinds(watched)
+    assert EventKind.OVERRUNS not in kinds(watched)
     watched = monitor(drive)
     for tick in ticks(([1] + [0] * 15) * 40):
         watched.lateness(tick)
-    assert Kind.OVERRUNS in kinds(watched)
+    assert EventKind.OVERRUNS in kinds(watched)
 
 
 def test_events_are_in_the_order_of_their_causes(drive: Silent) -> None:
     """A fault is seen within a tick, what follows from it is told as of the tick's beginning."""
     watched = monitor(drive)
-    watched.report(1000, Kind.DRIVE_FAULT, "u1")
-    watched.report(400, Kind.STAGE, "", "stopping")
-    watched.report(1500, Kind.STAGE, "", "over")
+    watched.report(1000, EventKind.DRIVE_FAULT, "u1")
+    watched.report(400, EventKind.STAGE, "", "stopping")
+    watched.report(1500, EventKind.STAGE, "", "over")
     assert [event.time for event in watched.events] == [1000, 1000, 1500]
 
 
 def test_the_exit_code_is_that_of_the_first_event_of_weight(drive: Silent) -> None:
     watched = monitor(drive)
     assert watched.exit_code == 0
-    watched.report(0, Kind.SATURATED, "u1")
+    watched.report(0, EventKind.SATURATED, "u1")
     assert watched.exit_code == 0
-    watched.report(1, Kind.TASK)
-    watched.report(2, Kind.LOST, "u1")
+    watched.report(1, EventKind.TASK)
+    watched.report(2, EventKind.LOST, "u1")
     assert watched.exit_code == 4
-    watched.report(3, Kind.NOT_CONFIRMED, "u1")
+    watched.report(3, EventKind.NOT_CONFIRMED, "u1")
     assert watched.exit_code == 3

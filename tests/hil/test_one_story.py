@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hil.assembly.emulation import emulated, place_on
-from hil.assembly.place import HostFaults, Place
+from hil.assembly.environment import Environment, HostFaults
 from hil.assembly.prepare import prepare
 from hil.bus import Bus, Health
 from hil.emulator.emulator import Emulator
@@ -31,7 +31,7 @@ from servoctl.errors import ConfigError, RunFolderError
 from servoctl.types import Array
 
 
-def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Place]:
+def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Environment]:
     prepared = machine(protocol, "at speed").renewed(())
     emulator = emulated(prepared, "vm")
     return prepared, emulator, place_on(prepared, emulator)

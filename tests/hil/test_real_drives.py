@@ -18,10 +18,10 @@ import hil.session.start
 from hil.assembly.emulation import likeness, simulated
 from hil.assembly.prepare import load
 from hil.bus import BusError
-from hil.emulator.process import Server, open_for_emulation
+from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.loop import WallClock
 from hil.safety.plan import Stage
-from hil.session.run import Ended
+from hil.session.run import Result
 from hil.session.start import Request, start
 from servoctl.cli import main
 from servoctl.errors import ConfigError
@@ -36,13 +36,13 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def served(config: Path) -> Iterator[Server]:
+def served(config: Path) -> Iterator[EmulatorServer]:
     prepared, clock = load(config, engine="vm"), WallClock()
     settings = prepared.settings
     buses = open_for_emulation(settings.buses, clock)
     like = likeness(prepared, "vm")
     system, period = simulated(prepared), settings.values.period
-    server = Server(system, prepared.start, period, settings.drives, settings.sensors, buses, clock, like)
+    server = EmulatorServer(system, prepared.start, period, settings.drives, settings.sensors, buses, clock, like)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()
@@ -55,12 +55,12 @@ def served(config: Path) -> Iterator[Server]:
             bus.close()
 
 
-def heard(server: Server) -> int:
+def heard(server: EmulatorServer) -> int:
     """Frames of the host that the drives' controller has taken in."""
     return server.outlets["main"].bus.health.received
 
 
-def run(config: Path, folder: Path, **asked: Any) -> tuple[Ended, list[str]]:
+def run(config: Path, folder: Path, **asked: Any) -> tuple[Result, list[str]]:
     begun = start(Request(config, engine="vm", **asked))
     ended = begun.run(folder, lambda event: None)
     return ended, [event.detail for event in ended.events if event.kind.name == "STAGE"]

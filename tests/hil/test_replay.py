@@ -9,7 +9,7 @@ import pytest
 
 import hil.replay.replay
 import servoctl
-from hil.bus.load import Traffic
+from hil.bus.load import FrameTraffic
 from hil.drives import base
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
@@ -215,8 +215,8 @@ class Encoder(base.Node):
             self.rejected += 1
 
     @staticmethod
-    def traffic(settings: SensorSettings, period: float) -> list[Traffic]:
-        return [Traffic(1, 1 / period)]
+    def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
+        return [FrameTraffic(1, 1 / period)]
 
     def poll(self) -> Sequence[Frame]:
         return ()

@@ -8,35 +8,35 @@ from pathlib import Path
 import pytest
 
 from hil.assembly.emulation import emulated, place_on
-from hil.assembly.place import HostFaults
+from hil.assembly.environment import HostFaults
 from hil.frame import Frame
 from hil.recorder import Recorder
-from hil.safety import Event, Kind
+from hil.safety import Event, EventKind
 from hil.safety.plan import Stage
-from hil.session.run import Ended, HilRun
+from hil.session.run import HilRun, Result
 from servoctl.bench.faults.scenario import machine
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import load_run
 from servoctl.types import Array
 
 
-def run(protocol: str, *faults: dict[str, object]) -> Ended:
+def run(protocol: str, *faults: dict[str, object]) -> Result:
     prepared = machine(protocol, "at speed").renewed(faults)
     place = place_on(prepared, emulated(prepared, "vm"))
     return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
 
 
-def kinds(ended: Ended) -> list[tuple[Kind, str]]:
-    return [(event.kind, event.subject) for event in ended.events if event.kind is not Kind.STAGE]
+def kinds(ended: Result) -> list[tuple[EventKind, str]]:
+    return [(event.kind, event.subject) for event in ended.events if event.kind is not EventKind.STAGE]
 
 
 def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
     """It says no statusword before it is configured: that is no reason to reach for the emergency stop."""
     ended = run("cia402", {"kind": "sdo_abort", "drive": "a", "index": 0x6060, "since": "power_on", "at": 0.0})
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
-    assert (Kind.HANDSHAKE, "a") in kinds(ended) and (Kind.NEVER_ENABLED, "a") in kinds(ended)
-    assert Kind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]
-    said = next(str(event) for event in ended.events if event.kind is Kind.NEVER_ENABLED)
+    assert (EventKind.HANDSHAKE, "a") in kinds(ended) and (EventKind.NEVER_ENABLED, "a") in kinds(ended)
+    assert EventKind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]
+    said = next(str(event) for event in ended.events if event.kind is EventKind.NEVER_ENABLED)
     assert said.startswith("a: this run never enabled the drive and sent it no torque; whether it is on by others")
     drives = ended.trajectory.metadata["drives"]
     assert drives["a"]["confirmed_off"] is None
@@ -45,7 +45,7 @@ def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
 def test_a_drive_that_falls_silent_while_it_is_on_is_shouted() -> None:
     ended = run("cia402", {"kind": "silent", "drive": "a", "at": 0.1})
     assert (ended.exit_code, ended.unconfirmed) == (3, ("a",))
-    assert (Kind.NOT_CONFIRMED, "a") in kinds(ended)
+    assert (EventKind.NOT_CONFIRMED, "a") in kinds(ended)
     assert ended.trajectory.metadata["drives"]["a"]["confirmed_off"] is False
     assert ended.trajectory.metadata["drives"]["b"]["confirmed_off"] is True
 
@@ -68,7 +68,7 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     )
     off = next(event.time for event in ended.events if event.detail == "disabling")
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
-    assert (Kind.DRIVE_FAULT, "a") in kinds(ended)
+    assert (EventKind.DRIVE_FAULT, "a") in kinds(ended)
     assert not emulator.drive("a").motor.enabled
     told = [time for time in heard if onset[0] < time < off]
     assert off - onset[0] > 20_000_000
@@ -111,7 +111,7 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     emulator.wires["main"].taps.append(tap)
     place = dataclasses.replace(place, engaged=engaged, faults=broken)
     ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
-    assert [kind for kind, _ in kinds(ended)] == [Kind.EXCEPTION]
+    assert [kind for kind, _ in kinds(ended)] == [EventKind.EXCEPTION]
     assert (ended.exit_code, ended.unconfirmed) == (3, ())
     assert next(word for word in words if word != 0x0F) == 0x02, "quick stop comes before voltage is disabled"
     assert not emergencies, "it brakes by our word, and not because we fell silent"
@@ -130,7 +130,7 @@ def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals)
     place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
     ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
     assert (ended.exit_code, ended.unconfirmed) == (130, ())
-    assert [event.detail for event in ended.events if event.kind is Kind.INTERRUPTED] == [number.name]
+    assert [event.detail for event in ended.events if event.kind is EventKind.INTERRUPTED] == [number.name]
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
 
 
@@ -150,7 +150,7 @@ def test_what_follows_a_fault_is_told_after_it() -> None:
         ended = run(protocol, {"kind": "drive_fault", "drive": "a", "at": 0.1})
         times = [event.time for event in ended.events]
         assert times == sorted(times)
-        said = [event.kind.name if event.kind is not Kind.STAGE else event.detail for event in ended.events]
+        said = [event.kind.name if event.kind is not EventKind.STAGE else event.detail for event in ended.events]
         assert said.index("DRIVE_FAULT") < said.index("stopping")
 
 
@@ -169,7 +169,7 @@ def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) ->
     run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
         run.run(heard.append)
-    said = [event.detail if event.kind is Kind.STAGE else event.kind.name for event in heard]
+    said = [event.detail if event.kind is EventKind.STAGE else event.kind.name for event in heard]
     assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
     full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
     assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"

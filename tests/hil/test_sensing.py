@@ -10,8 +10,8 @@ from scipy.linalg import null_space
 
 import servoctl as sc
 from hil.sensing import Channel, Coordinates, Displacements, Estimate
+from hil.sensing.observability import require_seen
 from hil.sensing.plausibility import Redundancy
-from hil.sensing.sight import require_seen
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm
 from plants.parallelogram import Parallelogram

@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
 import servoctl as sc
-from hil.sensing import Holding, Prediction, falls_without_torque, not_ready, task_errors
+from hil.sensing import GravityCompensation, Prediction, falls_without_torque, not_ready, task_errors
 from plants.chain import Chain
 from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram
@@ -111,7 +111,7 @@ def test_with_prediction_a_loop_with_a_delay_runs_as_one_without() -> None:
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
 def test_the_smallest_torques_that_hold_two_robots(engine: str) -> None:
     plant, q = CoordinatedRobots(), robots(0.3)
-    hold = Holding(model_of(plant, q), engine=engine)(0.0, q)
+    hold = GravityCompensation(model_of(plant, q), engine=engine)(0.0, q)
     free = null_space(np.array([-np.sin(q), np.cos(q)]))
     B, Q = plant.actuation(q, 0.0), plant.force(q, np.zeros(5), 0.0)
     np.testing.assert_allclose(hold.u, -np.linalg.pinv(free.T @ B) @ free.T @ Q, atol=1e-9)
@@ -122,7 +122,7 @@ def test_the_smallest_torques_that_hold_two_robots(engine: str) -> None:
 def test_one_motor_holds_the_parallelogram_under_dependent_rows() -> None:
     plant, theta = Parallelogram(motor=2), 0.7
     q = parallelogram(theta)
-    hold = Holding(model_of(plant, q), engine="vm")(0.0, q)
+    hold = GravityCompensation(model_of(plant, q), engine="vm")(0.0, q)
     np.testing.assert_allclose(hold.u, [(3 / 2 + 2.0) * 9.81 * np.cos(theta)], atol=1e-9)
     assert hold.holds
 
@@ -130,7 +130,7 @@ def test_one_motor_holds_the_parallelogram_under_dependent_rows() -> None:
 def test_what_no_motor_reaches_moves_although_motors_act() -> None:
     plant = TwoMassSpring()
     stretched, relaxed = np.array([0.0, 0.8]), np.array([0.0, 0.5])
-    hold = Holding(model_of(plant, stretched), engine="vm")(0.0, stretched)
+    hold = GravityCompensation(model_of(plant, stretched), engine="vm")(0.0, stretched)
     # k s = 3 N: F = -3 N holds the driven mass, the other one starts back
     np.testing.assert_allclose(hold.u, [-3.0], atol=1e-12)
     np.testing.assert_allclose(hold.acceleration, [0.0, -1.5], atol=1e-12)

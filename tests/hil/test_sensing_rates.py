@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.drives import Sample
 from hil.loop.clock import nanoseconds
 from hil.sensing import Channel, Finding
-from hil.sensing.plausibility import Memory, judge
+from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter, Track
 
 MS = 1_000_000
@@ -70,7 +70,7 @@ def sample(position: float, tick: int, velocity: float = 0.0) -> Sample:
 
 
 def run(positions: list[float], expected: float = math.nan, channel: Channel = CHANNEL) -> list[Finding | None]:
-    memory, said = Memory(), []
+    memory, said = AxisMemory(), []
     for k, position in enumerate(positions):
         memory, finding = judge(channel, "rad", memory, sample(position, k), 0.0, expected)
         said.append(finding)
@@ -78,7 +78,7 @@ def run(positions: list[float], expected: float = math.nan, channel: Channel = C
 
 
 def test_one_jump_is_left_out_and_two_stop() -> None:
-    memory, _ = judge(CHANNEL, "rad", Memory(), sample(1.0, 0), 0.0, math.nan)
+    memory, _ = judge(CHANNEL, "rad", AxisMemory(), sample(1.0, 0), 0.0, math.nan)
     memory, finding = judge(CHANNEL, "rad", memory, sample(1.1, 1), 0.0, math.nan)
     assert finding == Finding("u1", "encoder jumped: +0.1 rad in 2.5 ms, at most 0.0228 rad are possible", False)
     assert memory.accepted is not None and memory.accepted.position == 1.0
@@ -106,13 +106,13 @@ def test_without_a_limit_whatever_speed_is_said_is_possible_and_a_leap_beside(
 ) -> None:
     fastest = max(abs(speed) for speed in (rate, said, model) if not math.isnan(speed))
     step = factor * (1.5 * fastest * T + 3e-4 + 0.005)
-    memory, _ = judge(UNLIMITED, "rad", Memory(), sample(0.0, 0), 0.0, math.nan)
+    memory, _ = judge(UNLIMITED, "rad", AxisMemory(), sample(0.0, 0), 0.0, math.nan)
     found = judge(UNLIMITED, "rad", memory, sample(step, 1, said), rate, model)[1]
     assert (found is None) == (abs(factor) < 1)
 
 
 def test_a_gap_does_not_widen_what_may_jump() -> None:
-    memory, _ = judge(CHANNEL, "rad", Memory(), sample(0.0, 0), 0.0, math.nan)
+    memory, _ = judge(CHANNEL, "rad", AxisMemory(), sample(0.0, 0), 0.0, math.nan)
     for tick, position, good in [(5, 1.2 * ALLOWED, False), (5, 2.0 * 4 * T, True)]:
         # at 2 rad/s the joint has gone on over four periods
         found = judge(CHANNEL, "rad", memory, sample(position, tick), 0.0 if not good else 2.0, math.nan)[1]
@@ -129,11 +129,11 @@ def test_what_is_no_number_is_left_out(bad: float) -> None:
     found = run([0.0, bad, 0.0, bad, bad])
     assert [f is not None and f.stops for f in found] == [False, False, False, False, True]
     assert found[1] is not None and found[1].reason == f"position is not a finite number ({bad})"
-    assert judge(CHANNEL, "rad", Memory(), sample(0.0, 0, math.inf), 0.0, 0.0)[1] is not None
+    assert judge(CHANNEL, "rad", AxisMemory(), sample(0.0, 0, math.inf), 0.0, 0.0)[1] is not None
 
 
 def test_the_same_frame_is_not_counted_twice() -> None:
-    memory, _ = judge(CHANNEL, "rad", Memory(), sample(1.0, 0), 0.0, math.nan)
+    memory, _ = judge(CHANNEL, "rad", AxisMemory(), sample(1.0, 0), 0.0, math.nan)
     memory, first = judge(CHANNEL, "rad", memory, sample(9.0, 1), 0.0, math.nan)
     again, second = judge(CHANNEL, "rad", memory, sample(9.0, 1), 0.0, math.nan)
     assert first is not None and second is None and again is memory
@@ -168,7 +168,7 @@ def test_an_encoder_coarser_than_its_wire_is_not_stuck_within_its_own_step() -> 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
 def test_whatever_comes_what_is_accepted_moves_no_faster_than_the_joint_can(positions: list[float]) -> None:
-    memory, last = Memory(), None
+    memory, last = AxisMemory(), None
     for k, position in enumerate(positions):
         memory, finding = judge(CHANNEL, "rad", memory, sample(position, k), 0.0, 0.0)
         now = memory.accepted

@@ -8,9 +8,9 @@ import pytest
 
 from hil.drives import Condition, Drive, DriveError, Sample
 from hil.loop import Reading, Tick
-from hil.safety import Bounds, Kind, Limits, Monitor, Reaction
-from hil.safety.plan import Plan, Stage
-from hil.safety.stages import Mode, Stages
+from hil.safety import Bounds, EventKind, Limits, Monitor, Reaction
+from hil.safety.plan import RunPlan, Stage
+from hil.safety.stages import Phase, Stages
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 
@@ -23,7 +23,7 @@ class Bench:
     def __init__(self) -> None:
         self.drives: list[Drive] = [Silent(settings("u1")), Silent(settings("u2"))]
         self.positions, self.speeds = [0.0, 0.0], [0.0, 0.0]
-        self.problems: list[tuple[Kind, str, str]] = []
+        self.problems: list[tuple[EventKind, str, str]] = []
         self.disabled: list[bool] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()
         self.enabled_with: list[float] | None = None
@@ -77,7 +77,7 @@ class Run:
         self.machine, self.law, self.error = Bench(), Law(), 0.0
         self.monitor = Monitor(self.machine.drives, [], Bounds(0.0025, 0.005, 0.02))
         given = {"duration": 0.05, "zero_time": 0.01, "ramp_time": 0.02, "stop_time": 0.1, "engage_tolerance": 0.01}
-        self.plan = Plan(
+        self.plan = RunPlan(
             stage,
             **(given | plan),
             damping=[2.0, 2.0],
@@ -86,7 +86,7 @@ class Run:
         )
         limits = Limits([drive.settings for drive in self.machine.drives], 0.0025)
         self.stages = Stages(self.machine, self.law, self.monitor, limits, self.plan)  # type: ignore[arg-type]
-        self.number, self.modes = 0, list[Mode]()
+        self.number, self.modes = 0, list[Phase]()
         self.ages, self.valid = np.zeros(2), True
 
     def tick(self) -> Array | None:
@@ -100,7 +100,7 @@ class Run:
             self.modes.append(self.stages.mode)
         return sent
 
-    def until(self, mode: Mode, most: int = 4000) -> Array | None:
+    def until(self, mode: Phase, most: int = 4000) -> Array | None:
         for _ in range(most):
             sent = self.tick()
             if self.stages.mode is mode:
@@ -110,9 +110,9 @@ class Run:
 
 def test_a_full_run_goes_through_every_stage_and_ends_off() -> None:
     run = Run()
-    assert run.until(Mode.OVER) is None
+    assert run.until(Phase.OVER) is None
     assert run.modes == [
-        Mode.ENABLING, Mode.ZERO, Mode.RAMP, Mode.FULL, Mode.STOPPING, Mode.DISABLING, Mode.OVER
+        Phase.ENABLING, Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING, Phase.DISABLING, Phase.OVER
     ]  # fmt: skip
     assert run.stages.confirmed
     assert run.monitor.exit_code == 0
@@ -121,23 +121,23 @@ def test_a_full_run_goes_through_every_stage_and_ends_off() -> None:
 
 def test_task_time_stands_still_until_full_and_then_follows_the_periods() -> None:
     run = Run()
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     assert set(run.law.times) == {0.0}
     assert run.law.remembered == 0.0
     before = len(run.law.times)
-    run.until(Mode.STOPPING)
+    run.until(Phase.STOPPING)
     assert run.law.times[before:] == pytest.approx([0.0025 * i for i in range(21)])
-    run.until(Mode.OVER)
+    run.until(Phase.OVER)
     assert set(run.law.times[before + 20 :]) == {0.05}
     assert run.law.remembered == pytest.approx(21 * 0.0025)
 
 
 def test_the_ramp_goes_from_what_holds_to_what_the_law_asks() -> None:
     run = Run(hold=0.5)
-    run.until(Mode.RAMP)
+    run.until(Phase.RAMP)
     assert run.machine.enabled_with == [0.5, 0.5]
     sent = []
-    while run.stages.mode is Mode.RAMP:
+    while run.stages.mode is Phase.RAMP:
         sent.append(run.tick())
     shares = np.clip(np.arange(1, len(sent) + 1) * 0.0025 / 0.02, 0, 1)
     assert np.array(sent) == pytest.approx(np.array([0.5 + shares * 0.5, 0.5 - shares * 1.5]).T)
@@ -146,28 +146,28 @@ def test_the_ramp_goes_from_what_holds_to_what_the_law_asks() -> None:
 def test_the_task_starts_only_when_its_violations_are_small() -> None:
     run = Run()
     run.error = 0.02
-    run.until(Mode.RAMP)
+    run.until(Phase.RAMP)
     for _ in range(1000):
         run.tick()
-    assert run.stages.mode is Mode.RAMP
+    assert run.stages.mode is Phase.RAMP
     run.error = 0.009
     run.tick()
-    assert run.stages.mode is Mode.FULL
+    assert run.stages.mode is Phase.FULL
 
 
 def test_a_task_that_never_comes_near_ends_the_run() -> None:
     run = Run()
     run.error = 0.02
-    run.until(Mode.OVER)
-    assert Mode.FULL not in run.modes
+    run.until(Phase.OVER)
+    assert Phase.FULL not in run.modes
     assert run.monitor.exit_code == 4
     assert any(str(e).startswith("x: the task's violations") for e in run.monitor.events)
 
 
-@pytest.mark.parametrize("stage, last", [(Stage.ZERO, Mode.ZERO), (Stage.RAMP, Mode.RAMP)])
-def test_a_run_goes_no_further_than_its_stage(stage: Stage, last: Mode) -> None:
+@pytest.mark.parametrize("stage, last", [(Stage.ZERO, Phase.ZERO), (Stage.RAMP, Phase.RAMP)])
+def test_a_run_goes_no_further_than_its_stage(stage: Stage, last: Phase) -> None:
     run = Run(stage, hold=0.25)
-    run.until(Mode.STOPPING)
+    run.until(Phase.STOPPING)
     assert run.modes[-2] is last
     assert (run.number - 2) * 0.0025 >= 0.05
     assert set(run.law.times) == {0.0}
@@ -178,7 +178,7 @@ def test_shadow_sends_nothing_and_touches_no_drive() -> None:
     run = Run(Stage.SHADOW)
     while (sent := run.tick()) is not None:
         assert (sent == 0).all()
-    assert run.modes == [Mode.SHADOW, Mode.OVER]
+    assert run.modes == [Phase.SHADOW, Phase.OVER]
     assert run.machine.disabled == []
     assert run.machine.enabled_with is None
     assert len(run.law.times) > 10
@@ -187,7 +187,7 @@ def test_shadow_sends_nothing_and_touches_no_drive() -> None:
 def test_an_encoder_that_contradicts_the_start_pose_keeps_every_drive_off() -> None:
     run = Run()
     run.machine.pose = [("u1", "0.3 rad, start pose 0 rad")]
-    run.until(Mode.OVER)
+    run.until(Phase.OVER)
     assert run.machine.enabled_with is None
     assert run.monitor.exit_code == 3
 
@@ -195,47 +195,47 @@ def test_an_encoder_that_contradicts_the_start_pose_keeps_every_drive_off() -> N
 def test_a_drive_that_refuses_is_named_and_all_go_off() -> None:
     run = Run()
     run.machine.refuses = True
-    run.until(Mode.OVER)
-    assert Mode.ZERO not in run.modes
+    run.until(Phase.OVER)
+    assert Phase.ZERO not in run.modes
     assert "u2: the drive refuses" in str(next(iter(run.monitor.verdicts())))
     assert run.machine.disabled == [True, True]
 
 
 def test_a_pose_that_takes_more_than_the_limit_is_refused() -> None:
     run = Run(hold=12.5)
-    run.until(Mode.OVER)
+    run.until(Phase.OVER)
     assert run.machine.enabled_with is None
     assert "torque_limit is 12" in str(next(iter(run.monitor.verdicts())))
 
 
 def test_a_controlled_stop_damps_within_the_limits_and_ends_when_it_stands() -> None:
     run = Run(hold=0.1)
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     run.stages.ask_to_stop("SIGINT")
     run.machine.speeds = [0.3, -0.2]
     sent = [run.tick() for _ in range(8)]
-    assert run.stages.mode is Mode.STOPPING
+    assert run.stages.mode is Phase.STOPPING
     assert sent[-1] == pytest.approx([0.1 - 0.6, 0.1 + 0.4])
     run.machine.speeds = [0.0, 0.0]
-    run.until(Mode.OVER)
+    run.until(Phase.OVER)
     assert run.number * 0.0025 < 0.1
     assert run.monitor.exit_code == 130
 
 
 def test_a_machine_that_does_not_stand_goes_off_after_stop_time() -> None:
     run = Run()
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     run.machine.speeds = [3.0, 3.0]
     run.stages.ask_to_stop("SIGTERM")
-    run.until(Mode.STOPPING)
+    run.until(Phase.STOPPING)
     began = run.number
-    run.until(Mode.DISABLING)
+    run.until(Phase.DISABLING)
     assert (run.number - began) * 0.0025 == pytest.approx(0.1, abs=0.003)
 
 
 def test_stale_axes_are_not_damped() -> None:
     run = Run(hold=0.0)
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     run.machine.speeds = [0.5, 0.5]
     run.ages = np.array([0.0, 0.01])
     run.stages.ask_to_stop("x")
@@ -247,43 +247,43 @@ def test_stale_axes_are_not_damped() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_command_that_is_not_finite_is_never_sent(value: float) -> None:
     run = Run()
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     run.law.answer = np.array([value, 1.0])
     sent = run.tick()
     assert sent is not None
     assert np.isfinite(sent).all()
-    assert run.stages.mode is Mode.STOPPING
-    assert Kind.NON_FINITE in [event.kind for event in run.monitor.events]
+    assert run.stages.mode is Phase.STOPPING
+    assert EventKind.NON_FINITE in [event.kind for event in run.monitor.events]
 
 
 def test_a_status_that_leaves_no_command_stops() -> None:
     run = Run()
-    run.until(Mode.FULL)
+    run.until(Phase.FULL)
     run.law.status = Status.NON_FINITE.code
     run.tick()
     run.tick()
-    assert run.stages.mode is Mode.STOPPING
+    assert run.stages.mode is Phase.STOPPING
     assert run.monitor.exit_code == 4
 
 
-REACTIONS = [kind for kind in Kind if kind.reaction >= Reaction.STOP]
+REACTIONS = [kind for kind in EventKind if kind.reaction >= Reaction.STOP]
 
 
 @pytest.mark.parametrize("kind", REACTIONS)
-@pytest.mark.parametrize("mode", [Mode.ENABLING, Mode.ZERO, Mode.RAMP, Mode.FULL, Mode.STOPPING])
-def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: Kind, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [Phase.ENABLING, Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING])
+def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: EventKind, mode: Phase) -> None:
     run = Run()
-    if mode is Mode.ENABLING:
+    if mode is Phase.ENABLING:
         run.machine.advance = lambda: False  # type: ignore[method-assign]
     run.until(mode)
     run.machine.problems = [(kind, "u1", "")]
     run.tick()
     run.machine.problems = []
-    immediate = kind.reaction is Reaction.DISABLE or mode is Mode.ENABLING
-    assert run.stages.mode is (Mode.DISABLING if immediate else Mode.STOPPING)
+    immediate = kind.reaction is Reaction.DISABLE or mode is Phase.ENABLING
+    assert run.stages.mode is (Phase.DISABLING if immediate else Phase.STOPPING)
     after = len(run.modes)
-    run.until(Mode.OVER)
-    assert set(run.modes[after:]) <= {Mode.STOPPING, Mode.DISABLING, Mode.OVER}
+    run.until(Phase.OVER)
+    assert set(run.modes[after:]) <= {Phase.STOPPING, Phase.DISABLING, Phase.OVER}
     assert run.machine.disabled
     assert run.tick() is None
 
@@ -291,7 +291,7 @@ def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: Kind, mode
 def test_a_drive_that_does_not_go_off_is_shouted() -> None:
     run = Run()
     run.machine.stubborn = True
-    run.until(Mode.OVER)
+    run.until(Phase.OVER)
     assert not run.stages.confirmed
     assert run.monitor.exit_code == 3
     assert "use the emergency stop" in str(run.monitor.events[-2])

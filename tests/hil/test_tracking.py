@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.sensing import Channel, Tracking, Unexplained
+from hil.sensing import Channel, DisturbanceObserver, TrackingMonitor
 from hil.sensing.tracking import CAUSES, WINDOW
-from hil.session.run import Ended
+from hil.session.run import Result
 from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
@@ -39,8 +39,8 @@ class Rod(Plant):
         return {"rail": q[1]}
 
 
-def unexplained(engine: str = "vm") -> Unexplained:
-    return Unexplained(Model(Rod(), {}, State(0.0, np.zeros(3), np.zeros(3))), engine=engine)
+def unexplained(engine: str = "vm") -> DisturbanceObserver:
+    return DisturbanceObserver(Model(Rod(), {}, State(0.0, np.zeros(3), np.zeros(3))), engine=engine)
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
@@ -54,7 +54,7 @@ def test_what_a_torque_does_beside_the_model_is_found_as_that_torque(engine: str
 def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: int = 0) -> list[int]:
     """Ticks with a finding, while torques of this size are missing; every `gap`-th tick comes late."""
     drives = [Channel("a", 1e-4), Channel("b", 1e-4)]
-    tracking = Tracking(unexplained(), drives, LIMITS, SHARE, T)
+    tracking = TrackingMonitor(unexplained(), drives, LIMITS, SHARE, T)
     M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
     surprise, said = T * np.linalg.solve(M, B @ np.array(missing)), []
     for k in range(ticks):
@@ -97,7 +97,9 @@ def test_what_samples_may_seem_to_show_is_counted_at_the_pose_of_the_moment(phi:
     # an error of v at each end of the window: 2 e / WINDOW is an acceleration, M / B of it a force
     e, q = 0.02, np.array([phi])
     model = Model(Swing(), {}, State(0.0, np.zeros(1), np.zeros(1)))
-    tracking = Tracking(Unexplained(model, engine="vm"), [Channel("a", 1e-4)], np.array([10.0]), SHARE, T)
+    tracking = TrackingMonitor(
+        DisturbanceObserver(model, engine="vm"), [Channel("a", 1e-4)], np.array([10.0]), SHARE, T
+    )
     tracking.know(lambda t, q: np.array([[e]]))
     floor = (2.0 + phi) / np.cos(phi) * 2 * e / WINDOW
     assert tracking.floor(0.0, q) == pytest.approx([floor], rel=1e-12)
@@ -112,7 +114,7 @@ def test_a_window_with_a_late_tick_does_not_count() -> None:
     assert watch([9.0, 0.0], [0.0, 0.0], ticks=400, gap=30) == []
 
 
-def run(config: str, *overrides: str) -> Ended:
+def run(config: str, *overrides: str) -> Result:
     return start(Request(config, overrides, engine="vm")).run(None, lambda event: None)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from hil.drives import DriveError, Step, Steps
+from hil.drives import DriveError, HandshakeStep, Steps
 from hil.frame import Frame
 from hil.loop import VirtualClock
-from hil.rig.verbs import BURST, Verbs
+from hil.rig.handshake import BURST, Handshake
 from tests.hil.test_monitor import Silent, settings
 
 MS = 1_000_000
@@ -20,7 +20,7 @@ class Ordered:
         self.clock, self.sent = VirtualClock(), list[tuple[int, int]]()
         self.ready = False
         self.drives = [Silent(settings(f"u{i}")) for i in range(len(verbs))]
-        self.verbs = Verbs(
+        self.verbs = Handshake(
             {drive: verb(self) for drive, verb in zip(self.drives, verbs, strict=True)}, self._send, self.clock, limit
         )
 
@@ -39,8 +39,8 @@ def frames(first: int, count: int) -> list[Frame]:
 
 def test_a_burst_is_spread_over_ticks_in_order() -> None:
     def verb(run: Ordered) -> Steps:
-        yield Step(frames(0x100, 7), lambda: True, 0.5, "")
-        yield Step(frames(0x200, 1), lambda: True, 0.5, "")
+        yield HandshakeStep(frames(0x100, 7), lambda: True, 0.5, "")
+        yield HandshakeStep(frames(0x200, 1), lambda: True, 0.5, "")
 
     run = Ordered(verb, verb)
     for _ in range(20):
@@ -54,10 +54,10 @@ def test_a_burst_is_spread_over_ticks_in_order() -> None:
 
 def test_the_time_of_a_step_counts_from_its_last_frame() -> None:
     def slow(run: Ordered) -> Steps:
-        yield Step(frames(0, 12 * BURST), lambda: True, 0.01, "")
+        yield HandshakeStep(frames(0, 12 * BURST), lambda: True, 0.01, "")
 
     def waits(run: Ordered) -> Steps:
-        yield Step(frames(0x700, 1), lambda: run.clock.now() >= 15 * MS, 0.01, "patience")
+        yield HandshakeStep(frames(0x700, 1), lambda: run.clock.now() >= 15 * MS, 0.01, "patience")
 
     run = Ordered(slow, waits)
     while not run.tick():
@@ -67,7 +67,7 @@ def test_the_time_of_a_step_counts_from_its_last_frame() -> None:
 def test_who_is_late_is_named_and_nobody_stays_quiet() -> None:
     def never(run: Ordered) -> Steps:
         run.drives[0].quiet = True
-        yield Step([], lambda: False, 0.02, "operation enabled")
+        yield HandshakeStep([], lambda: False, 0.02, "operation enabled")
 
     run = Ordered(never, never)
     with pytest.raises(DriveError) as error:
@@ -82,7 +82,7 @@ def test_all_together_must_be_over_in_time() -> None:
     def endless(run: Ordered) -> Steps:
         while True:
             until = run.clock.now() + 5 * MS
-            yield Step([], lambda until=until: run.clock.now() >= until, 1.0, "")  # type: ignore[misc]
+            yield HandshakeStep([], lambda until=until: run.clock.now() >= until, 1.0, "")  # type: ignore[misc]
 
     run = Ordered(endless, limit=0.05)
     with pytest.raises(DriveError, match=r"u0: not ready within 0.05 s"):
@@ -94,12 +94,12 @@ def test_a_drive_that_refuses_ends_every_verb() -> None:
     closed = []
 
     def refuses(run: Ordered) -> Steps:
-        yield Step([], lambda: run.clock.now() >= 3 * MS, 1.0, "")
+        yield HandshakeStep([], lambda: run.clock.now() >= 3 * MS, 1.0, "")
         raise DriveError("rated torque is 0.4 N m, the config says 0.5")
 
     def other(run: Ordered) -> Steps:
         try:
-            yield Step([], lambda: False, 1.0, "")
+            yield HandshakeStep([], lambda: False, 1.0, "")
         finally:
             closed.append(True)
 

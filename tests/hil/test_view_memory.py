@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hil.recorder.memory import Capacity, Memory
+from hil.recorder.memory import Capacity, SharedRings
 from hil.recorder.ring import Ring
-from hil.view.onlooker import MARGIN, Onlooker
-from hil.view.wishes import Wishes
+from hil.view.requests import Requests
+from hil.view.ring_reader import MARGIN, RingReader
 
 COLUMNS, CAPACITY, ROWS = 60, 16, 60_000
 
@@ -32,8 +32,8 @@ for n in range(1, {ROWS} + 1):
 
 def test_no_row_is_ever_torn_while_a_process_writes_as_fast_as_it_can() -> None:
     """Every row has one number in all its columns; a ring so small is overwritten all the time."""
-    memory = Memory(COLUMNS, Capacity(CAPACITY, 8, 64))
-    onlooker = Onlooker(Memory(COLUMNS, Capacity(CAPACITY, 8, 64), memory.descriptor, writable=False).rows)
+    memory = SharedRings(COLUMNS, Capacity(CAPACITY, 8, 64))
+    onlooker = RingReader(SharedRings(COLUMNS, Capacity(CAPACITY, 8, 64), memory.descriptor, writable=False).rows)
     words = [sys.executable, "-c", WRITER, str(memory.descriptor)]
     writer = subprocess.Popen(words, pass_fds=(memory.descriptor,))
     seen, missed, last, gap, end = 0, 0, 0, 0, time.monotonic() + 60.0
@@ -80,7 +80,7 @@ class Writer:
 def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tuple[int, int]]) -> None:
     """Bursts of any length, between looks and in the middle of one."""
     writer = Writer(16)
-    onlooker, shown = Onlooker(writer.ring), []
+    onlooker, shown = RingReader(writer.ring), []
     for before, during in [*bursts, (0, 0), (0, 0)]:
         writer.write(before)
         writer.during = during
@@ -92,15 +92,15 @@ def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tup
 
 
 def test_who_only_looks_on_cannot_write() -> None:
-    memory = Memory(2, Capacity(4, 4, 64))
-    other = Memory(2, Capacity(4, 4, 64), memory.descriptor, writable=False)
+    memory = SharedRings(2, Capacity(4, 4, 64))
+    other = SharedRings(2, Capacity(4, 4, 64), memory.descriptor, writable=False)
     with pytest.raises((TypeError, ValueError), match="read-only"):
         other.table[0] = 1.0
 
 
 def test_wishes_come_once_a_look_later_and_the_stop_stays() -> None:
-    loop = Wishes(2)
-    page = Wishes(2, os.dup(loop.descriptor))
+    loop = Requests(2)
+    page = Requests(2, os.dup(loop.descriptor))
     assert not loop.look() and not loop.stopped
     page.ask(1, 3.5)
     assert [list(loop.look()) for _ in range(3)] == [[], [(1, 3.5)], []]

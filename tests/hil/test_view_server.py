@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hil.view.server import ASSETS, CONNECTIONS, LARGEST_WISH, Server, Show
+from hil.view.server import ASSETS, CONNECTIONS, LARGEST_WISH, Broadcast, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}
@@ -21,8 +21,8 @@ class Page:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, dict[str, Any]]] = []
-        self.show = Show({"config": "test"})
-        self.server = Server(TOKEN, self.show, self._act)
+        self.show = Broadcast({"config": "test"})
+        self.server = PageServer(TOKEN, self.show, self._act)
         self.port = self.server.server_address[1]
         self.viewers: list[socket.socket] = []
         Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()

@@ -12,9 +12,9 @@ from hil.assembly.emulation import emulated, place_on
 from hil.emulator.emulator import Emulator
 from hil.emulator.host_faults import HostFaults
 from hil.loop import SECOND, nanoseconds
-from hil.safety import Kind, Reaction
+from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
-from hil.session.run import Ended, HilRun
+from hil.session.run import HilRun, Result
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
 from servoctl.bench.faults.hearing import Hearing
 from servoctl.bench.faults.scenario import WATCHDOG, Scenario, machine
@@ -31,7 +31,7 @@ SETTLING = WATCHDOG + 0.3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FaultResult:
     """What a run showed.
 
     Attributes:
@@ -118,7 +118,7 @@ class Host(HostFaults):
         return self._scripted.tamper(u)
 
 
-def play(scenario: Scenario) -> Verdict:
+def play(scenario: Scenario) -> FaultResult:
     """Plays a scenario and judges it."""
     prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
     emulator = emulated(prepared, "vm")
@@ -149,7 +149,7 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
         signal.raise_signal(signal.Signals[what])
 
 
-def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Emulator, ended: Ended) -> Verdict:
+def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Emulator, ended: Result) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
     ended_by = GOES_ON if first is None else first.kind.name.lower()
@@ -172,17 +172,17 @@ def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Em
             problems.append(f"all drives off {shown}, at most {1e3 * most:.2f} ms")
     if ended.unconfirmed and not wanted.mute:
         problems.append(f"not confirmed to be off: {', '.join(ended.unconfirmed)}")
-    code = wanted.exit_code(ended_by, not any(event.kind is Kind.NOT_CONFIRMED for event in ended.events))
+    code = wanted.exit_code(ended_by, not any(event.kind is EventKind.NOT_CONFIRMED for event in ended.events))
     if ended.exit_code != code:
         problems.append(f"exit code {ended.exit_code}, expected {code}")
     if (misled := _misled(ended, inf if first is None else first.time / SECOND)) > wanted.misled:
         problems.append(f"the law was misled by {misled:.3g} m, at most {wanted.misled:g} m")
     if scenario.at is None and max(emulator.observer.largest.values()) > ZERO:
         problems.append("a torque was asked for")
-    return Verdict(scenario, wanted, ended_by, reaction, off, tuple(problems))
+    return FaultResult(scenario, wanted, ended_by, reaction, off, tuple(problems))
 
 
-def _misled(ended: Ended, until: float) -> float:
+def _misled(ended: Result, until: float) -> float:
     """Largest difference of a coordinate that the law was given from the true one, until its run ended [s]."""
     columns = ended.trajectory.columns
     rows = columns["t"] <= until

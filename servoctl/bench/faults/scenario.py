@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hil.assembly.prepare import Prepared, load
+from hil.assembly.prepare import RigSetup, load
 
 CONFIG = Path(__file__).with_name("carts.yaml")
 PROTOCOLS = ("odrive", "cia402", "mit")
@@ -74,7 +74,7 @@ class Scenario:
 
 
 @cache
-def machine(protocol: str, motion: str) -> Prepared:
+def machine(protocol: str, motion: str) -> RigSetup:
     """The machine, ready: compiled once for all runs on it."""
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from servoctl.bench.faults.expected import GOES_ON
-from servoctl.bench.faults.run import Verdict, play
+from servoctl.bench.faults.run import FaultResult, play
 from servoctl.bench.faults.scenario import Scenario
 
 
 @dataclass
-class Line:
+class FaultRow:
     """A row of the table, of one protocol.
 
     Attributes:
@@ -35,7 +35,7 @@ class Line:
     off: float | None = None
     failures: list[str] = field(default_factory=list)
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: FaultResult) -> None:
         """Counts a run."""
         self.runs += 1
         self.passed += not verdict.problems
@@ -49,16 +49,16 @@ class Line:
             self.off = verdict.off
 
 
-def tabulate(verdicts: Iterable[Verdict]) -> list[Line]:
+def tabulate(verdicts: Iterable[FaultResult]) -> list[FaultRow]:
     """Row and protocol -> how its runs ended, in the order in which they come first."""
-    lines: dict[tuple[str, str], Line] = {}
+    lines: dict[tuple[str, str], FaultRow] = {}
     for verdict in verdicts:
         key = verdict.scenario.row, verdict.scenario.protocol
-        lines.setdefault(key, Line(*key)).add(verdict)
+        lines.setdefault(key, FaultRow(*key)).add(verdict)
     return list(lines.values())
 
 
-def play_all(scenarios: Sequence[Scenario], jobs: int, progress: Callable[[float], None]) -> Iterator[Verdict]:
+def play_all(scenarios: Sequence[Scenario], jobs: int, progress: Callable[[float], None]) -> Iterator[FaultResult]:
     """Plays scenarios, in so many processes at a time; verdicts in their order."""
     if jobs == 1:
         yield from _told(map(play, scenarios), len(scenarios), progress)
@@ -67,7 +67,7 @@ def play_all(scenarios: Sequence[Scenario], jobs: int, progress: Callable[[float
         yield from _told(pool.imap(play, scenarios, chunksize=4), len(scenarios), progress)
 
 
-def _told(verdicts: Iterable[Verdict], count: int, progress: Callable[[float], None]) -> Iterator[Verdict]:
+def _told(verdicts: Iterable[FaultResult], count: int, progress: Callable[[float], None]) -> Iterator[FaultResult]:
     for number, verdict in enumerate(verdicts, 1):
         yield verdict
         progress(number / count)

@@ -19,7 +19,7 @@ TASK_GAIN, LOOP_GAIN = 10.0, 5.0
 
 
 @dataclass(slots=True)
-class Terms:
+class PeerTerms:
     """What the law needs, in any coordinates.
 
     Attributes:
@@ -56,11 +56,11 @@ def actuation() -> Array:
 class LawOnTerms:
     """The law, evaluated with a peer's terms in joint angles."""
 
-    def __init__(self, name: str, terms: Callable[[Array, Array], Terms], tree: Tree) -> None:
+    def __init__(self, name: str, terms: Callable[[Array, Array], PeerTerms], tree: Tree) -> None:
         self.name, self.tree, self._terms = name, tree, terms
         self._B = tree.joint_forces(actuation())
 
-    def _reach(self, m: Terms, t: float, v: Array) -> tuple[Array, Array, Array, Array]:
+    def _reach(self, m: PeerTerms, t: float, v: Array) -> tuple[Array, Array, Array, Array]:
         """u, a_c, (1 - R Ahat) M^-1 B and R."""
         half = m.Minv @ m.loop.T
         R = half @ np.linalg.pinv(m.loop @ half)

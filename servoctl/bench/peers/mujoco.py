@@ -5,7 +5,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from servoctl.bench.peers.algebra import Terms
+from servoctl.bench.peers.algebra import PeerTerms
 from servoctl.bench.peers.tree import GROUND, Tree
 from servoctl.types import Array
 
@@ -106,7 +106,7 @@ class MujocoTerms:
         self._base = np.array([loop.other_at, 0.0])
         self._J, self._R, self._D = np.zeros((3, n)), np.zeros((3, n)), np.zeros((3, n))
 
-    def __call__(self, q: Array, v: Array) -> Terms:
+    def __call__(self, q: Array, v: Array) -> PeerTerms:
         """The terms at joint angles and rates."""
         model, data = self._model, self._data
         data.qpos, data.qvel = q, v
@@ -122,7 +122,7 @@ class MujocoTerms:
             rows.append(self._J[:2].copy())
             drifts.append(self._D[:2] @ v)
         task = np.vstack([rows[1], self._R[2]])
-        return Terms(
+        return PeerTerms(
             np.linalg.inv(self._M), -data.qfrc_bias, rows[0], drifts[0], points[0] - self._base,
             task, drifts[1], points[1], q[0] + q[1] + q[2],
         )  # fmt: skip

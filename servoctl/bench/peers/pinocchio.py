@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 
-from servoctl.bench.peers.algebra import Terms
+from servoctl.bench.peers.algebra import PeerTerms
 from servoctl.bench.peers.tree import GROUND, Tree
 from servoctl.types import Array
 
@@ -109,7 +109,7 @@ class PinocchioTerms:
         self._zero = np.zeros(model.nv)
         self._base = np.array([loop.other_at, 0.0])
 
-    def __call__(self, q: Array, v: Array) -> Terms:
+    def __call__(self, q: Array, v: Array) -> PeerTerms:
         """The terms at joint angles and rates."""
         model, data, world = self._model, self._data, pin.LOCAL_WORLD_ALIGNED
         pin.forwardKinematics(model, data, q, v, self._zero)
@@ -121,7 +121,7 @@ class PinocchioTerms:
         J, K = (pin.getFrameJacobian(model, data, frame, world) for frame in (end, thing))
         j, k = (pin.getFrameClassicalAcceleration(model, data, frame, world).linear[:2] for frame in (end, thing))
         places: Any = data.oMf
-        return Terms(
+        return PeerTerms(
             np.triu(Minv) + np.triu(Minv, 1).T, -bias, J[:2], j, places[end].translation[:2] - self._base,
             K[[0, 1, 5]], k, places[thing].translation[:2], q[0] + q[1] + q[2],
         )  # fmt: skip

@@ -30,7 +30,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopClosure:
     """A point of one bar that coincides with a point of another, or of the ground's x axis.
 
     Attributes:
@@ -51,7 +51,7 @@ class Tree:
     """Bars, loops and gravity g [m/s^2] along -y."""
 
     bars: Sequence[Bar]
-    loops: Sequence[Loop]
+    loops: Sequence[LoopClosure]
     g: float
 
     @property
@@ -79,13 +79,13 @@ class Tree:
         return joint
 
 
-ROBOTS = Tree([Bar(i - 1, 0.0 if i == 0 else 1.0) for i in range(5)], [Loop(4, 1.0, GROUND, 3.0)], 9.8)
+ROBOTS = Tree([Bar(i - 1, 0.0 if i == 0 else 1.0) for i in range(5)], [LoopClosure(4, 1.0, GROUND, 3.0)], 9.8)
 """Two arms and an object, as `plants.coordinated_robots`: five bars in a row between two bases."""
 
 LINK = {"length": 1.0, "mass": 1.0, "inertia": 0.1}
 PARALLELOGRAM = Tree(
     [Bar(GROUND, 0.0, **LINK), Bar(0, 1.0, 2.0, 2.0, 0.2), Bar(GROUND, 1.0, **LINK), Bar(GROUND, 2.0, **LINK)],
-    [Loop(2, 1.0, 1, 1.0), Loop(3, 1.0, 1, 2.0)],
+    [LoopClosure(2, 1.0, 1, 1.0), LoopClosure(3, 1.0, 1, 2.0)],
     9.81,
 )
 """Three links and a coupler, as `plants.parallelogram`: four joint angles where that has twelve coordinates."""

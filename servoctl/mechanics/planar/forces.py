@@ -65,7 +65,7 @@ class Load(Action):
 
 
 @dataclass(frozen=True, eq=False)
-class Line(Action):
+class LineForce(Action):
     """Something stretched between a point of the body a and a point of the body b."""
 
     a: str
@@ -86,7 +86,7 @@ class Line(Action):
 
 
 @dataclass(frozen=True, eq=False)
-class Spring(Line):
+class Spring(LineForce):
     """Pulls with `stiffness (d - length)` at the distance d."""
 
     stiffness: Any  # [N/m]
@@ -108,7 +108,7 @@ class Spring(Line):
 
 
 @dataclass(frozen=True, eq=False)
-class Damper(Line):
+class Damper(LineForce):
     """Pulls with `damping d'` at the distance d > 0."""
 
     damping: Any  # [N s/m]

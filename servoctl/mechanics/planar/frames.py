@@ -70,19 +70,19 @@ class Body:
             return [self.m, self.m, self.J]
         return [self.J + self.m * dot(self.hub, self.hub)] if self.size else []
 
-    def frame(self, q: Array, v: Array | None) -> "Frame":
+    def frame(self, q: Array, v: Array | None) -> "BodyFrame":
         """The body at a state; at rest without velocities."""
         if not self.size:
-            return Frame(self, ORIGIN, ORIGIN, 0.0, 0.0, 1.0, 0.0)
+            return BodyFrame(self, ORIGIN, ORIGIN, 0.0, 0.0, 1.0, 0.0)
         i = self.first + self.size - 1
         free = self.size == 3
         base = (q[self.first], q[self.first + 1]) if free else self.pivot
         rate = ORIGIN if v is None or not free else (v[self.first], v[self.first + 1])
-        return Frame(self, base, rate, q[i], 0.0 if v is None else v[i], np.cos(q[i]), np.sin(q[i]))
+        return BodyFrame(self, base, rate, q[i], 0.0 if v is None else v[i], np.cos(q[i]), np.sin(q[i]))
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class BodyFrame:
     """A body at a state.
 
     Attributes:
@@ -133,5 +133,5 @@ class Frame:
             Q[self.body.first + self.body.size - 1] += torque
 
 
-Frames = dict[str, Frame]
+Frames = dict[str, BodyFrame]
 """Name of a body, the ground among them -> the body at a state."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.planar.forces import Line
-from servoctl.mechanics.planar.frames import Body, Frame, Point
+from servoctl.mechanics.planar.forces import LineForce
+from servoctl.mechanics.planar.frames import Body, BodyFrame, Point
 from servoctl.mechanics.planar.linkage import Linkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array
@@ -124,7 +124,7 @@ class PlanarLinkage(Plant):
         linkage = self.linkage()
         frames = linkage.frames(q)
         drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
-        drawn |= {action.name: list(action.ends(frames)) for action in linkage.actions if isinstance(action, Line)}
+        drawn |= {action.name: list(action.ends(frames)) for action in linkage.actions if isinstance(action, LineForce)}
         drawn |= {name: [frames[body].position(point)] for name, (body, point) in linkage.points.items()}
         return {name: np.array(points) for name, points in drawn.items() if points}
 
@@ -143,7 +143,7 @@ def _corners(linkage: Linkage, body: Body) -> list[Point]:
     return list(dict.fromkeys(points))
 
 
-def _drawing(frame: Frame, corners: list[Point]) -> list[Point]:
+def _drawing(frame: BodyFrame, corners: list[Point]) -> list[Point]:
     """A polyline, closed from three corners on; a dot for a free body of one; nothing for the ground and a rotor."""
     body = frame.body
     if body.size == 3 and len(corners) < 2:

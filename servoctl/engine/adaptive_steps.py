@@ -14,7 +14,7 @@ DOP853 = """long long servoctl_dop853(long long, double, double, double, const d
     long long, const double*, double*, double*, double*, double*, long long, const double*, double*, double*);"""
 
 
-class Walk:
+class AdaptiveSteps:
     """A run of adaptive steps, taken in stretches.
 
     Attributes:

@@ -5,7 +5,7 @@ from enum import IntEnum
 from servoctl.errors import RigError, RunFolderError, ServoctlError
 
 
-class Outcome(IntEnum):
+class ExitCode(IntEnum):
     """How a command ended; the value is the exit code."""
 
     DONE = 0
@@ -16,13 +16,13 @@ class Outcome(IntEnum):
     INTERRUPTED = 130
 
 
-def outcome_of(error: Exception) -> Outcome:
+def outcome_of(error: Exception) -> ExitCode:
     """The outcome of a command that raised this error."""
     if isinstance(error, RunFolderError | RigError):
-        return Outcome.RIG_FAILED
-    return Outcome.WRONG_INPUT if isinstance(error, ServoctlError) else Outcome.CRASHED
+        return ExitCode.RIG_FAILED
+    return ExitCode.WRONG_INPUT if isinstance(error, ServoctlError) else ExitCode.CRASHED
 
 
-def outcome_of_run(status: str) -> Outcome:
+def outcome_of_run(status: str) -> ExitCode:
     """The outcome of a run whose summary says this status."""
-    return {"done": Outcome.DONE, "interrupted": Outcome.INTERRUPTED}.get(status, Outcome.BAD_STATUS)
+    return {"done": ExitCode.DONE, "interrupted": ExitCode.INTERRUPTED}.get(status, ExitCode.BAD_STATUS)

@@ -18,7 +18,7 @@ from servoctl.linear.reserve import Reserve, reserve
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import run_all
 from servoctl.sweep.metrics import GREATEST
-from servoctl.tune.problem import Point, Problem
+from servoctl.tune.problem import Point, SearchProblem
 
 HOPELESS = 1.0
 """Excess of a constraint, relative to its bound, from which a trial is given up after its first run."""
@@ -34,7 +34,7 @@ DONE, INFEASIBLE, PRUNED, FAILED = "done", "infeasible", "pruned", "failed"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Evaluation:
     """What became of a trial.
 
     Attributes:
@@ -58,12 +58,12 @@ class Verdict:
         return asdict(self)
 
     @classmethod
-    def of_dict(cls, said: Mapping[str, Any]) -> "Verdict":
+    def of_dict(cls, said: Mapping[str, Any]) -> "Evaluation":
         """From `to_dict`."""
         return cls(**{**said, "values": tuple(said["values"])})
 
 
-class Judge:
+class Evaluator:
     """Runs trials.
 
     Attributes:
@@ -71,7 +71,7 @@ class Judge:
         runs: How many there were.
     """
 
-    def __init__(self, problem: Problem, runner: Runner = run_all) -> None:
+    def __init__(self, problem: SearchProblem, runner: Runner = run_all) -> None:
         """Takes a problem, and what makes the runs."""
         self._problem, self._runner = problem, runner
         if isinstance(problem.run.loop, CompiledLoop):
@@ -81,7 +81,7 @@ class Judge:
         self.engines: set[str] = set()
         self.runs = 0
 
-    def judge(self, trials: Sequence[Point], progress: Callable[[float], None] | None = None) -> list[Verdict]:
+    def judge(self, trials: Sequence[Point], progress: Callable[[float], None] | None = None) -> list[Evaluation]:
         """What becomes of trials.
 
         Args:
@@ -111,10 +111,10 @@ class Judge:
             self.engines |= {row["engine"]} if row.get("engine") else set()
             yield row
 
-    def _at_first(self, trial: Point, row: Row) -> Verdict | None:
+    def _at_first(self, trial: Point, row: Row) -> Evaluation | None:
         """The end of a trial that one run decides."""
         if row["status"] != "done":
-            return Verdict(FAILED, _reason(row), runs=1)
+            return Evaluation(FAILED, _reason(row), runs=1)
         bounds = self._problem.bounds
         known = {name: row[name] for name in bounds if row.get(name) is not None}
         known |= {name: x for name, x in self._reserves(trial, first=True).items() if name in bounds}
@@ -123,26 +123,26 @@ class Judge:
         if not beyond:
             return None
         name = max(beyond, key=beyond.__getitem__)
-        return Verdict(PRUNED, _beyond(name, known[name], bounds[name]), excess=excess, runs=1)
+        return Evaluation(PRUNED, _beyond(name, known[name], bounds[name]), excess=excess, runs=1)
 
-    def _in_full(self, trial: Point, rows: Sequence[Row]) -> Verdict:
+    def _in_full(self, trial: Point, rows: Sequence[Row]) -> Evaluation:
         problem, count = self._problem, len(rows)
         for place, row in enumerate(rows):
             if row["status"] != "done":
-                return Verdict(FAILED, f"{_reason(row)}{self._where(place)}", runs=count)
+                return Evaluation(FAILED, f"{_reason(row)}{self._where(place)}", runs=count)
         own = self._own(rows) | self._reserves(trial)
         worst, counted = (self._over(rows, over) | own for over in ("worst", problem.tune.objective.over))
         missing = [name for name in (*problem.minimised, *problem.tune.constraints) if name not in counted]
         bounds = {name: bound for name, bound in problem.bounds.items() if name in counted}
         if missing:
-            return Verdict(FAILED, f"{missing[0]} has no value", runs=count)
+            return Evaluation(FAILED, f"{missing[0]} has no value", runs=count)
         values = problem.objective(counted)
         excess = {name: excess_of(name, worst[name], bound) for name, bound in bounds.items()}
         broken = [name for name, x in excess.items() if x > 0.0]
         if not broken:
-            return Verdict(DONE, None, values, counted, excess, count)
+            return Evaluation(DONE, None, values, counted, excess, count)
         name = max(broken, key=excess.__getitem__)
-        return Verdict(INFEASIBLE, _beyond(name, worst[name], bounds[name]), values, counted, excess, count)
+        return Evaluation(INFEASIBLE, _beyond(name, worst[name], bounds[name]), values, counted, excess, count)
 
     def _over(self, rows: Sequence[Row], over: str) -> dict[str, float]:
         """The metrics that every run has, over those of the plants."""
@@ -229,7 +229,7 @@ def _counter(total: int, progress: Callable[[float], None] | None) -> Callable[[
     return passing
 
 
-def improvement(trial: Verdict, standing: Verdict) -> float | None:
+def improvement(trial: Evaluation, standing: Evaluation) -> float | None:
     """Share of the objective that a trial saves; None where there is nothing to compare."""
     if not trial.values or not standing.values or not standing.values[0]:
         return None

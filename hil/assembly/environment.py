@@ -32,7 +32,7 @@ class TamperedController(Controller):
 
 
 @dataclass(frozen=True)
-class Place:
+class Environment:
     """What the loop runs on.
 
     Attributes:

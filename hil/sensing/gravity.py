@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
-from servoctl.engine.quick import run_fast
+from servoctl.engine.select_engine import run_fast
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
 from servoctl.mechanics.initial import consistency
@@ -39,7 +39,7 @@ class Hold(NamedTuple):
         return bool(np.abs(self.acceleration).max(initial=0.0) <= AT_REST)
 
 
-class Fall(NamedTuple):
+class StaticBalance(NamedTuple):
     """How a machine starts to move from rest without torque.
 
     Attributes:
@@ -53,7 +53,7 @@ class Fall(NamedTuple):
     coordinate: str
 
 
-class Holding:
+class GravityCompensation:
     """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled, for every tick."""
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
@@ -100,7 +100,7 @@ class Holding:
 
 def falls_without_torque(
     model: Model, t: float, q: Array, rank_tolerance: float = 1e-6, braked: Sequence[int] = ()
-) -> Fall:
+) -> StaticBalance:
     """How the machine starts to move from rest when no motor acts, its passive constraints holding.
 
     Args:
@@ -117,7 +117,7 @@ def falls_without_torque(
     acceleration = np.abs(solve_upper(terms.L, terms.drift - held @ reaction))
     worst = int(np.argmax(acceleration))
     largest = float(acceleration[worst])
-    return Fall(not largest <= AT_REST, largest, list(model.plant.coordinates)[worst])
+    return StaticBalance(not largest <= AT_REST, largest, list(model.plant.coordinates)[worst])
 
 
 def accelerations(model: Model, state: State, torques: Array, rank_tolerance: float = 1e-6) -> tuple[Array, Array]:

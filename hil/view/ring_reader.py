@@ -6,7 +6,7 @@ MARGIN = 2
 """Records next to the one being written that are not trusted: a store may be seen late."""
 
 
-class Onlooker:
+class RingReader:
     """Sees every record of a ring and takes none; where it looks too seldom it misses some, and says how many.
 
     Design: it reads what stood there at its previous look, as `Ring` does, and afterwards throws away what may have

@@ -10,7 +10,7 @@ STOP, COUNT, HEAD = 0, 1, 2
 """Words: whether the stop was pressed, for good; how many wishes there were; how many words come before the gains."""
 
 
-class Wishes:
+class Requests:
     """Written by the page's process alone, read by the loop alone; neither waits.
 
     Attributes:

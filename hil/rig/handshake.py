@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from hil.drives.base import Drive, DriveError, Node, Step, Steps
+from hil.drives.base import Drive, DriveError, HandshakeStep, Node, Steps
 from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
@@ -11,7 +11,7 @@ BURST = 5
 """Frames that go out on one bus at one look: half of the queue that a SocketCAN interface has as it comes."""
 
 
-class Begun(NamedTuple):
+class StepInProgress(NamedTuple):
     """A step in progress.
 
     Attributes:
@@ -20,12 +20,12 @@ class Begun(NamedTuple):
         deadline: When it must be over [ns]; it counts from the last frame.
     """
 
-    step: Step
+    step: HandshakeStep
     left: Sequence[Frame]
     deadline: int
 
 
-class Verbs:
+class Handshake:
     """Generators of steps in progress, one per node."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Verbs:
         """
         self._verbs, self._send, self._clock, self._limit = dict(verbs), send, clock, limit
         self._end = clock.now() + nanoseconds(limit)
-        self._steps: dict[Node, Begun] = {}
+        self._steps: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
 
     def advance(self) -> bool:
@@ -78,7 +78,7 @@ class Verbs:
                 if step is None:
                     del self._verbs[node]
                     return None
-                begun = Begun(step, step.send, 0)
+                begun = StepInProgress(step, step.send, 0)
             if begun.left or not begun.deadline:
                 begun = self._sent(node, begun)
                 self._steps[node] = begun
@@ -90,7 +90,7 @@ class Verbs:
                 return f"{node.settings.name}: {step.expected} within {step.limit:g} s" if late else None
             del self._steps[node]
 
-    def _sent(self, node: Node, begun: Begun) -> Begun:
+    def _sent(self, node: Node, begun: StepInProgress) -> StepInProgress:
         """As many of a step's frames as there is room for now."""
         bus = node.settings.bus
         room = self._room.get(bus, BURST)
@@ -98,7 +98,7 @@ class Verbs:
             self._send(bus, frame)
         left = begun.left[room:]
         self._room[bus] = max(0, room - len(begun.left))
-        return Begun(begun.step, left, self._clock.now() + nanoseconds(begun.step.limit))
+        return StepInProgress(begun.step, left, self._clock.now() + nanoseconds(begun.step.limit))
 
     def abandon(self) -> None:
         """Ends what is not over; no drive stays quiet, whatever ending the verb of another one raises."""
