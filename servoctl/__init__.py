@@ -83,9 +83,9 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from servoctl.version import VERSION
 
-        value: Any = version("servoctl")
+        value: Any = VERSION
     elif name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
     else:

@@ -32,6 +32,7 @@ from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
+from servoctl.version import VERSION
 
 IDENTITY_TIME = 0.5
 """Time that an emulator has to answer [s]."""
@@ -107,11 +108,9 @@ class ReadyRun:
             RealtimeError: Real-time rights were asked for and not granted; nothing was sent.
             RunFolderError: The folder cannot be made; nothing was sent.
         """
-        import servoctl
-
         request, place = self._request, self._place
         said: dict[str, Any] = {
-            "config": self.name, "servoctl": servoctl.__version__, "engine": self.prepared.loop.engine,
+            "config": self.name, "servoctl": VERSION, "engine": self.prepared.loop.engine,
             "compiled_loop": not AS_PYTHON,
             "torque_limits": {drive.name: drive.torque_limit for drive in self.prepared.settings.drives},
             "tasks": self.prepared.tasks, "stages": STAGES, "warnings": self.notes,

@@ -22,6 +22,7 @@ from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dyn
 from servoctl.simulation.simulate import Settings, simulate_loop
 from servoctl.simulation.system import System
 from servoctl.types import State
+from servoctl.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,11 @@ class Run:
             KeyboardInterrupt: After the files are written.
             RunFolderError: The folder cannot be written.
         """
-        import servoctl
         from servoctl.assembly.ending import ending
 
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
-        said: dict[str, Any] = {"config": self.name, "servoctl": servoctl.__version__, "warnings": self.warnings}
+        said: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         if self.loop.choice is not None:
             said["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:

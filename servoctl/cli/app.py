@@ -21,6 +21,7 @@ from servoctl.cli.run import run
 from servoctl.cli.schema import schema
 from servoctl.cli.sweep import sweep
 from servoctl.cli.tune import TuneCommand, tune
+from servoctl.version import VERSION
 
 app = typer.Typer(
     help="Constraint-following servo control: a task is a constraint, and the control is the constraint force.",
@@ -49,9 +50,7 @@ app.command("doctor")(doctor)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import servoctl
-
-        say(servoctl.__version__)
+        say(VERSION)
         raise typer.Exit
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import servoctl
 from servoctl.assembly import Run
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.facts import Facts
@@ -24,6 +23,7 @@ from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
+from servoctl.version import VERSION
 
 TOLERANCE = 1e-9
 """Of u in double, relative to its largest entry or to 1."""
@@ -91,7 +91,7 @@ def export(run: Run, single: bool = False) -> Export:
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
-    facts = Facts(run.name, servoctl.__version__, border, source, loop, single, _accuracy(references))
+    facts = Facts(run.name, VERSION, border, source, loop, single, _accuracy(references))
     measured, tolerance = None, TOLERANCE
     if single:
         try:
@@ -106,7 +106,7 @@ def export(run: Run, single: bool = False) -> Export:
             )
         sentence = _float_accuracy(measured)
         references, tolerance = agreeing, SLACK * max(measured.error, 1e-6)
-        facts = Facts(run.name, servoctl.__version__, border, source, loop, single, sentence)
+        facts = Facts(run.name, VERSION, border, source, loop, single, sentence)
     files = {
         f"{name}_law.h": header(facts),
         f"{name}_law.c": law(facts),

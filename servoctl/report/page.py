@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Sequence
 from importlib import resources
-from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace
 from servoctl.run_folder.trajectory import plain, traced
 from servoctl.types import Array, Status
+from servoctl.version import VERSION
 
 PAGE = "report.html"
 
@@ -76,7 +76,7 @@ def page(sources: Sequence[RunSource]) -> str:
     blob = Blob()
     share = NUMBERS // len(sources)
     content = {
-        "servoctl": version("servoctl"),
+        "servoctl": VERSION,
         "floor": FLOOR,
         "task_stage": TASK,
         "stops": STOPS,

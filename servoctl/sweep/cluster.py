@@ -30,6 +30,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
 from servoctl.sweep.batch import CRASHED, Backend, Row, rows_of
+from servoctl.version import VERSION
 
 CONNECT = 10.0
 """Longest wait for the scheduler's answer, and for its first worker [s]."""
@@ -77,8 +78,6 @@ class Parcel:
 
 def pack(run: Run, way: Backend) -> Parcel:
     """The parcel of a run that was loaded from a config."""
-    import servoctl
-
     loaded = run.loaded
     assert loaded is not None
     named = [loaded.config.plant.class_, *(entry.class_ for entry in loaded.config.task)]
@@ -86,7 +85,7 @@ def pack(run: Run, way: Backend) -> Parcel:
     own = [place for place in places if place.endswith(".py")]
     beside = [name for place in own for name in _imported(place, loaded.folder)]
     files = [(place, (loaded.folder / place).read_bytes()) for place in dict.fromkeys([*own, *beside])]
-    content = (servoctl.__version__, loaded.path.resolve(), loaded.document, tuple(files), run.engine, way)
+    content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, way)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
 
 
@@ -238,8 +237,6 @@ class Cluster:
 
     def _check_workers(self) -> None:
         """Raises ConfigError unless there are workers that all have this servoctl."""
-        import servoctl
-
         deadline = time.monotonic() + CONNECT
         while not self._count_workers():
             if time.monotonic() > deadline:
@@ -249,9 +246,9 @@ class Cluster:
             time.sleep(0.1)
         found = self._client.run(_version, on_error="return")
         for worker, version in sorted(found.items()):
-            if version != servoctl.__version__:
+            if version != VERSION:
                 has = f"servoctl {version}" if isinstance(version, str) else f"no servoctl ({in_one_line(version)})"
-                wanted = f"install servoctl {servoctl.__version__} there"
+                wanted = f"install servoctl {VERSION} there"
                 raise ConfigError(f"--cluster {self.address}: worker {worker} has {has} ({wanted})")
 
 
@@ -275,9 +272,7 @@ KEPT = 4
 
 
 def _version() -> str:
-    import servoctl
-
-    return servoctl.__version__
+    return VERSION
 
 
 def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:

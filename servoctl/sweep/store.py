@@ -16,6 +16,7 @@ from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder.files import study_folder, unwritable
 from servoctl.sweep.points import Vary
+from servoctl.version import VERSION
 
 FILE = "sweep.jsonl"
 
@@ -155,15 +156,13 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     Raises:
         ConfigError: The run was not loaded from a config.
     """
-    import servoctl
-
     if run.loaded is None:
         raise ConfigError("sweep: this run has no config (take one from servoctl.load)")
     values = run.loaded.config
     classes = [values.plant.class_, *(task.class_ for task in values.task if task.class_)]
     files = [run.loaded.folder / path.partition(":")[0] for path in classes if path.partition(":")[0].endswith(".py")]
     said = {
-        "servoctl": servoctl.__version__,
+        "servoctl": VERSION,
         "engine": run.engine,
         "vary": [[vary.path, vary.low, vary.high, vary.count, vary.log] for vary in varies],
         "sample": sample,

@@ -22,6 +22,7 @@ from servoctl.sweep.limit import Limit, limits_of
 from servoctl.sweep.metrics import GREATEST, metric_names
 from servoctl.sweep.points import Vary
 from servoctl.types import Array
+from servoctl.version import VERSION
 
 if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
@@ -82,8 +83,6 @@ class Study:
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
-        import servoctl
-
         best = {}
         for metric in self.metrics:
             for run in self.ranking(metric)[:1]:
@@ -94,7 +93,7 @@ class Study:
         return {
             "schema": SCHEMA,
             "config": self.name,
-            "servoctl": servoctl.__version__,
+            "servoctl": VERSION,
             "status": end if self.broken is None else "failed",
             "error": self.broken,
             "sample": self.sample,

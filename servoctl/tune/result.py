@@ -15,6 +15,7 @@ from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
 from servoctl.tune.store import point_of, refined_from, verdict_of
 from servoctl.types import Array
+from servoctl.version import VERSION
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -137,8 +138,6 @@ class Tuning:
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
-        import servoctl
-
         tune, best, miss = self.problem.tune, self.best, self.nearest_miss
         lasted = self.total_time or self.wall_time
         rate = self.here / lasted if lasted > 0.0 and self.here else None
@@ -146,7 +145,7 @@ class Tuning:
         return {
             "schema": SCHEMA,
             "config": self.problem.run.name,
-            "servoctl": servoctl.__version__,
+            "servoctl": VERSION,
             "status": self.status,
             "error": self.broken,
             "objectives": list(self.problem.objectives),
