@@ -4,6 +4,7 @@ Design: the names below are imported when they are first used (PEP 562), so that
 nothing and a command line that only prints help loads neither NumPy nor CasADi.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -96,3 +97,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_ipython = sys.modules.get("IPython")
+if _ipython is not None and (_shell := _ipython.get_ipython()) is not None:
+    from servoctl.cli.notebook import register
+
+    register(_shell)
