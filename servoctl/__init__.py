@@ -64,7 +64,7 @@ _HOME = {
     "SecondOrderCorrection": "servoctl.laws.corrections",
     "State": "servoctl.types",
     "Status": "servoctl.types",
-    "Trajectory": "servoctl.trajectory",
+    "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
     "linearize": "servoctl.linear.convert",

@@ -213,7 +213,8 @@ def test_a_trajectory_saves_and_loads_itself(tmp_path):
 def test_the_module_loads_no_heavy_package():
     import subprocess
 
-    code = "import sys, servoctl.run_folder.trajectory as _; print(sorted({'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    heavy = "{'pyarrow', 'matplotlib', 'pandas'}"
+    code = f"import sys, servoctl.run_folder.trajectory as _; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
     assert done.stdout.strip() == "[]"
 

@@ -10,9 +10,9 @@ from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
 from servoctl.simulation.adaptive import Watched, solver_of
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.integrate.grid import Grid
-from servoctl.simulation.integrate.implicit import jacobian_of
-from servoctl.simulation.integrate.progress import finish
+from servoctl.simulation.grid import Grid
+from servoctl.simulation.implicit import jacobian_of
+from servoctl.simulation.progress import finish
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
 from servoctl.simulation.traced import CompiledLoop, rk4

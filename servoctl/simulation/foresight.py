@@ -11,9 +11,9 @@ import numpy as np
 from servoctl.engine.cost import operations
 from servoctl.errors import ServoctlError
 from servoctl.simulation.adaptive import solver_of
+from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.integrate import sampled
-from servoctl.simulation.integrate.implicit import jacobian_of
-from servoctl.simulation.integrate.progress import take_step
+from servoctl.simulation.progress import take_step
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State

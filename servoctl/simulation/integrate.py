@@ -11,7 +11,7 @@ from servoctl.errors import ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive, cvodes
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import Advance, continuous, fixed, held, held_steps
-from servoctl.simulation.integrate.grid import Grid, too_many
+from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
 from servoctl.simulation.traced import CompiledLoop

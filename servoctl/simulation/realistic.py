@@ -11,9 +11,9 @@ import numpy as np
 
 from servoctl.simulation.adaptive import Watched, solver_of
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.integrate.implicit import jacobian_of
-from servoctl.simulation.integrate.progress import finish
+from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.noise import chance
+from servoctl.simulation.progress import finish
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.traced import rk4
 from servoctl.types import Array
