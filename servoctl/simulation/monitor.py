@@ -1,8 +1,9 @@
 """Watches a run for a motion that is not the plant's, whatever the settings.
 
-Two signs end a run, each with a sentence that says what to do:
+Three signs end a run, each with a sentence that says what to do:
 
 - the passive rank exceeds what the constraints' geometry allows: drift makes dependent rows look independent;
+- the rank of the task rises by drift alone (see `task_rank`);
 - where energy is conserved it has drifted by `DRIFT` of the largest kinetic energy seen. The last second is then
   repeated at half the step, or a tenth of the tolerances: an error that falls is the step's, one that does not is the
   equations'.
@@ -26,6 +27,7 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
+from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
 
 DRIFT = 1e-3
@@ -78,6 +80,7 @@ class Monitor:
         system = loop.system
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and conserves_energy(loop, start)
+        self._task_rank = TaskRank(loop)
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
@@ -88,7 +91,7 @@ class Monitor:
             columns: Rows of a run, as the run folder takes them.
         """
         rows = Trajectory(dict(columns))
-        found = self._rank(rows)
+        found = self._rank(rows) or self._task_rank.look(rows)
         if self._has_energy:
             for i in range(len(rows) if found is None else found[0]):
                 if not self._has_energy:
