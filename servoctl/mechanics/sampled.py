@@ -135,7 +135,8 @@ def _doubts(own: Plant, found: list[Sample], failures: list[tuple[State, Excepti
             if least < -INDEFINITE * np.abs(M).max():
                 doubts.setdefault("mass_matrix: not positive definite", []).append(at.state)
     for state, error in failures:
-        doubts.setdefault(f"failed ({in_one_line(error)})", []).append(state)
+        cause = error.__cause__ or error  # the same exception at other states counts as one
+        doubts.setdefault(f"failed ({in_one_line(cause)})", []).append(state)
     name = type(own).__name__
     return [
         f"{name}{'' if what.startswith('failed') else '.'}{': ' if what.startswith('failed') else ''}{what} at "
