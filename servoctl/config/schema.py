@@ -7,9 +7,10 @@ Design: every field has its unit in its description, and every default is writte
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
+from servoctl.config.document import in_words
 from servoctl.config.fields import (
     ClassPath,
     Equation,
@@ -32,6 +33,15 @@ from servoctl.config.fields import (
 from servoctl.config.hil import Hil
 from servoctl.config.realism import RealismConfig
 from servoctl.config.tune import Tune
+
+
+def _flag_or_auto(value: Any) -> Any:
+    if isinstance(value, bool) or value == "auto":
+        return value
+    raise fault(f"expected true, false or auto, got {in_words(value)}")
+
+
+FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_auto)]
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
@@ -62,7 +72,7 @@ class Passive(Section):
     rank_tolerance: Fraction = Field(
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
-    projection: StrictBool | Literal["auto"] = Field(
+    projection: FlagOrAuto = Field(
         default="auto",
         description="whether each step of a simulation ends on the passive constraints, without a correction unless "
         "one is given; auto: where passive rows are dependent, in place of the correction; left out beside a "
