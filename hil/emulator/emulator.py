@@ -18,8 +18,8 @@ from hil.emulator.observer import JITTER, WAITING, Observer
 from hil.emulator.odrive import ODrive, ODriveEncoder
 from hil.emulator.plant import CREEP, SimulatedPlant
 from hil.emulator.wire import Wire
-from hil.emulator.world import World, WorldClock
 from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -98,7 +98,7 @@ class Emulator:
         Raises:
             ConfigError: A node names something that there is not; every one at once.
         """
-        self.world, self.plant, self.clock = world, plant, WorldClock(world)
+        self.world, self.plant, self.clock = world, plant, VirtualClock(world)
         _check(plant, media, drives, sensors)
         self.nodes: dict[str, EmulatedNode] = {}
         self.wires: dict[str, Wire] = {}

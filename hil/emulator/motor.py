@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.emulator.world import Event, World, cancel
 from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import Event, World, cancel
 
 
 class Motor:

@@ -14,9 +14,9 @@ from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
-from hil.emulator.world import Event, World, cancel
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.virtual_time import Event, World, cancel
 from servoctl.expression import constant
 
 FULL_TORQUE = 0.05

@@ -17,9 +17,9 @@ from hil.emulator.faults import KINDS, Fault, schedule
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock
+from hil.loop.virtual_time import World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import State

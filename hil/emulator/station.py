@@ -11,7 +11,7 @@ from hil.bus.base import Link
 from hil.frame import Frame
 
 if TYPE_CHECKING:
-    from hil.emulator.world import World
+    from hil.loop.virtual_time import World
 
 WARNING, PASSIVE, BUS_OFF = 96, 128, 256
 """Error counts from which a controller warns, is error passive, is off the bus."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hil.emulator.world import Event, World, cancel
+from hil.loop.virtual_time import Event, World, cancel
 
 
 class Watchdog:
