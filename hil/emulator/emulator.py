@@ -9,7 +9,8 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import QUEUE, EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.encoder import Encoder, EncoderModel
-from hil.emulator.faults import Fault, schedule
+from hil.emulator.fault_effects import schedule
+from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.mit import Mit
 from hil.emulator.motor import Motor

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hil.emulator.targets import Target
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import NumberField
 from servoctl.expression.suggest import remedy
-
-if TYPE_CHECKING:
-    from hil.emulator.emulator import Emulator
 
 
 @dataclass(frozen=True)
@@ -277,19 +274,3 @@ class _Entry:
 
     def _wrong(self, key: str, what: str) -> None:
         self.problems.append(Problem((self._place, key), what))
-
-
-def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: int) -> None:
-    """Lets those faults happen that count from the present instant.
-
-    Args:
-        faults: The script.
-        since: `power_on` or `engaged`.
-        emulator: Where they happen.
-        seed: Of what is random in them; each has its own stream.
-    """
-    from hil.emulator.effects import FaultInjector
-
-    for number, fault in enumerate(faults):
-        if fault.since == since:
-            FaultInjector(fault, emulator, f"{seed}/fault {number}").schedule()

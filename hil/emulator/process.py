@@ -13,7 +13,8 @@ from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import EmulationOptions, Emulator, make_plant
-from hil.emulator.faults import KINDS, Fault, schedule
+from hil.emulator.fault_effects import schedule
+from hil.emulator.faults import KINDS, Fault
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key

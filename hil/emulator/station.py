@@ -5,13 +5,11 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 7 (fault confinement); Linux,
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hil.bus.base import Link
 from hil.frame import Frame
-
-if TYPE_CHECKING:
-    from hil.loop.virtual_time import World
+from hil.loop.virtual_time import World
 
 WARNING, PASSIVE, BUS_OFF = 96, 128, 256
 """Error counts from which a controller warns, is error passive, is off the bus."""
@@ -43,7 +41,7 @@ class Medium(Protocol):
     """
 
     @property
-    def world(self) -> "World": ...
+    def world(self) -> World: ...
 
     troubled: bool
 
