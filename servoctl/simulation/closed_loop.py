@@ -1,4 +1,4 @@
-"""A closed loop that can be evaluated, and how a row of it is laid out."""
+"""The closed loop: the functions of time and state that every executor offers."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -10,40 +10,11 @@ import numpy as np
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
 from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.layout import Layout
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
-
-
-class Layout:
-    """Where what stands in a row: name -> slice. The command part comes first."""
-
-    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
-        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
-        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        command |= {"given_up": wishes, "memory_rate": memory}
-        log = {
-            "violation": r,
-            "violation_rate": r,
-            "passive": p,
-            "passive_rank": min(p, 1),
-            "passive_force": n,
-            "servo_force": n,
-        }
-        self._place(command, log)
-
-    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
-        """One after the other: name -> size."""
-        self.command, self.log = command, log
-        self.slices: dict[str, slice] = {}
-        position = 0
-        for name, size in {**command, **log}.items():
-            self.slices[name] = slice(position, position + size)
-            position += size
-        self.size = position
-        self.command_size = sum(command.values())
 
 
 class Loop(ABC):
@@ -118,12 +89,17 @@ class Loop(ABC):
         """The command part of a row."""
 
     def control_tick(self) -> ControlTick:
-        """The same on arrays that stay, for a loop in real time, on the engine that this loop has now.
+        """`control` on fixed arrays, for a loop in real time, on the engine that this loop has now.
 
-        It gives what `control` gives, to the bit. Its evaluations are not counted here, and a law that this loop takes
-        later it takes with `parameters` alone.
+        It gives what `control` gives, to the bit. Its evaluations are not counted here. After `take_law`, copy the
+        loop's `parameters` into those of the tick.
         """
-        return ControlTick.as_written(self)
+        t, x, command = np.zeros(1), np.zeros(self.size), np.zeros(self.layout.command_size)
+
+        def evaluate() -> None:
+            command[:] = self.control(float(t[0]), x)
+
+        return ControlTick(self.layout, self.memory_start, t, x, np.zeros(0), command, evaluate)
 
     @abstractmethod
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:

@@ -17,7 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs
-from servoctl.simulation.closed_loop import Layout, Loop
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.layout import Layout
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
-from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
@@ -269,10 +269,17 @@ class CompiledLoop(TracedLoop):
         kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
         if engine == "c":
             kernel.run_on(Program([kernel.function]).load())
-        return ControlTick.on_kernel(self, kernel)
+        return self._tick(kernel)
 
     def control_tick(self) -> ControlTick:
-        return ControlTick.on_kernel(self, self.control_kernel)
+        return self._tick(self.control_kernel)
+
+    def _tick(self, control: Kernel) -> ControlTick:
+        call = BufferedCall(control)
+        t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
+        parameters[:] = self.parameters
+        command = call.outputs["command"]
+        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
 
     def c_library(self, parts: int | None) -> Library | None:
         """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
