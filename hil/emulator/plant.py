@@ -18,6 +18,7 @@ from hil.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.make import make_loop
+from servoctl.simulation.runge_kutta import hermite, hermite_rate
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -167,9 +168,9 @@ class SimulatedPlant:
         for earlier in reversed(self._past):
             if earlier[0] <= then:
                 h, z = (later[0] - earlier[0]) / SECOND, (then - earlier[0]) / max(1, later[0] - earlier[0])
-                q, v = _between(earlier[1], earlier[2], later[1], later[2], h, z)
-                rho, rate = _between(earlier[3], earlier[4], later[3], later[4], h, z)
-                return q, v, rho, rate
+                pose = earlier[1], earlier[2], later[1], later[2], h, z
+                motors = earlier[3], earlier[4], later[3], later[4], h, z
+                return hermite(*pose), hermite_rate(*pose), hermite(*motors), hermite_rate(*motors)
             later = earlier
         return later[1:]
 
@@ -305,10 +306,3 @@ def _impulse(rows: Array, M: Array, motion: Array) -> Array:
     weighted = np.linalg.solve(L, rows.T).T
     change: Array = np.linalg.solve(L.T, np.linalg.pinv(weighted, rcond=RANK_TOLERANCE) @ target)
     return change
-
-
-def _between(x0: Array, v0: Array, x1: Array, v1: Array, h: float, z: float) -> tuple[Array, Array]:
-    """Position and rate of the cubic between two, at the fraction z of their distance h [s]."""
-    x = (1 + 2 * z) * (1 - z) ** 2 * x0 + z**2 * (3 - 2 * z) * x1 + h * z * (1 - z) * ((1 - z) * v0 - z * v1)
-    v = 6 * z * (1 - z) * (x1 - x0) / h + (1 - z) * (1 - 3 * z) * v0 + z * (3 * z - 2) * v1
-    return x, v

@@ -13,6 +13,7 @@ from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.control_tick import ControlTick
 from servoctl.simulation.layout import Layout
+from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 
@@ -114,8 +115,13 @@ class Loop(ABC):
         return self.rates(t, x)[0]
 
     def held_derivative(self, t: float, x: Array, command: Array) -> Array:
-        """The same under a command that is held."""
+        """x' alone, under a command that is held."""
         return self.motion(t, x, command)[0]
+
+    def after_hold(self, t: float, x: Array, command: Array, h: float, substeps: int = 1) -> Array:
+        """x after a command was held for h [s], by so many equal steps of rk4."""
+        after: Array = rk4_steps(lambda s, y: self.held_derivative(s, y, command), t, x, h, substeps)
+        return after
 
     def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
         """Exact dx'/dx, shape (size, size); None where only differences give it.

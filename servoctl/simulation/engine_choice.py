@@ -17,7 +17,7 @@ from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import CSource
 from servoctl.errors import CompileError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import continuous, held_steps
+from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.side_by_side import plan_of
@@ -66,10 +66,9 @@ def engine_note(loop: Loop) -> str | None:
 
 
 def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
-    parts = None if settings.period is None else held_steps(settings.integrator, settings.period)
-    program = _worth(loop, start, settings, parts, sure, loop.program)
+    program = _worth(loop, start, settings, sure, loop.program)
     if program is not None:
-        loop.run_on(program.load(), parts)
+        loop.run_on(program.load(), settings.substeps)
 
 
 def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
@@ -86,10 +85,9 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
     plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
     if engine not in ("auto", "c") or count < 2 or plan is None or not isinstance(loop, CompiledLoop):
         return None
-    parts = None if s.period is None else held_steps(s.integrator, s.period)
     together = replace(settings, duration=settings.duration * count)
     try:
-        program = _worth(loop, start, together, parts, engine == "c", loop.batch_program)
+        program = _worth(loop, start, together, engine == "c", loop.batch_program)
         return None if program is None else program.load()
     except CompileError:
         return None  # what takes them one by one says why
@@ -102,16 +100,15 @@ def _worth(
     loop: CompiledLoop,
     start: State,
     settings: Settings,
-    parts: int | None,
     sure: bool,
     program_of: Callable[[int | None], P],
 ) -> P | None:
     """The program, where its library is there, or pays, or is wanted for sure."""
     fixed = settings.integrator.method == "rk4"
-    expected = _expected(loop, start, settings, parts) if fixed and not sure else None
+    expected = _expected(loop, start, settings) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
         return None
-    program = program_of(parts)
+    program = program_of(settings.substeps)
     if sure:
         return program
     if program.cached:
@@ -126,10 +123,11 @@ def _worth(
     return program if pays else None
 
 
-def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:
+def _expected(loop: CompiledLoop, start: State, settings: Settings) -> float:
     """What the steps of a run take on the virtual machine [s], from the median of five."""
-    x, h, times = loop.vector(start), settings.period or settings.integrator.step, []
-    step = continuous(loop) if parts is None else sampled(loop, settings.integrator, h, start.t, settings.seed)
+    x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
+    step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
+    h = period or how.step
     for _ in range(5):
         began = time.perf_counter()
         step(start.t, x, h)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive, cvodes
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import Advance, continuous, fixed, held, held_steps
+from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
@@ -23,7 +23,6 @@ __all__ = [
     "Grid",
     "Integrator",
     "continuous",
-    "held_steps",
     "integrate",
     "sampled",
     "too_long",
@@ -52,7 +51,7 @@ def too_long(
 ) -> str | None:
     """Why a run is too long to be begun; None where it is not. Arguments as of `integrate`."""
     fixed_step = integrator.step if integrator.method == "rk4" else None
-    step = fixed_step if period is None else period / max(1, held_steps(integrator, period))
+    step = fixed_step if period is None else period / max(1, integrator.substeps(period))
     rows = (output_step or fixed_step) if period is None else period
     return too_many(duration, step, rows, 1 + loop.size + loop.carried + loop.layout.size)
 
@@ -89,8 +88,8 @@ def integrate(
     end, collector = start + duration, Collector(loop)
     try:
         if period is not None:
-            advance, parts = sampled(loop, integrator, period, start, seed), held_steps(integrator, period)
-            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, parts)
+            advance, substeps = sampled(loop, integrator, period, start, seed), integrator.substeps(period)
+            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, substeps)
         elif integrator.method == "rk4":
             times = Grid(start, end, integrator.step)
             yield from fixed(loop, collector, x, times, continuous(loop), output_step)
@@ -109,4 +108,4 @@ def sampled(loop: Loop, integrator: Integrator, period: float, start: float, see
     """One period of a sampled law, realistic where the loop is; arguments as of `integrate`."""
     if loop.system.realism is None:
         return held(loop, integrator, period)
-    return Period(loop, integrator, held_steps(integrator, period), Ticks(loop, start, seed))
+    return Period(loop, integrator, integrator.substeps(period), Ticks(loop, start, seed))

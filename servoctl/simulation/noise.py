@@ -14,7 +14,7 @@ _WORDS = 4
 """Numbers that one count of Philox 4x64 gives."""
 
 
-def chance(seed: int, first: int, count: int, coordinates: int) -> Array:
+def tick_noise(seed: int, first: int, count: int, coordinates: int) -> Array:
     """Random numbers of some ticks, shape (count, 2 coordinates + 1).
 
     Args:

@@ -1,6 +1,6 @@
 """What stands between a law and the machine that it drives: measurement, delay, actuators.
 
-    measured    x~ = r floor((x + sigma z) / r + 1/2)           r the resolution; x + sigma z at r = 0; z: see `chance`
+    measured    x~ = r floor((x + sigma z) / r + 1/2)           r the resolution; x + sigma z at r = 0; z: `tick_noise`
     delayed     what tick k commands acts from t_k + delay + jitter U_k on, within the actuator's limits
     lagging     a' = (u - a) / lag, exactly, while u stands:     a(t + s) = u + (a(t) - u) exp(-s / lag)
     friction    u acts as u - coulomb tanh(s / speed) - viscous s,   s = B^T v
@@ -82,7 +82,7 @@ class Realism:
         return (len(self.noise) + 1) * self.random
 
     def measured(self, x: Array, w: Array) -> Array:
-        """What is measured of q and v, shape (2n,); w as in `chance`."""
+        """What is measured of q and v, shape (2n,); w as in `tick_noise`."""
         seen = x + np.array(self.noise) * w[:-1] if self.random else x
         step = np.array(self.resolution)
         fine = step <= 0.0

@@ -9,13 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from servoctl.simulation.adaptive import Watched, solver_of
+from servoctl.simulation.adaptive import Watched
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.noise import chance
-from servoctl.simulation.progress import finish
+from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array
 
 BLOCK = 1024
@@ -40,7 +39,7 @@ class Ticks:
         """Of ticks from `first` on, shape (count, width)."""
         if not self._realism.random:
             return np.zeros((count, 0))
-        return chance(self._seed, first, count, self._n)
+        return tick_noise(self._seed, first, count, self._n)
 
     def at(self, t: float) -> Array:
         """Of the tick at a time, shape (width,)."""
@@ -59,18 +58,18 @@ class Period:
         at: Time and finite state at which the rates were last not finite.
     """
 
-    def __init__(self, loop: Loop, integrator: Integrator, parts: int, ticks: Ticks) -> None:
+    def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: Ticks) -> None:
         """Takes a realistic loop.
 
         Args:
             loop: The law's; its `simulated` one is the plant's.
             integrator: How to step.
-            parts: Steps of rk4 in a period; 0: an adaptive method.
+            substeps: Steps of rk4 in a period; 0: an adaptive method.
             ticks: The random numbers of the run.
         """
         assert loop.system.realism is not None
         self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
-        self._integrator, self._parts, self.ticks = integrator, parts, ticks
+        self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
         self.at: tuple[float, Array] | None = None
         self._u = loop.layout.slices["u"]
 
@@ -82,7 +81,7 @@ class Period:
         if not np.isfinite(rates).all():
             self.at = t, body
             return np.full(len(x), np.nan), row
-        edges = [h * i / max(self._parts, 1) for i in range(max(self._parts, 1))] + [h]
+        edges = [h * i / max(self._substeps, 1) for i in range(max(self._substeps, 1))] + [h]
         for left, right in pairwise(edges):
             for begin, end, u in stretches:
                 begin, end = max(begin, left), min(end, right)
@@ -129,12 +128,7 @@ class Period:
             return plant.held_derivative(s, y, self._held(command, acting))
 
         rates = Watched(given)
-        if self._parts:
-            body = rk4(rates, t, body, h)
-        else:
-            solver = solver_of(self._integrator, rates, t, body, t + h, self._jacobian(given, u, command))
-            finish(solver, self._integrator.method)
-            body = solver.y if solver.status == "finished" else np.full(len(body), np.nan)
+        body = hold(rates, t, body, h, self._integrator, min(1, self._substeps), self._jacobian(given, u, command))
         self.at = rates.at or self.at
         return body, self._realism.lagging(torque, u, h) if lagged else torque
 

@@ -35,6 +35,10 @@ class Integrator:
     rtol: float = 1e-10
     atol: float = 1e-12
 
+    def substeps(self, period: float) -> int:
+        """Steps of `rk4` in one hold of a sampled law with this period [s]; 0 for the adaptive methods."""
+        return max(1, round(period / self.step)) if self.method == "rk4" else 0
+
 
 @dataclass(frozen=True)
 class Chunk:

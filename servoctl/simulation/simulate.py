@@ -53,6 +53,11 @@ class Settings:
     seed: int = 0
     settling_band: float = SETTLING_BAND
 
+    @property
+    def substeps(self) -> int | None:
+        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
+        return None if self.period is None else self.integrator.substeps(self.period)
+
 
 Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
 """(trajectory, facts, where a number stopped it) -> `status` and `error` where they change."""

@@ -19,6 +19,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -210,29 +211,30 @@ class CompiledLoop(TracedLoop):
         """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
         return "c" if any(between == self.form for _, between in self._libraries) else "vm"
 
-    def program(self, parts: int | None) -> Program:
+    def program(self, substeps: int | None) -> Program:
         """C source of what a run evaluates.
 
         Args:
-            parts: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
+            substeps: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
         """
-        return Program([kernel.function for kernel in self._kernels(parts)], None if parts == 0 else self.step(parts))
+        functions = [kernel.function for kernel in self._kernels(substeps)]
+        return Program(functions, None if substeps == 0 else self.step(substeps))
 
-    def batch_program(self, parts: int | None) -> BatchProgram:
-        """C source of whole runs side by side; `parts` as of `program`, but not 0."""
-        return BatchProgram(self.step(parts))
+    def batch_program(self, substeps: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
+        return BatchProgram(self.step(substeps))
 
     def shares_functions(self, other: Loop) -> bool:
         """Whether this is the other loop, or one of them was `retuned` from the other."""
         return isinstance(other, CompiledLoop) and self._steppers is other._steppers
 
-    def step(self, parts: int | None) -> StepFunctions:
-        """What `stepper(parts)` is made of."""
+    def step(self, substeps: int | None) -> StepFunctions:
+        """What `stepper(substeps)` is made of."""
         closing = self.closing_kernel.function if self.projects else None
-        if parts is None:
+        if substeps is None:
             return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return StepFunctions(parts, rates.function, logged.function, control.function, self.form, closing)
+        return StepFunctions(substeps, rates.function, logged.function, control.function, self.form, closing)
 
     @property
     def form(self) -> DelayLayout | None:
@@ -242,20 +244,20 @@ class CompiledLoop(TracedLoop):
             return None
         return DelayLayout(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
 
-    def _kernels(self, parts: int | None) -> list[Kernel]:
+    def _kernels(self, substeps: int | None) -> list[Kernel]:
         """What a run calls from Python."""
         kernels = [self.control_kernel, self.motion_kernel]
-        if parts is None:
+        if substeps is None:
             kernels = [self.rates_kernel, self.slopes_kernel]
         return [*kernels, self.closing_kernel] if self.projects else kernels
 
-    def run_on(self, library: Library, parts: int | None) -> None:
-        """Evaluates a run in C from now on; `library` is of `program(parts)`."""
-        for kernel in self._kernels(parts):
+    def run_on(self, library: Library, substeps: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(substeps)`."""
+        for kernel in self._kernels(substeps):
             kernel.run_on(library)
-        if parts != 0 and self.system.realism is None:
-            self.stepper(parts).run_on(library)
-        self._libraries[parts, self.form] = None if parts == 0 else library
+        if substeps != 0 and self.system.realism is None:
+            self.stepper(substeps).run_on(library)
+        self._libraries[substeps, self.form] = None if substeps == 0 else library
 
     def tick(self, engine: str = "c") -> ControlTick:
         """The law for a loop in real time.
@@ -281,9 +283,9 @@ class CompiledLoop(TracedLoop):
         command = call.outputs["command"]
         return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
 
-    def c_library(self, parts: int | None) -> Library | None:
-        """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
-        return self._libraries.get((parts, self.form))
+    def c_library(self, substeps: int | None) -> Library | None:
+        """Takes whole stretches of `stepper(substeps)`; None where that is not compiled to C."""
+        return self._libraries.get((substeps, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
@@ -328,20 +330,3 @@ class CompiledLoop(TracedLoop):
         x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
         following = self._held_step(None, t, x, h, p, command)
         return ca.Function("held_step", [x, t, h, p, command], [following])
-
-
-def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
-    """One step of the classical Runge-Kutta method, on numbers or on symbols.
-
-    Args:
-        rates: (t, x) -> x'.
-        t: Time at the start [s].
-        x: State there.
-        h: Step [s].
-        first: rates(t, x), where it is known already.
-    """
-    k1 = rates(t, x) if first is None else first
-    k2 = rates(t + h / 2, x + h / 2 * k1)
-    k3 = rates(t + h / 2, x + h / 2 * k2)
-    k4 = rates(t + h, x + h * k3)
-    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
