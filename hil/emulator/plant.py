@@ -17,7 +17,7 @@ from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.runge_kutta import hermite, hermite_rate
 from servoctl.simulation.system import System
 from servoctl.types import Array, State

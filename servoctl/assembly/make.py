@@ -37,8 +37,8 @@ from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System

@@ -15,15 +15,25 @@ import numpy as np
 
 from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import CSource
-from servoctl.errors import CompileError
+from servoctl.engine.select_engine import load_at_once
+from servoctl.errors import CompileError, TraceError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
+from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.side_by_side import plan_of
 from servoctl.simulation.simulate import Settings
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
 from servoctl.types import State
+
+UNROLLED_ROWS = 20
+"""Above this many rows symbols are not unrolled: at 20 tracing takes 1 s, at 32 5 s for no gain over LAPACK."""
+
+UNROLLED_COORDINATES = 30
+"""Above this many coordinates likewise: at 30 tracing takes 3 s, for a third of the time (`servoctl bench scaling`)."""
+
 
 LOOK_UP = 0.3
 """A shorter run does not look for a library, which takes up to 0.2 s, most of it for the source that names it [s]."""
@@ -36,6 +46,39 @@ LONG = 10.0
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
+
+
+def make_loop(system: System, engine: str = "auto") -> Loop:
+    """The loop on the engine asked for, or on the fastest that serves.
+
+    Args:
+        system: Plant, law and constraints.
+        engine: `auto`, `c`, `vm` or `numpy`; C starts on the VM, which `CompiledLoop.run_on` leaves.
+
+    Raises:
+        TraceError: `vm` is asked for and the law cannot be traced.
+    """
+    model = system.model
+    if engine == "numpy":
+        return NumpyLoop(system)
+    size = max(len(model.task_rows), len(model.passive_rows))
+    if engine != "vm" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
+        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
+        if model.opaque is not None:
+            loop.note += f", the plant in NumPy: {model.opaque}"
+        return loop
+    try:
+        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
+    except TraceError as error:
+        if engine == "vm":
+            raise
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"the law runs in NumPy, it cannot be compiled: {error}"
+        return loop
+    if model.opaque is not None:
+        loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
+    return loop
 
 
 def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
@@ -58,6 +101,25 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> No
     except CompileError as error:
         loop.note = f"--engine {engine}: the run takes engine {loop.engine} instead: {error}"
         loop.choice = None
+
+
+def take_engine_at_once(loop: Loop, engine: str) -> str:
+    """Puts the law of a loop on generated C for a loop in real time, unless `auto` would have to wait long for it.
+
+    Args:
+        loop: From `make_loop`.
+        engine: `auto`, `c`, `vm` or `numpy`.
+
+    Returns:
+        Why the law runs on the virtual machine instead; empty where nothing else is asked for.
+    """
+    if engine not in ("auto", "c") or not isinstance(loop, CompiledLoop):
+        return ""
+    try:
+        loop.run_on(load_at_once(loop.program(0), engine), 0)
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 def engine_note(loop: Loop) -> str | None:

@@ -16,7 +16,7 @@ from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 
 FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))
