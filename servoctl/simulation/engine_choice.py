@@ -1,9 +1,9 @@
-"""Which engine a run is worth: CasADi's virtual machine at once, or generated C after a compilation.
+"""Which engine runs a loop: NumPy, CasADi's virtual machine, or generated C.
 
-Design: every compiled loop starts on the virtual machine. `c` compiles, whatever it takes. `auto` takes C where the
-library is cached, or where the run would take the virtual machine longer than `WORTH` times what compiling is expected
-to take; below `LOOK_UP` it does not even look. Fixed steps are timed; adaptive ones are foreseen from the evaluations
-of the run's beginning, and compiled for above `LONG`.
+Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
+or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. Below `LOOK_UP` it
+does not look for a library. Fixed steps are timed; the cost of adaptive steps is estimated from the evaluations of the
+run's beginning, and C is compiled above `LONG`.
 """
 
 import time
@@ -29,31 +29,31 @@ from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
 from servoctl.types import State
 
 UNROLLED_ROWS = 20
-"""Above this many rows symbols are not unrolled: at 20 tracing takes 1 s, at 32 5 s for no gain over LAPACK."""
+"""With more rows, symbols are not unrolled: tracing takes 1 s at 20 rows; at 32 it takes 5 s and gains nothing."""
 
 UNROLLED_COORDINATES = 30
-"""Above this many coordinates likewise: at 30 tracing takes 3 s, for a third of the time (`servoctl bench scaling`)."""
+"""The same for coordinates: at 30, tracing takes 3 s and saves two thirds of the time (`servoctl bench scaling`)."""
 
 
 LOOK_UP = 0.3
-"""A shorter run does not look for a library, which takes up to 0.2 s, most of it for the source that names it [s]."""
+"""A run below this time does not look for a library: that takes up to 0.2 s, mostly to generate its source [s]."""
 
 WORTH = 1.5
-"""How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
+"""A run is compiled if on the virtual machine it takes this many times the compilation; in C it takes hardly any."""
 
 LONG = 10.0
-"""A run of adaptive steps is compiled for where it would take longer on the virtual machine [s]."""
+"""A run of adaptive steps is compiled if it would take longer than this on the virtual machine [s]."""
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
 
 
 def make_loop(system: System, engine: str = "auto") -> Loop:
-    """The loop on the engine asked for, or on the fastest that serves.
+    """The loop on the engine asked for, or on the fastest one possible.
 
     Args:
         system: Plant, law and constraints.
-        engine: `auto`, `c`, `vm` or `numpy`; C starts on the VM, which `CompiledLoop.run_on` leaves.
+        engine: `auto`, `c`, `vm` or `numpy`; `auto` and `c` start on the virtual machine, see `take_engine`.
 
     Raises:
         TraceError: `vm` is asked for and the law cannot be traced.
@@ -82,10 +82,10 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
 
 
 def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
-    """Puts a loop on generated C where that is asked for or pays; says in `loop.note` why it is not where it should be.
+    """Puts a loop on generated C if that is asked for or pays; `loop.note` says why an engine is not available.
 
     Args:
-        loop: The closed loop, from `make_loop`.
+        loop: From `make_loop`.
         start: Initial state.
         settings: How to run.
         engine: `auto`, `c`, `vm` or `numpy`.
@@ -123,7 +123,7 @@ def take_engine_at_once(loop: Loop, engine: str) -> str:
 
 
 def engine_note(loop: Loop) -> str | None:
-    """Why a loop is not on the engine that was asked for; None where it is."""
+    """Why a loop is not on the engine that was asked for; None if it is."""
     return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
 
 
@@ -134,13 +134,13 @@ def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) ->
 
 
 def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
-    """What takes so many runs side by side; None where they cannot be, or are not worth a compilation.
+    """The library that takes many runs side by side; None if they cannot be, or are not worth a compilation.
 
     Args:
-        loop: Of one of them.
-        start: Likewise.
-        settings: Likewise.
-        engine: What was asked for.
+        loop: Of one run.
+        start: Initial state of that run.
+        settings: How to run it.
+        engine: `auto`, `c`, `vm` or `numpy`.
         count: Number of runs.
     """
     s = settings
@@ -152,7 +152,7 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
         program = _worth(loop, start, together, engine == "c", loop.batch_program)
         return None if program is None else program.load()
     except CompileError:
-        return None  # what takes them one by one says why
+        return None  # the runs one by one report why
 
 
 P = TypeVar("P", bound=CSource)
@@ -165,7 +165,7 @@ def _worth(
     sure: bool,
     program_of: Callable[[int | None], P],
 ) -> P | None:
-    """The program, where its library is there, or pays, or is wanted for sure."""
+    """The program, if its library is cached, pays, or is asked for (`sure`)."""
     fixed = settings.integrator.method == "rk4"
     expected = _expected(loop, start, settings) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
@@ -186,7 +186,7 @@ def _worth(
 
 
 def _expected(loop: CompiledLoop, start: State, settings: Settings) -> float:
-    """What the steps of a run take on the virtual machine [s], from the median of five."""
+    """Time of a run's steps on the virtual machine, from the median of five steps [s]."""
     x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
     step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
     h = period or how.step

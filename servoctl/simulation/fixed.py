@@ -1,4 +1,4 @@
-"""Fixed steps: the classical Runge-Kutta method, and the holds of a sampled law."""
+"""Runs with fixed steps: Runge-Kutta steps of a continuous law, or the holds of a sampled law."""
 
 import math
 import time
@@ -24,7 +24,7 @@ Advance = Callable[[float, Array, float], tuple[Array, Array]]
 
 
 def continuous(loop: Loop) -> Advance:
-    """One Runge-Kutta step under a law that acts continuously."""
+    """The Runge-Kutta step under a law that acts continuously."""
     if isinstance(loop, CompiledLoop):
         kernel, parameters = loop.stepper(None), loop.parameters
 
@@ -43,7 +43,7 @@ def continuous(loop: Loop) -> Advance:
 
 
 def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
-    """One hold of a sampled law."""
+    """The step over one hold of a sampled law."""
     substeps = integrator.substeps(period)
     if isinstance(loop, CompiledLoop) and substeps:
         kernel, parameters = loop.stepper(substeps), loop.parameters
@@ -63,6 +63,7 @@ def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
             return np.full(len(x), np.nan), row
 
         def rates(s: float, y: Array) -> Array:
+            # not `held_derivative`: in C its rounding differs, and results stay as they were
             return loop.motion(s, y, command)[0]
 
         return hold(rates, t, x, h, integrator, substeps, jacobian_of(loop, rates, integrator, command)), row
@@ -79,14 +80,14 @@ def fixed(
     output_step: float | None,
     substeps: int | None = None,
 ) -> Iterator[Chunk]:
-    """Over the times, in C as far as it goes, else step by step; keeps every row, or those an output step asks for.
+    """Runs a loop over the times: in C as far as possible, then step by step.
 
     Args:
         loop: The closed loop.
-        collector: Takes the rows.
-        x: State and memory at the first time.
-        times: Of the steps, steps + 1 of them [s].
-        advance: One step.
+        collector: Collects the rows.
+        x: q, v and memory at the first time.
+        times: Start of each step, and the end [s].
+        advance: The step.
         output_step: Spacing of the rows [s]; None: every step.
         substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
     """
@@ -108,10 +109,12 @@ def _stretches(
     substeps: int | None,
     ticks: Ticks | None,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
-    """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
+    """Many steps at a time in C; their number doubles until they take half the time of a chunk.
+
+    C stops before a step that is not finite or has a status that ends the run; Python repeats it to say why.
 
     Returns:
-        The first step that must be looked at, or the number of steps, and the state there.
+        The step at which C stopped, or the number of steps, and the state there.
     """
     done, length, count = 0, FIRST_STRETCH, len(times) - 1
     stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
@@ -142,7 +145,7 @@ def _stepped(
     substeps: int | None,
     done: int,
 ) -> Iterator[Chunk]:
-    """Step by step from the step `done` on; a loop that projects puts each end back onto the passive constraints."""
+    """Runs step by step from the step `done` on; with projection, each state returns to the passive constraints."""
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = times[k], times[k + 1] - times[k]
@@ -183,7 +186,7 @@ def _stepped(
 
 
 def _culprit(loop: Loop, t: float, x: Array, h: float, substeps: int | None) -> tuple[float, Array] | None:
-    """Time and state inside a step at which the rates are not finite; None where each stage's rates are."""
+    """Time and state inside a step at which the rates are not finite; None if they are finite at every stage."""
     command = None if substeps is None else loop.control(t, x)
     rates = Watched(lambda s, y: loop.rates(s, y)[0] if command is None else loop.motion(s, y, command)[0])
     count = substeps or (1 if substeps is None else 10)
@@ -192,10 +195,14 @@ def _culprit(loop: Loop, t: float, x: Array, h: float, substeps: int | None) -> 
 
 
 class Wanted:
-    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps.
+    """Which rows of a fixed-step run are written: at every step, at every n-th step, or at times between steps.
+
+    Args:
+        times: Of the steps [s].
+        output_step: Spacing of the rows [s]; None: every step.
 
     Attributes:
-        every: A row stands at each of so many steps, where `only_steps`.
+        every: A row is written at every n-th step, if rows are at steps only.
     """
 
     def __init__(self, times: Grid, output_step: float | None) -> None:
@@ -210,15 +217,15 @@ class Wanted:
 
     @property
     def only_steps(self) -> bool:
-        """Whether no row lies between two steps."""
+        """Whether all rows are at steps."""
         return self._output is None
 
     def at(self, k: int) -> bool:
-        """Whether a row stands at the start of step k."""
+        """Whether a row is written at the start of step k."""
         return k == 0 if self._output is not None else k % self.every == 0
 
     def between(self, k: int) -> list[float]:
-        """Times of rows after the start of step k and not after its end."""
+        """Times of the rows between the start of step k and its end, the end included."""
         if self._output is None:
             return []
         start, left, right = self._times[0], self._times[k], self._times[k + 1]

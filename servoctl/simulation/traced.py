@@ -1,4 +1,4 @@
-"""The executors that are traced and compiled."""
+"""Executors whose law is traced to CasADi functions and compiled: with the plant, or with the plant in NumPy."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -25,19 +25,17 @@ from servoctl.types import Array, State
 
 
 def _parameters(system: System) -> Array:
-    """Every parameter of a system, in the order in which the compiled functions take them."""
+    """All parameters of a system, in the order of the input p of the compiled functions."""
     parts = (system.law, system.passive, system.friction)
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
 class TracedLoop(Loop):
-    """Evaluates CasADi functions traced from the same stages.
-
-    Parameters of plant, constraints, law and stabilisation are one vector, an input of every function.
+    """Evaluates CasADi functions that are traced from the stages of `System`.
 
     Attributes:
-        parameters: That vector.
-        derived: Name -> what was derived from its functions; loops that are `retuned` from it share it.
+        parameters: Of plant, constraints, law and stabilisation, one vector; an input of every function.
+        derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
     engine = "vm"
@@ -70,7 +68,7 @@ class TracedLoop(Loop):
 
     @property
     def step_parameters(self) -> Array:
-        """What whole steps in C take: `parameters`; of a realistic run also the simulated plant's, and realism's."""
+        """Parameters of whole steps in C: `parameters`; with realism also its own and those of the simulated plant."""
         realism, plant = self.system.realism, self.simulated()
         if realism is None:
             return self.parameters
@@ -86,11 +84,11 @@ class TracedLoop(Loop):
         """The matrices of motion as expressions of the inputs."""
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        """What the functions take beside time, state and parameters."""
+        """Further inputs of the functions, after time, state and parameters."""
         return []
 
     def inputs(self, *names: str) -> dict[str, Array]:
-        """The symbols of some inputs."""
+        """Symbols of some inputs: name -> array."""
         return {name: self._given[name] for name in names}
 
     def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
@@ -116,12 +114,12 @@ class TracedLoop(Loop):
 
     @cached_property
     def slopes_kernel(self) -> Kernel:
-        """(t, x, p) -> rates: what a stage of a step needs."""
+        """(t, x, p) -> rates, for a stage of a step."""
         return self.rates_kernel.only("slopes", "rates")
 
     @cached_property
     def held_slopes_kernel(self) -> Kernel:
-        """(t, x, p, command) -> rates: what a stage of a held step needs."""
+        """(t, x, p, command) -> rates, for a stage of a held step."""
         return self.motion_kernel.only("held_slopes", "rates")
 
     @cached_property
@@ -158,7 +156,7 @@ class TracedLoop(Loop):
 
 
 class OpaqueLoop(TracedLoop):
-    """The plant in NumPy, the law compiled: it takes the plant's matrices as numbers."""
+    """Evaluates the plant in NumPy and the compiled law on its matrices."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
@@ -181,7 +179,7 @@ class OpaqueLoop(TracedLoop):
 
 
 class CompiledLoop(TracedLoop):
-    """Plant and law compiled, so that whole steps are; the plant must not be opaque."""
+    """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols)
@@ -193,7 +191,7 @@ class CompiledLoop(TracedLoop):
 
     @cached_property
     def _jacobian(self) -> Kernel:
-        """(t, x, p) -> dx'/dx; on the virtual machine, since derivatives of decompositions have no C."""
+        """(t, x, p) -> dx'/dx; on the virtual machine, because derivatives of decompositions have no C."""
         return self.slopes_kernel.derivative("jacobian", "x")
 
     @cached_property
@@ -208,14 +206,14 @@ class CompiledLoop(TracedLoop):
 
     @property
     def engine(self) -> str:  # type: ignore[override]
-        """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
-        return "c" if any(between == self.form for _, between in self._libraries) else "vm"
+        """`c` once a loop that shares these functions and steps runs on C, else `vm`."""
+        return "c" if any(form == self.form for _, form in self._libraries) else "vm"
 
     def program(self, substeps: int | None) -> Program:
-        """C source of what a run evaluates.
+        """C source of the functions that a run evaluates.
 
         Args:
-            substeps: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
+            substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
         """
         functions = [kernel.function for kernel in self._kernels(substeps)]
         return Program(functions, None if substeps == 0 else self.step(substeps))
@@ -225,11 +223,11 @@ class CompiledLoop(TracedLoop):
         return BatchProgram(self.step(substeps))
 
     def shares_functions(self, other: Loop) -> bool:
-        """Whether this is the other loop, or one of them was `retuned` from the other."""
+        """Whether two loops are the same up to parameters: one was `retuned` from the other."""
         return isinstance(other, CompiledLoop) and self._steppers is other._steppers
 
     def step(self, substeps: int | None) -> StepFunctions:
-        """What `stepper(substeps)` is made of."""
+        """The functions of `stepper(substeps)`."""
         closing = self.closing_kernel.function if self.projects else None
         if substeps is None:
             return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
@@ -238,14 +236,14 @@ class CompiledLoop(TracedLoop):
 
     @property
     def form(self) -> DelayLayout | None:
-        """What tells its steps apart from those of other loops that share its functions."""
-        model, own = self.system.model, self.system.realism
-        if own is None:
+        """Sizes of realism, by which steps of loops with the same functions differ; None without realism."""
+        model, realism = self.system.model, self.system.realism
+        if realism is None:
             return None
-        return DelayLayout(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
+        return DelayLayout(model.n, model.m, realism.earliest, realism.latest, realism.lagged, realism.width)
 
     def _kernels(self, substeps: int | None) -> list[Kernel]:
-        """What a run calls from Python."""
+        """The kernels that a run calls from Python."""
         kernels = [self.control_kernel, self.motion_kernel]
         if substeps is None:
             kernels = [self.rates_kernel, self.slopes_kernel]
@@ -284,7 +282,7 @@ class CompiledLoop(TracedLoop):
         return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
 
     def c_library(self, substeps: int | None) -> Library | None:
-        """Takes whole stretches of `stepper(substeps)`; None where that is not compiled to C."""
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled."""
         return self._libraries.get((substeps, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
@@ -320,7 +318,7 @@ class CompiledLoop(TracedLoop):
         return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
 
     def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
-        """x after one step under a held command; `first` is x' at its start."""
+        """x after one step under a held command; `first` is x' at its start, or None."""
         slopes = self.held_slopes_kernel.function
         return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
 
