@@ -1,6 +1,6 @@
-"""How many bits a frame takes on the wire.
+"""Number of bits of a frame on the wire, stuff bits included.
 
-A stuff bit follows five equal bits from the start of frame to the end of the CRC, and counts itself for the next five.
+A stuff bit follows five equal bits, from the start of frame to the end of the CRC; it counts for the next five itself.
 
 Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bit stuffing).
 """
@@ -17,12 +17,12 @@ UNSTUFFED_TAIL = 13
 
 
 def _feed(state: int, bits: int, count: int) -> tuple[int, int]:
-    """Run of equal bits after more bits, and the stuff bits among them.
+    """State after more bits, and the number of stuff bits among them.
 
     Args:
         state: 4 * last bit + length of its run - 1.
         bits: The bits, the highest first.
-        count: How many.
+        count: Number of bits.
     """
     last, run, stuffed = state >> 2, (state & 3) + 1, 0
     for place in range(count - 1, -1, -1):
@@ -55,7 +55,7 @@ _SEVEN = bytes(_feed(state, bits, 7)[1] for state in range(8) for bits in range(
 
 @lru_cache(maxsize=4096)
 def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int]:
-    """Bits of a frame without those stuffed in after the length code, run of equal bits and CRC at that point."""
+    """For the bits up to the length code: bits of the frame except later stuff bits, then state and CRC there."""
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
@@ -76,7 +76,7 @@ def crc15(frame: Frame) -> int:
 
 
 def frame_bits(frame: Frame) -> int:
-    """Bits of a frame with those stuffed in, interframe space included."""
+    """Bits of a frame, stuff bits and interframe space included."""
     bits, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
     for byte in frame.data:
         crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]

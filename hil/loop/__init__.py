@@ -5,11 +5,12 @@ by whoever called it, so that a simulated run needs only the law, and a run on d
 """
 
 import servoctl.compiled  # noqa: F401 - what follows may be found compiled
-from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
+from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.rig import Reading, Rig
 from hil.loop.simulated import SimulatedRig
 from hil.loop.tick import Tick, TickLoop
+from hil.loop.virtual_time import VirtualClock
 
 __all__ = [
     "SECOND",

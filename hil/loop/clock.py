@@ -27,19 +27,6 @@ class Clock(ABC):
         """Returns at `moment` [ns] or, where it has passed, at once."""
 
 
-class VirtualClock(Clock):
-    """A clock that stands still except when somebody waits: simulated machines are as fast as they can be computed."""
-
-    def __init__(self) -> None:
-        self._now = 0
-
-    def now(self) -> int:
-        return self._now
-
-    def sleep_until(self, moment: int) -> None:
-        self._now = max(self._now, moment)
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WallClock(Clock):
     """The machine's monotonic clock."""

@@ -5,7 +5,6 @@ import numpy as np
 from hil.loop.clock import SECOND, Clock
 from hil.loop.rig import Reading, Rig
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 
@@ -35,15 +34,11 @@ class SimulatedRig(Rig):
     def read(self, deadline: int) -> Reading:
         n, then, now = self._loop.system.model.n, self._now, self._clock.now()
         if now > then:
-            t, h = then / SECOND, (now - then) / SECOND
-            parts = max(1, round(h / self._step))
-            for i in range(parts):
-                self.x = rk4(self._rates, t + i * h / parts, self.x, h / parts)
+            h = (now - then) / SECOND
+            substeps = max(1, round(h / self._step))
+            self.x = self._loop.after_hold(then / SECOND, self.x, self._command, h, substeps)
             self._now = now
         return Reading(self.x[:n], self.x[n : 2 * n], np.zeros(0))
-
-    def _rates(self, t: float, x: Array) -> Array:
-        return self._loop.motion(t, x, self._command)[0]
 
     def write(self, command: Array) -> None:
         self._command = self._command.copy()

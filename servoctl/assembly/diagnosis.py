@@ -13,8 +13,8 @@ from servoctl.mechanics.model import Row
 from servoctl.mechanics.reach import VANISHES, Reach
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.system import System
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State

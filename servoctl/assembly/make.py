@@ -37,9 +37,8 @@ from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.reach import Reach
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
@@ -278,10 +277,7 @@ def _project(system: System, start: State, wanted: bool | Fixed, problems: Probl
 
 def _alike(settings: Settings, other: Settings) -> bool:
     """Whether two runs evaluate the same compiled steps."""
-    steps = [
-        (one.integrator.method, None if one.period is None else held_steps(one.integrator, one.period))
-        for one in (settings, other)
-    ]
+    steps = [(one.integrator.method, one.substeps) for one in (settings, other)]
     return steps[0] == steps[1]
 
 

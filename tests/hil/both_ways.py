@@ -17,10 +17,10 @@ from hil.emulator.mit import pack as pack_bits
 from hil.emulator.mit import unpack as unpack_bits
 from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.timers import Timer
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.timing import Distribution
+from hil.loop.virtual_time import World
 from hil.safety.limits import Limits
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge

@@ -17,7 +17,8 @@ from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulato
 from hil.bus.open import open_bus
 from hil.bus.python_can import Filter, PythonCanBus
 from hil.frame import Frame
-from hil.loop.clock import SECOND, VirtualClock, WallClock
+from hil.loop.clock import SECOND, WallClock
+from hil.loop.virtual_time import VirtualClock
 
 ENOUGH = 5 * SECOND
 """Until a frame that is on its way has surely come [ns]."""
