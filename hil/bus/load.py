@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from hil.bus.frame_bits import worst_bits
+
 
 class FrameTraffic(NamedTuple):
     """Frames of one kind.
@@ -21,22 +23,6 @@ class FrameTraffic(NamedTuple):
     size: int
     rate: float
     extended: bool = False
-
-
-def worst_bits(size: int, extended: bool = False) -> int:
-    """Most bits that a classic frame takes, interframe space included.
-
-    Args:
-        size: Bytes of payload, 0 to 8.
-        extended: Whether the id has 29 bits.
-    """
-    stuffed = (54 if extended else 34) + 8 * size
-    return (67 if extended else 47) + 8 * size + (stuffed - 1) // 4
-
-
-def least_bits(size: int, extended: bool = False) -> int:
-    """Bits of a classic frame without any stuff bit, interframe space included."""
-    return (67 if extended else 47) + 8 * size
 
 
 def worst_load(traffic: Iterable[FrameTraffic], bitrate: int) -> float:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hil.bus.frame_bits import frame_bits
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss
 from hil.emulator.faults import Fault
 from hil.emulator.node import EmulatedNode
 from hil.emulator.station import Station
-from hil.emulator.stuffing import frame_bits
 from hil.emulator.timers import Timer
 from hil.emulator.wire import Wire
 from hil.frame import Frame
