@@ -6,11 +6,14 @@ in the order that CiA 301 prescribes: switched off, no entries, entries, their n
 
 from collections.abc import Sequence
 from math import floor
+from typing import TYPE_CHECKING
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
-from hil.drives.sdo import Objects
 from hil.drives.settings import DriveSettings
+
+if TYPE_CHECKING:
+    from hil.drives.sdo import Objects  # canopen is slow to import, and only bring-up needs it
 
 HEARTBEAT = 0.1
 """Period of the drive's heartbeat [s]."""
@@ -35,7 +38,7 @@ def most_torque(settings: DriveSettings) -> int:
     return floor(1000 * abs(settings.motor_torque(settings.torque_limit)) / rated) if rated else 0
 
 
-def check_type(objects: Objects) -> None:
+def check_type(objects: "Objects") -> None:
     """Refuses what is no CiA 402 drive.
 
     Raises:
@@ -46,7 +49,7 @@ def check_type(objects: Objects) -> None:
         raise DriveError(f"0x1000 (Device type) says profile {profile}, not 402 (is this the right node?)")
 
 
-def check_drive(objects: Objects, settings: DriveSettings) -> None:
+def check_drive(objects: "Objects", settings: DriveSettings) -> None:
     """Refuses a drive that is not what the config says, or that is enabled already.
 
     Raises:
@@ -65,26 +68,26 @@ def check_drive(objects: Objects, settings: DriveSettings) -> None:
         raise DriveError(f"is in state {state.value} already (disable it; is there another master?)")
 
 
-def map_feedback(objects: Objects, node: int) -> None:
+def map_feedback(objects: "Objects", node: int) -> None:
     """TPDO1 with position and velocity after each SYNC."""
     _map(objects, 0x1800, codec.TPDO1 + node, 1, (POSITION, VELOCITY))
 
 
-def silence(objects: Objects, node: int) -> None:
+def silence(objects: "Objects", node: int) -> None:
     """All PDOs off: one that is on by default would let another node's frame command the axis."""
-    for number in range(4):
+    for number in range(len(codec.RPDOS)):
         for base, cob in ((0x1400, codec.RPDO1), (0x1800, codec.TPDO1)):
             if objects.has(base + number, 1):
                 objects.write(base + number, INVALID | cob + 0x100 * number + node, 1)
 
 
-def map_drive(objects: Objects, node: int, status_every: int) -> None:
+def map_drive(objects: "Objects", node: int, status_every: int) -> None:
     """RPDO1 with controlword and torque, TPDO2 with status."""
     _map(objects, 0x1400, codec.RPDO1 + node, ASYNCHRONOUS, (CONTROLWORD, TARGET_TORQUE))
     _map(objects, 0x1801, codec.TPDO2 + node, status_every, (STATUSWORD, TORQUE, ERROR_CODE))
 
 
-def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
+def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
     mapping = communication + 0x200
     objects.write(communication, INVALID | cob, 1)
     objects.write(mapping, 0, 0)
@@ -97,14 +100,14 @@ def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Seq
     objects.set(communication, cob, 1)
 
 
-def set_reactions(objects: Objects) -> None:
+def set_reactions(objects: "Objects") -> None:
     """Quick stop, then disabled: on quick stop, on a fault, and where the connection is lost."""
     objects.set(0x6007, ABORT_BY_QUICK_STOP)
     objects.set(0x605A, QUICK_STOP_THEN_DISABLE)
     objects.set(0x605E, QUICK_STOP_THEN_DISABLE)
 
 
-def set_mode(objects: Objects, settings: DriveSettings) -> None:
+def set_mode(objects: "Objects", settings: DriveSettings) -> None:
     """Torque mode, confirmed, with its limit, and no torque."""
     objects.set(0x6072, most_torque(settings))
     objects.write(0x6071, 0)
@@ -114,7 +117,7 @@ def set_mode(objects: Objects, settings: DriveSettings) -> None:
     objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
 
 
-def set_heartbeats(objects: Objects, master: int, watchdog: float) -> None:
+def set_heartbeats(objects: "Objects", master: int, watchdog: float) -> None:
     """The drive's heartbeat, and how long it does without the master's [s]."""
     objects.set(0x1017, round(1000 * HEARTBEAT))
     objects.set(0x1016, master << 16 | round(1000 * watchdog), 1)

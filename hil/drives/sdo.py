@@ -5,7 +5,6 @@ clock, or the time is over.
 """
 
 import logging
-from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +13,7 @@ from canopen.objectdictionary import ObjectDictionaryError
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError, Exchange
-from hil.drives.eds import FILE
+from hil.drives.object_dictionary import object_dictionary
 from hil.frame import Frame
 
 LIMIT = 0.3
@@ -57,7 +56,7 @@ class Objects:
         """Sends nothing yet."""
         self._exchange = exchange
         self._network = _Network(exchange, node)
-        remote = canopen.RemoteNode(node, _dictionary(node))
+        remote = canopen.RemoteNode(node, object_dictionary())
         self._network.add_node(remote)
         self._sdo = remote.sdo
         self._sdo.RESPONSE_TIMEOUT = 0.0  # the answer is there, or came too late
@@ -148,12 +147,7 @@ class Objects:
         return DriveError(f"{_place(index, sub)} cannot be {verb}: {error}")
 
 
-@cache
-def _dictionary(node: int) -> canopen.ObjectDictionary:
-    return canopen.import_od(str(FILE), node)
-
-
 def _place(index: int, sub: int | None = None) -> str:
-    entry: Any = _dictionary(1)[index]
+    entry: Any = object_dictionary()[index]
     name = entry.name if sub is None else f"{entry.name}, {entry[sub].name}"
     return f"0x{index:04X}{'' if sub is None else f':{sub}'} ({name})"
