@@ -1,10 +1,10 @@
-"""The tick loop: a law on any rig, at absolute deadlines on an injected clock.
+"""The tick loop: reads a rig, asks for a command and writes it, at absolute deadlines on an injected clock.
 
 Design: each tick reads the rig, asks the caller's `decide` for the command, writes it, and logs. The loop itself knows
 neither the law nor the safety rules: a session on drives puts its stages and checks into `decide`.
 """
 
-import servoctl.compiled  # noqa: F401 - what follows may be found compiled
+import servoctl.compiled  # noqa: F401 - from here on, imports find compiled modules
 from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.rig import Reading, Rig
