@@ -137,7 +137,7 @@ def test_a_bare_loop_on_this_machine_is_never_early() -> None:
 
 CHILD = """
 import os, signal, sys
-from hil.realtime import die_with_parent
+from hil.loop.realtime import die_with_parent
 assert die_with_parent(int(sys.argv[1]), signal.SIGKILL)
 print(os.getpid(), flush=True)
 signal.pause()
