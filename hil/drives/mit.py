@@ -158,7 +158,7 @@ class MitDrive(Drive):
 
     def asked(self, frame: Frame) -> bytes | None:
         """The whole command, unless it is an order."""
-        return None if codec.is_order(frame.data) else frame.data
+        return None if codec.is_special(frame.data) else frame.data
 
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges

@@ -65,7 +65,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     @property
     def identities(self) -> frozenset[int]:
         answers = (codec.GET_VERSION, codec.HEARTBEAT, codec.GET_ERROR, codec.GET_ENCODER_ESTIMATES)
-        return frozenset(self._id(command) for command in (*answers, *codec.ORDERS))
+        return frozenset(self._id(command) for command in (*answers, *codec.MASTER_COMMANDS))
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
@@ -87,7 +87,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
             self._active = errors[0]
             self._judge()
-        elif command in codec.ORDERS:
+        elif command in codec.MASTER_COMMANDS:
             self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
         else:
             super()._other(frame)
