@@ -146,12 +146,12 @@ class Drive(Node):
         fault: What it says is wrong, in a person's words with its code; empty where nothing is.
         saturated: Whether it says that it cannot make the torque it is asked for.
         watchdog: Whether it stops by itself when nothing comes; where not, `test_watchdog` does nothing.
-        watchdog_said: Whether it is known which of the two; where not, it must not make torque on a real bus.
+        watchdog_known: Whether it is known which of the two; where not, it must not make torque on a real bus.
         unread: A setting that it cannot be asked for, and what to do; empty where `identify` and `configure` see all.
         heartbeat: Longest time between frames that prove it alive [s]; None where it only answers.
         alive: When the last such frame came [ns].
         foreign: Why frames on the bus look like another master's; empty where none do.
-        asked_on: Whether this run has begun to enable it.
+        enable_requested: Whether this run has begun to enable it.
         quiet: Whether a verb wants the drive's watchdog to run out: until it ends the loop sends no command to this
             drive, and the bus no frame of `alive_frames`.
     """
@@ -159,8 +159,8 @@ class Drive(Node):
     settings: DriveSettings
     heartbeat: float | None = None
     watchdog = True
-    watchdog_said = True
-    unread = ""
+    watchdog_known = True
+    unverified = ""
 
     def __init__(self, settings: DriveSettings) -> None:
         super().__init__(settings)
@@ -169,18 +169,18 @@ class Drive(Node):
         self.saturated = False
         self.alive = 0
         self.foreign = ""
-        self.asked_on = False
+        self.enable_requested = False
         self.quiet = False
 
     @property
-    def surely_off(self) -> bool:
+    def confirmed_off(self) -> bool:
         """Whether it says that it makes no torque."""
         return self.condition in (Condition.DISABLED, Condition.FAULT)
 
     @property
-    def maybe_on(self) -> bool:
+    def possibly_on(self) -> bool:
         """Whether it may make torque that this run has to answer for, or says that it does."""
-        return not self.surely_off and (self.asked_on or self.condition is not Condition.UNKNOWN)
+        return not self.confirmed_off and (self.enable_requested or self.condition is not Condition.UNKNOWN)
 
     @abstractmethod
     def command(self, torque: float) -> Frame:
@@ -193,7 +193,7 @@ class Drive(Node):
             ValueError: It is not finite, or above the limit: nothing may be sent.
         """
 
-    def asked(self, frame: Frame) -> bytes | None:
+    def torque_bytes(self, frame: Frame) -> bytes | None:
         """The part of a frame that says the torque, as `command` encodes it; None where it is no command of torque.
 
         Args:

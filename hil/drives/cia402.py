@@ -183,15 +183,15 @@ class Cia402Drive(Cia402Encoder, Drive):
             self.condition = Condition.FAULT  # but an emergency alone leaves some drives on: their status says it
 
     @property
-    def surely_off(self) -> bool:
+    def confirmed_off(self) -> bool:
         """Not while it reacts to a fault, for by that it may brake."""
-        return super().surely_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
+        return super().confirmed_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
 
     def command(self, torque: float) -> Frame:
         asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)
         return Frame(self._command_id, codec.command(self._controlword, asked))
 
-    def asked(self, frame: Frame) -> bytes | None:
+    def torque_bytes(self, frame: Frame) -> bytes | None:
         """The target torque behind the controlword."""
         return frame.data[2:4]
 

@@ -44,7 +44,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     settings: DriveSettings
     _options: OdriveOptions
     Options = OdriveOptions
-    unread = (
+    unverified = (
         "the control mode cannot be read back over CANSimple: torque control is ordered at start-up, and another mode "
         "shows by the motion alone (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage "
         "zero first)"
@@ -60,7 +60,9 @@ class OdriveDrive(OdriveEncoder, Drive):
         self._active = 0
         self._feed = Feed()
         if self._options.current_limit is None:
-            self.unread += "; its own current and speed limits stay as they are saved (give current_limit to set both)"
+            self.unverified += (
+                "; its own current and speed limits stay as they are saved (give current_limit to set both)"
+            )
 
     @property
     def identities(self) -> frozenset[int]:

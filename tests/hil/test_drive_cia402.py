@@ -422,7 +422,7 @@ def test_an_emergency_is_a_fault_but_no_proof_that_the_drive_is_off(word: str, o
     accept(drive, 0x280 + NODE, struct.pack("<HhH", STATUSWORD[word], 0, 0))
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8120, 0x11))
     assert drive.fault == "emergency: CAN error passive (0x8120)"
-    assert drive.surely_off is off
+    assert drive.confirmed_off is off
     with pytest.raises(DriveError, match="in fault: emergency"):
         next(drive.enable(0.0))
 
