@@ -109,7 +109,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def identities(self) -> frozenset[int]:
-        """Ids of the frames to pass to `accept`: what this node sends, and what only another master would send to it."""
+        """Ids of frames to pass to `accept`: those that this node sends, and those that only another master sends."""
 
     @abstractmethod
     def accept(self, frame: Frame) -> None:
@@ -214,7 +214,7 @@ class Drive(Node):
 
     @abstractmethod
     def test_watchdog(self) -> Steps:
-        """Lets the armed watchdog run out, checks that the drive goes to fault by itself, and resets it; without torque."""
+        """Lets the armed watchdog run out without torque, checks that the drive goes to fault, and resets the fault."""
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:
