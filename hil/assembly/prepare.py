@@ -259,8 +259,8 @@ def _unread(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
     real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
     found: dict[str, list[str]] = {}
     for drive in drives:
-        if drive.unread and drive.settings.bus in real:
-            found.setdefault(drive.unread, []).append(drive.settings.name)
+        if drive.unverified and drive.settings.bus in real:
+            found.setdefault(drive.unverified, []).append(drive.settings.name)
     return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
+from hil.bus.frame_bits import frame_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbance import Disturbance
@@ -14,7 +15,6 @@ from hil.emulator.host_faults import HostFaults
 from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
-from hil.emulator.stuffing import frame_bits
 from hil.emulator.timers import Timer
 from hil.emulator.wire import Wire
 from hil.frame import Frame

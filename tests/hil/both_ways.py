@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from hil.bus.error_frames import report
+from hil.bus.frame_bits import crc15, frame_bits
 from hil.bus.multicast import pack
 from hil.codecs import cia402, mit, odrive
 from hil.drives.sample import Sample
@@ -15,7 +16,6 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import FULL, HALF
 from hil.emulator.mit import pack as pack_bits
 from hil.emulator.mit import unpack as unpack_bits
-from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.timers import Timer
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds

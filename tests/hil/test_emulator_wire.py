@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hil.bus import BusError, Link
-from hil.bus.load import least_bits, worst_bits
+from hil.bus.frame_bits import crc15, frame_bits, least_bits, worst_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.virtual_time import VirtualClock, World
