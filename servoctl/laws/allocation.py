@@ -28,7 +28,7 @@ class Allocator:
     """`T = A Phi B` at one state, taken apart once and solved for several right-hand sides.
 
     Attributes:
-        reach: T, shape (r, m).
+        task_map: T, shape (r, m).
         rank: Number of directions counted, all levels together.
         ranks: The same per level: those that it adds to the higher ones.
         pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
@@ -43,14 +43,14 @@ class Allocator:
             levels: Rows of each priority, highest first; fewer than two: all rows count alike.
         """
         self._terms, self._rank_tolerance = terms, rank_tolerance
-        self.reach = terms.reach
+        self.task_map = terms.task_map
         self._levels = [list(level) for level in levels] if len(levels) > 1 else []
         if self._levels:
-            found = self._prioritised(np.zeros(len(self.reach)), None)
+            found = self._prioritised(np.zeros(len(self.task_map)), None)
             self.rank, self.pivot_min, self._free = found.rank, found.pivot_min, found.free
             self.ranks = found.ranks
         else:
-            self._split = decompose(self.reach, rank_tolerance, terms.scale)
+            self._split = decompose(self.task_map, rank_tolerance, terms.scale)
             self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
             self.ranks = (self.rank,)
 
@@ -63,7 +63,7 @@ class Allocator:
         rest: Array = s - Z.T @ (Z @ s)
         return rest
 
-    def solve(self, kind: str, demand: Array, weights: Array | None = None) -> Array:
+    def solve(self, kind: str, rhs: Array, weights: Array | None = None) -> Array:
         """The inputs that meet the demand, or miss it by least squares; shape (m,).
 
         Args:
@@ -72,27 +72,27 @@ class Allocator:
             weights: For `weighted`: shape (m,), positive.
         """
         if self._levels:
-            return self._prioritised(demand, self.measure(kind, weights)).u
+            return self._prioritised(rhs, self.measure(kind, weights)).u
         if kind == "minimum_norm":
-            return self._split.solve(demand)
+            return self._split.solve(rhs)
         if kind == "weighted":
-            root = np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights)
+            root = np.sqrt(np.ones(len(self.task_map[0])) if weights is None else weights)
             inputs = self._terms.inputs / root
             scale = frobenius(self._terms.rows) * frobenius(inputs)
-            return decompose(self.reach / root, self._rank_tolerance, scale).solve(demand) / root
+            return decompose(self.task_map / root, self._rank_tolerance, scale).solve(rhs) / root
         if kind == "unprojected":
             W = self._terms.rows @ self._terms.inputs
             scale = self._terms.scale * frobenius(W)
-            u: Array = W.T @ decompose(self.reach @ W.T, self._rank_tolerance, scale).solve(demand)
+            u: Array = W.T @ decompose(self.task_map @ W.T, self._rank_tolerance, scale).solve(rhs)
             return u
         measure = self.measure(kind, weights)
         assert measure is not None
-        return self._least(measure, self._split.solve(demand))
+        return self._least(measure, self._split.solve(rhs))
 
     def measure(self, kind: str, weights: Array | None = None) -> Array | None:
         """The matrix whose |measure u| an allocation makes least, shape (k, m); None for |u| itself."""
         if kind == "weighted":
-            return np.diag(np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights))
+            return np.diag(np.sqrt(np.ones(len(self.task_map[0])) if weights is None else weights))
         if kind == "constraint_force":
             return self._terms.inputs
         return solve_upper(self._terms.L, self._terms.inputs) if kind == "least_acceleration" else None
@@ -100,11 +100,11 @@ class Allocator:
     def scales(self, weights: Array | None = None) -> list[Any]:
         """What the pivots of each level are measured against, inputs weighted or not."""
         inputs = self._terms.inputs if weights is None else self._terms.inputs / np.sqrt(weights)
-        levels = self._levels or [list(range(len(self.reach)))]
+        levels = self._levels or [list(range(len(self.task_map)))]
         return [frobenius(self._terms.rows[level]) * frobenius(inputs) for level in levels]
 
-    def _prioritised(self, demand: Array, measure: Array | None) -> Prioritised:
-        levels = [(self.reach[level], demand[level]) for level in self._levels]
+    def _prioritised(self, rhs: Array, measure: Array | None) -> Prioritised:
+        levels = [(self.task_map[level], rhs[level]) for level in self._levels]
         return prioritised(levels, self._rank_tolerance, self.scales(), measure)
 
     def _least(self, measure: Array, u: Array) -> Array:

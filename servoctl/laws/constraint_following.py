@@ -254,17 +254,17 @@ class BoundConstraintFollowing(BoundLaw):
             return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
         allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
-        demand = terms.demand + feedback
-        u = self._allocate(allocator, terms.demand, feedback)
+        rhs = terms.rhs + feedback
+        u = self._allocate(allocator, terms.rhs, feedback)
         if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
-        missed = demand - allocator.reach @ u
+        missed = rhs - allocator.task_map @ u
         status: Any = Status.OK.code
         if self.required:
-            u, status = self._judge(terms, allocator, demand, missed, u)
-        known = is_finite(demand, u)
+            u, status = self._judge(terms, allocator, rhs, missed, u)
+        known = is_finite(rhs, u)
         if self.limited:
-            u, missed, status = self._limit(u, allocator, demand, missed, status)
+            u, missed, status = self._limit(u, allocator, rhs, missed, status)
         status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
         status = where(terms.finite, status, Status.NON_FINITE.code)
@@ -272,10 +272,10 @@ class BoundConstraintFollowing(BoundLaw):
         u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
         return Command(u, where(nothing, 0, allocator.rank), missed, where(nothing, 0.0, allocator.pivot_min), status)
 
-    def _judge(self, terms: Terms, allocator: Allocator, demand: Array, missed: Array, u: Array) -> tuple[Array, Any]:
+    def _judge(self, terms: Terms, allocator: Allocator, rhs: Array, missed: Array, u: Array) -> tuple[Array, Any]:
         """The inputs, damped where the rows of priority 1 cannot be met and that is asked for, and the status."""
         required, rank = self.required, allocator.ranks[0]
-        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
+        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
         status = where(rank < len(required), Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
@@ -321,15 +321,15 @@ class BoundConstraintFollowing(BoundLaw):
         return s
 
     def _limit(
-        self, u: Array, allocator: Allocator, demand: Array, missed: Array, status: Any
+        self, u: Array, allocator: Allocator, rhs: Array, missed: Array, status: Any
     ) -> tuple[Array, Array, Any]:
         """Brings the inputs inside their limits, at the task's least cost, and says whether it pays.
 
         Inputs that damp are clipped: there is no task to keep.
         """
         lower, upper = np.array(self.lower), np.array(self.upper)
-        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(demand))),)
-        levels = [(allocator.reach[list(level)], demand[list(level)]) for level in rows]
+        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(rhs))),)
+        levels = [(allocator.task_map[list(level)], rhs[list(level)]) for level in rows]
         nearest_to_it = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
         found = within_limits(
@@ -345,8 +345,8 @@ class BoundConstraintFollowing(BoundLaw):
         held = found.u
         if self.on_infeasible == "damp":
             held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
-        left = demand - allocator.reach @ held
+        left = rhs - allocator.task_map @ held
         required = self.required
-        pays = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
+        pays = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
         severe = status >= Status.INFEASIBLE.code
         return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))

@@ -23,8 +23,8 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.reach import VANISHES
-from servoctl.mechanics.relative_degree import HIGHEST, Raised, first_degree
+from servoctl.mechanics.relative_degree import HIGHEST, DifferentiatedRow, first_degree
+from servoctl.mechanics.task_map import VANISHES
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
@@ -56,7 +56,7 @@ class InputOutput(ConstraintFollowing):
             isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None
         ):
             problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
-        raised: dict[str, Raised] = {}
+        raised: dict[str, DifferentiatedRow] = {}
         for group, constraint in model.task.items():
             rows = [row for row in model.task_rows if row.group == group]
             for index, row in enumerate(rows):
@@ -65,7 +65,7 @@ class InputOutput(ConstraintFollowing):
                 except TaskError as error:
                     problems.append(f"{row.name}: {error}")
                     continue
-                raised[row.name] = Raised(constraint, index, degree, self.passive_rank_tolerance)
+                raised[row.name] = DifferentiatedRow(constraint, index, degree, self.passive_rank_tolerance)
         if problems:
             raise TaskError("\n".join(problems))
         key = tuple((name, _fixed(row)) for name, row in raised.items())
@@ -93,7 +93,7 @@ class InputOutput(ConstraintFollowing):
         )
 
 
-def _fixed(raised: Raised) -> tuple[float, ...]:
+def _fixed(raised: DifferentiatedRow) -> tuple[float, ...]:
     """What is a number in the trace of a raised row, so that another one means tracing again."""
     return raised.degree, raised.rank_tolerance, *parameter_values(raised.inner).tolist()
 
@@ -115,7 +115,7 @@ def relative_degree(
         TaskError: There is none up to `HIGHEST`.
     """
     for degree in range(first_degree(constraint), HIGHEST + 1):
-        raised = Raised(constraint, row, degree, passive_rank_tolerance)
+        raised = DifferentiatedRow(constraint, row, degree, passive_rank_tolerance)
         kernel = model.once(f"{name}, degree {degree}", _fixed(raised), partial(_compiled, model, raised))
         for at in terms:
             w = np.linalg.solve(at.L, kernel(at.state.t, at.state.q, at.state.v, model.parameters)[0][0])
@@ -127,7 +127,7 @@ def relative_degree(
     )
 
 
-def _compiled(model: Model, raised: Raised) -> Kernel:
+def _compiled(model: Model, raised: DifferentiatedRow) -> Kernel:
     """(t, q, v, p) -> A of a raised row."""
     symbols = model.symbols()
     plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])

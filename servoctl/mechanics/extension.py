@@ -83,15 +83,15 @@ def shared_inputs(
     terms = [at for at in found if at.finite and at.positive]
     if not own or not terms:
         return None
-    ranks = [_rank(at.reach[own]) for at in terms]
+    ranks = [_rank(at.task_map[own]) for at in terms]
     if max(ranks) == len(own):
         return None
     generic = [at for at, rank in zip(terms, ranks, strict=True) if rank == max(ranks)]
-    sharing = _sharing([at.reach[own] for at in generic])
+    sharing = _sharing([at.task_map[own] for at in generic])
     members = [own[i] for i in sharing]
     if not members:
         return None
-    parts = [at.reach[members] for at in generic]
+    parts = [at.task_map[members] for at in generic]
     counts = [_integrators(model, at, own, passive_tolerance) for at in generic]
     fewest = min([count for count in counts if count is not None], default=None)
     inputs = _named(parts, list(model.plant.actuators))
@@ -131,14 +131,14 @@ def _named(matrices: Sequence[Array], actuators: list[str]) -> dict[str, float]:
 
 def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: float) -> int | None:
     """How many integrators before the shared inputs bring the other inputs into every row; None: not 1 or 2."""
-    T = at.reach[rows]
+    T = at.task_map[rows]
     U, values, Vt = np.linalg.svd(T)
     rank = int(np.sum(values > COUNTS * values.max(initial=0.0)))
     K, N, used = U[:, rank:].T, Vt[rank:].T, Vt[:rank].T
     if N.shape[1] < len(K):
         return None
     random = np.random.default_rng(3)
-    size = (1.0 + float(np.abs(at.demand[rows]).max())) / float(values[0])
+    size = (1.0 + float(np.abs(at.rhs[rows]).max())) / float(values[0])
     u = used @ (size * (1.0 + random.random(rank)))
     motion = solve_upper(at.L, at.project(at.inputs)) @ N
     t, q, v = at.state
@@ -146,7 +146,7 @@ def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: fl
     def moved(q: Array, v: Array) -> Array:
         state = State(t, q, v)
         terms = assemble(state, model.matrices(state), passive_tolerance)
-        value: Array = terms.reach[rows] @ u - terms.demand[rows]
+        value: Array = terms.task_map[rows] @ u - terms.rhs[rows]
         return value
 
     rest = np.zeros(len(v))

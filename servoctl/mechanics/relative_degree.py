@@ -31,7 +31,7 @@ HIGHEST = 8
 """Relative degrees beyond this are not looked for."""
 
 
-class Raised(Constraint):
+class DifferentiatedRow(Constraint):
     """One row of a constraint, raised.
 
     Attributes:
@@ -54,7 +54,7 @@ class Raised(Constraint):
         return Rows(jacobian(last, v), b, np.array([chain[0]]), rate, higher)
 
 
-def derivatives(raised: Raised, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
+def derivatives(raised: DifferentiatedRow, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
     """y_0 ... y_{r-1} as symbols."""
     base = raised.inner.rows(plant, t, q, v)
     chain = [base.violation[raised.row]]
@@ -72,7 +72,7 @@ def _acceleration(plant: Plant, t: Any, q: Array, v: Array, rank_tolerance: floa
     state = State(t, q, v)
     matrices = symbolic_plant(plant, state)
     terms = trace(assemble, state, matrices, rank_tolerance)
-    return solve_upper(terms.L, terms.drift)
+    return solve_upper(terms.L, terms.free_acceleration)
 
 
 def first_degree(constraint: Constraint) -> int:

@@ -61,7 +61,7 @@ class Terms:
         positive: Whether M is symmetric and positive definite.
         finite: Whether every term is a finite number.
         passive: Decomposition of `Ahat L^-T`.
-        drift: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
+        free_acceleration: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
     """
@@ -72,7 +72,7 @@ class Terms:
     positive: Any
     finite: Any
     passive: Decomposition
-    drift: Array
+    free_acceleration: Array
     inputs: Array
     rows: Array
 
@@ -82,19 +82,19 @@ class Terms:
         return w - Z.T @ (Z @ w) if len(Z) else w
 
     @property
-    def reach(self) -> Array:
+    def task_map(self) -> Array:
         """T = A Phi B, shape (r, m): task accelerations per unit of input, the passive reaction included."""
         return self.rows @ self.project(self.inputs)
 
     @property
     def scale(self) -> Any:
-        """|A L^-T|_F |L^-1 B|_F, against which the rank of `reach` is decided."""
+        """|A L^-T|_F |L^-1 B|_F, against which the rank of `task_map` is decided."""
         return frobenius(self.rows) * frobenius(self.inputs)
 
     @property
-    def demand(self) -> Array:
+    def rhs(self) -> Array:
         """b - A a_c, shape (r,): the task acceleration that is missing at u = 0."""
-        missing: Array = self.matrices.task.b - self.rows @ self.drift
+        missing: Array = self.matrices.task.b - self.rows @ self.free_acceleration
         return missing
 
     def acceleration(self, u: Array, passive_correction: Array | None = None) -> Array:
@@ -104,7 +104,7 @@ class Terms:
             u: Inputs, shape (m,).
             passive_correction: Stabilising terms added to bhat, shape of bhat; None: none.
         """
-        w = self.drift + self.project(self.inputs @ u)
+        w = self.free_acceleration + self.project(self.inputs @ u)
         if passive_correction is not None and len(passive_correction):
             w = w + self.passive.solve(passive_correction)
         return solve_upper(self.L, w)
@@ -144,5 +144,7 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
         positive = False
     split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
     free = solve_lower(L, Q + c)
-    drift = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
-    return Terms(state, matrices, L, positive, finite, split, drift, solve_lower(L, B), solve_lower(L, task.A.T).T)
+    free_acceleration = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
+    return Terms(
+        state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), solve_lower(L, task.A.T).T
+    )

@@ -21,7 +21,7 @@ VANISHES = 1e-9
 
 
 @dataclass(frozen=True)
-class Reach:
+class TaskMap:
     """How the actuators act on a task.
 
     Attributes:
@@ -60,27 +60,29 @@ class Reach:
         return frozenset(self.unreachable)
 
 
-def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_rank_tolerance: float) -> Reach:
+def sample_task_map(
+    model: Model, states: Iterable[State], rank_tolerance: float, passive_rank_tolerance: float
+) -> TaskMap:
     """Looks at the task from every state; states where a term is not finite are passed over."""
     found = [assemble(state, model.matrices(state), passive_rank_tolerance) for state in states]
     terms = [at for at in found if at.finite and at.positive]
     r = len(model.task_rows)
     if not terms:
         unknown = np.full(r, np.nan)
-        return Reach(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0, 0.0)
-    splits = [decompose(at.reach, rank_tolerance, at.scale) for at in terms]
+        return TaskMap(tuple(model.task_rows), 0, 0, unknown, unknown, (), 0.0, 0.0)
+    splits = [decompose(at.task_map, rank_tolerance, at.scale) for at in terms]
     gains = [_gains(at) for at in terms]
     ranks = [split.rank for split in splits]
     own_direction = np.full(r, True)
     if max(ranks) < r:
-        leading = np.max([np.cumsum(_independent(at.reach, rank_tolerance, at.scale)) for at in terms], axis=0)
+        leading = np.max([np.cumsum(_independent(at.task_map, rank_tolerance, at.scale)) for at in terms], axis=0)
         own_direction = np.diff(leading, prepend=0) > 0
     largest = np.max(gains, axis=0)
     dependent = [
         row for row, own, g in zip(model.task_rows, own_direction, largest, strict=True) if not own and g > VANISHES
     ]
     pivots = [float(split.pivot_min) for split in splits if split.rank == max(ranks)]
-    return Reach(
+    return TaskMap(
         tuple(model.task_rows),
         ranks[0],
         max(ranks),
@@ -95,7 +97,7 @@ def reach(model: Model, states: Iterable[State], rank_tolerance: float, passive_
 def _gains(terms: Terms) -> Array:
     inputs = frobenius(terms.inputs)
     sizes = np.linalg.norm(terms.rows, axis=1) * inputs
-    gains: Array = np.linalg.norm(terms.reach, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
+    gains: Array = np.linalg.norm(terms.task_map, axis=1) / np.where(sizes > 0.0, sizes, 1.0)
     return gains
 
 
