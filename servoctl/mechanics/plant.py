@@ -44,18 +44,12 @@ class Plant(ABC):
             raise NotImplementedError(f"{type(self).__name__}.actuation: missing, though there are actuators")
         return np.zeros((len(self.coordinates), 0))
 
-    def motor_positions(self, q: Array) -> Array:
+    def motor_positions(self, q: Array) -> Array | None:
         """rho(q), shape (m,): the displacement conjugate to each actuator, `rho' = B^T q'`, up to a constant.
 
-        Derived as B^T q where B is constant; write it where B is not.
-
-        Raises:
-            PlantError: It is not written, and B is not constant.
+        None: `B^T q`, which holds where B is constant (see `mechanics.motors`); write it where B is not.
         """
-        from servoctl.mechanics.motors import constant_actuation  # here, since that needs plants
-
-        rho: Array = constant_actuation(self, q).T @ q
-        return rho
+        return None
 
     def nonideal_force(self, q: Array, v: Array, t: float) -> Array | None:
         """c(q, v, t), shape (n,): the work-doing part of passive constraint forces; None where they are ideal.

@@ -57,6 +57,12 @@ def numbers(plant: Plant, method: str, where: State | None, shape: tuple[int, ..
     return _array(plant, method, where, shape, call(plant, method, where, *arguments))
 
 
+def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array | None:
+    """The same of a method that may return None."""
+    value = call(plant, method, where, *arguments)
+    return None if value is None else _array(plant, method, where, shape, value)
+
+
 def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
     """M, Q, B and c at a state, shapes (n, n), (n,), (n, m) and (n,); not necessarily finite.
 
@@ -65,12 +71,12 @@ def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
     """
     t, q, v = state
     n, m = len(plant.coordinates), len(plant.actuators)
-    c = call(plant, "nonideal_force", state, q, v, t)
+    c = optional(plant, "nonideal_force", state, (n,), q, v, t)
     return (
         numbers(plant, "mass_matrix", state, (n, n), q, t),
         numbers(plant, "right_hand_side", state, (n,), q, v, t),
         numbers(plant, "actuation", state, (n, m), q, t),
-        np.zeros(n) if c is None else _array(plant, "nonideal_force", state, (n,), c),
+        np.zeros(n) if c is None else c,
     )
 
 
@@ -92,8 +98,8 @@ def energy(plant: Plant, where: State | None, q: Array, v: Array, t: float) -> f
     Raises:
         PlantError: As `numbers`.
     """
-    value = call(plant, "energy", where, q, v, t)
-    return None if value is None else float(_array(plant, "energy", where, (), value))
+    value = optional(plant, "energy", where, (), q, v, t)
+    return None if value is None else float(value)
 
 
 def energies(plant: Plant, states: Iterable[State]) -> Array | None:
