@@ -8,6 +8,7 @@ closing one takes the velocity along it away in a plastic impulse; brakes that l
 """
 
 from collections import deque
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -16,6 +17,7 @@ from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import friction_loss
@@ -40,7 +42,7 @@ class TrueDisplacements:
         around = [np.asarray(model.plant.actuation(s.q, s.t), dtype=float) for s in model.samples(start, 5)]
         self._constant = all(np.array_equal(B, self._actuation) for B in around)
         written = type(model.plant).motor_positions is not Plant.motor_positions
-        self._given = model.plant.motor_positions if written or not self._constant else None
+        self._given = partial(motor_positions, model.plant) if written or not self._constant else None
         self._transposed = np.ascontiguousarray(self._actuation.T)
 
     def motors(self, q: Array) -> Array:

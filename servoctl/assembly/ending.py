@@ -58,7 +58,7 @@ def ending(run: Run, trajectory: Trajectory, facts: dict[str, Any], last: State 
     missed = missed_tasks(trajectory, excused)
     if not missed:
         return {}
-    causes = [finding.text for finding in of_task(run.system, run.start, run.reach) if _is_of(finding, run, missed)]
+    causes = [finding.text for finding in of_task(run.system, run.start, run.task_map) if _is_of(finding, run, missed)]
     why = "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
     return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
@@ -85,7 +85,7 @@ def _reason(run: Run, trajectory: Trajectory) -> str:
     until = float(trajectory.t[-1]) if len(trajectory) else run.start.t
     found = [finding.text for finding in growth_of(run.loop, _looks(run, trajectory), until)]
     found = found or _singular_pose(run, trajectory)
-    found = found or [f.text for f in of_task(run.system, run.start, run.reach) if f.kind == "singular_start"]
+    found = found or [f.text for f in of_task(run.system, run.start, run.task_map) if f.kind == "singular_start"]
     return "; ".join(found) or UNKNOWN
 
 

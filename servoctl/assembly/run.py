@@ -14,7 +14,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -34,7 +34,7 @@ class Run:
         loop: The closed loop, on its engine.
         start: Initial state, projected where that was asked for.
         settings: How to run.
-        reach: What the actuators can do for the task; None for an open loop.
+        task_map: What the actuators can do for the task; None for an open loop.
         loaded: The config it came from; None for a run made in Python.
         problems: Why it should not run; empty unless `load` was told to let them through.
         levels: The plant's own constraints level by level, for `check`; none: there is no hierarchy.
@@ -45,7 +45,7 @@ class Run:
     loop: Loop
     start: State
     settings: Settings
-    reach: Reach | None = None
+    task_map: TaskMap | None = None
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
@@ -63,7 +63,11 @@ class Run:
         engine = [] if self.engine_warning is None else [self.engine_warning]
         own = realism.warnings(self.system, self.start, self.settings)
         return (
-            starts.warnings(self.loop, self.start, self.reach) + self.system.model.doubts + self._gains() + own + engine
+            starts.warnings(self.loop, self.start, self.task_map)
+            + self.system.model.doubts
+            + self._gains()
+            + own
+            + engine
         )
 
     @property

@@ -15,7 +15,7 @@ from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
-from servoctl.mechanics.reach import VANISHES, Reach, reach
+from servoctl.mechanics.task_map import VANISHES, TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
@@ -193,15 +193,15 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
     return contradictions(model, closed, levels, INDEPENDENT, CLOSED)
 
 
-def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
+def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     law = system.law
     rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
     states = [start, *system.model.samples(start, count - 1)]
-    return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
+    return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
+def unreachable(found: TaskMap, law: BoundLaw | None = None) -> list[str]:
     """Rows of priority 1 that constraint following cannot serve, one sentence each."""
     problems = []
     wishes = () if law is None else law.wishes
@@ -216,7 +216,7 @@ def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
     return problems
 
 
-def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
+def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
     """What a person should know before a run that can go on."""
     system = loop.system
     at = consistency(system.model, start)

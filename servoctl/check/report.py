@@ -175,7 +175,7 @@ def _task(run: Run, report: CheckReport) -> None:
 
 
 def _reach(run: Run, report: CheckReport) -> None:
-    found = run.reach
+    found = run.task_map
     if found is None:
         return
     count = _count(len(found.rows), "row")
@@ -263,7 +263,7 @@ def _diagnosis(run: Run, report: CheckReport) -> None:
     """What no gain, step or period mends."""
     if run.system.law is None:
         return
-    found = of_task(run.system, run.start, run.reach)
+    found = of_task(run.system, run.start, run.task_map)
     found += of_internal(run.system, run.internal) if not run.problems else []
     report.values["diagnosis"] = [finding.to_dict() for finding in found]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from machines import parallelogram, rate, robots
+from multipliers import multiplier_equation
 from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
@@ -16,7 +17,6 @@ from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram
 from plants.scara import Scara
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.mechanics.fundamental import multiplier_equation
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
