@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from servoctl.assembly import realism
 from servoctl.assembly import start as starts
+from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
@@ -101,8 +102,6 @@ class Run:
             KeyboardInterrupt: After the files are written.
             RunFolderError: The folder cannot be written.
         """
-        from servoctl.assembly.ending import ending
-
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
         said: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
@@ -110,6 +109,9 @@ class Run:
             said["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:
             said["realism"] = realism.facts(self.system, self.loaded.config.realism)
-        return simulate_loop(
-            self.loop, self.start, self.settings, said, out, text, progress, ending=partial(ending, self)
-        )
+        return simulate_loop(self.loop, self.start, self.settings, said, out, text, progress, ending=self.ending)
+
+    @np.errstate(all="ignore")
+    def ending(self, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
+        """Facts that the end of a simulation adds to its summary, as `EndOfRun.facts`."""
+        return EndOfRun(self.loop, self.start, self.settings, self.reach, trajectory).facts(facts, last)
