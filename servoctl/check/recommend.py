@@ -19,7 +19,6 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
-from servoctl.laws.gain_limits import longest_spacing
 from servoctl.mechanics.model import Model, Row
 from servoctl.types import State
 
@@ -160,17 +159,7 @@ def _longest(degree: int, spacing: Spacing) -> float:
     """alpha h at which (s + alpha)^degree no longer decays."""
     stiffness, *rest = [float(math.comb(degree, k)) for k in range(degree)]
     damping, higher = (rest[0], tuple(rest[1:])) if rest else (0.0, ())
-    return longest_spacing(
-        damping,
-        stiffness,
-        degree > 1,
-        spacing.held,
-        higher,
-        spacing.delay,
-        spacing.method,
-        spacing.lag,
-        spacing.velocity,
-    )
+    return spacing.longest(damping, stiffness, degree > 1, higher)
 
 
 def _kind(row: Row, raised: bool) -> str:

@@ -213,7 +213,7 @@ def _gains(run: Run, report: CheckReport) -> None:
     passive = list(passive_gains(run.system, passive_spacing(settings)))
     if not task and not passive:
         return
-    if run.system.passive.projection and passive and not any(gain.damping or gain.stiffness for gain in passive):
+    if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
         lines = ["passive constraints: every step of a run ends on them (plant.passive.projection)"]
     else:
         lines = _shortened([gain.line for gain in passive])

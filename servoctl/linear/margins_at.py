@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import Spacing, drives_spacing, task_gains, task_spacing
+from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
@@ -126,11 +126,10 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
 
 
 def _share(run: Run, drives: bool) -> float:
-    spacing: Spacing | None = task_spacing(run.system, run.settings)
-    if drives:
-        spacing = None if run.loaded is None else drives_spacing(run.loaded)
-    found = [] if spacing is None else [gain.margin for gain in task_gains(run.system, spacing)]
-    return max((1.0 / margin if margin else math.inf for margin in found if margin is not None), default=0.0)
+    if not drives:
+        return gain_share(task_gains(run.system, task_spacing(run.system, run.settings)))
+    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    return 0.0 if spacing is None else gain_share(task_gains(run.system, spacing))
 
 
 def margins_at(

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import RowGains, drives_spacing, task_gains, task_spacing
+from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.laws.gain_limits import overshoot as overshoot_of
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.simulation.traced import CompiledLoop
@@ -70,17 +69,8 @@ def reserve(run: Run) -> Reserve:
         run: With a law; without one there is nothing to look at, and each figure is harmless.
     """
     gains = list(_gains(run))
-    shares = [1.0 / gain.margin for gain in gains if gain.margin]
-    swings = [
-        overshoot_of(
-            gain.damping, gain.stiffness, gain.row.has_rate, gain.spacing.h, gain.spacing.held, gain.higher,
-            gain.spacing.delay, gain.spacing.lag,
-        )
-        for gain in gains
-    ]  # fmt: skip
-    return Reserve(
-        max(shares, default=0.0), max(swings, default=0.0), gain_margin(run) if any(swings + shares) else None
-    )
+    share, swing = gain_share(gains), max((gain.overshoot for gain in gains), default=0.0)
+    return Reserve(share, swing, gain_margin(run) if share or swing else None)
 
 
 def _gains(run: Run) -> Iterator[RowGains]:
