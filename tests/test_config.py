@@ -273,7 +273,7 @@ FIELDS = [
     ),
     ("run", RUN + "hil: []", "c.yaml:8: hil: expected a mapping, got []"),
     ("run", RUN + "tune: 3", "c.yaml:8: tune: expected a mapping, got 3"),
-    ("run", RUN + "inputs: {F: 1}", "c.yaml:8: inputs: given beside a law (the law computes the inputs; an open-loop"),
+    ("run", RUN + "inputs: {F: 1}", "c.yaml:8: inputs: cannot be used with a law (the law computes the inputs; an open-loop"),
     ("plant", "plant: {class: Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:ClassName"),
     ("plant", "plant: {class: a/b:Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:Class"),
     ("plant", "plant: {parameters: {}}", "c.yaml:1: plant.class: missing (package.module:ClassName, or file.py:Class"),

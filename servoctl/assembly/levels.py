@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from servoctl.assembly.problems import Problems
 from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import PassiveLevelConfig as LevelValues
+from servoctl.config.schema import PassiveLevelConfig
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics import plant_values
@@ -53,7 +53,7 @@ def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
     return {name: rows.size for name, rows in groups.items()}
 
 
-def _check_level(name: str, level: LevelValues, size: Mapping[str, int], problems: Problems) -> None:
+def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], problems: Problems) -> None:
     for i, group in enumerate(level.groups):
         if group not in size:
             problems.add(f"there is no passive group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)

@@ -10,11 +10,10 @@ from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.build import (
     build_correction,
-    build_equations,
     build_law,
     build_plant,
+    build_start,
     build_task,
-    build_vector,
     check_actuators,
 )
 from servoctl.assembly.gains import all_gains
@@ -23,12 +22,11 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, realistic
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
+from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
-from servoctl.config.schema import Fixed, Passive
-from servoctl.config.schema import LawConfig as LawValues
-from servoctl.config.schema import RunConfig as RunValues
+from servoctl.config.schema import Fixed, LawConfig, Passive, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law
@@ -135,7 +133,7 @@ def make_run(
 def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
     """The law, or None where there is none to be bound: of one that is wrong the names are looked at alone."""
     values = loaded.config.law
-    if not isinstance(values, LawValues):
+    if not isinstance(values, LawConfig):
         return None
     check_actuators(values, plant, problems)
     if problems.touch("law", "task"):
@@ -169,9 +167,7 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     if plant is None:
         problems.check()
     assert plant is not None
-    q = build_vector(loaded.config.initial.q, plant, problems, "q")
-    v = build_vector(loaded.config.initial.v, plant, problems, "v")
-    start = State(0.0, q, v)
+    start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
     task = build_task(loaded, plant, problems)
     if waiting:
@@ -209,10 +205,9 @@ def _reach(system: System, start: State, brief: bool) -> Reach:
     return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
 
 
-def settings_of(run: RunValues) -> Settings:
+def settings_of(run: RunConfig) -> Settings:
     """How to run, as a config says it."""
-    own = run.integrator
-    integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
+    integrator = Integrator(**run.integrator.model_dump(exclude_none=True))
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import numpy as np
 
 from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import FrictionConfig as FrictionValues
-from servoctl.config.realism import RealismConfig as RealismValues
+from servoctl.config.realism import FrictionConfig, RealismConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
@@ -69,7 +69,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     _changed(plant, values.parameter_error, problems)
 
 
-def _realism(values: RealismValues, plant: Plant, period: float, problems: Problems) -> Realism:
+def _realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
     def measured(field: str) -> tuple[float, ...]:
         given = getattr(values, field)
         parts = [_each(getattr(given, x), plant.coordinates, "coordinate", problems, field, x) for x in ("q", "v")]
@@ -93,7 +93,7 @@ def _realism(values: RealismValues, plant: Plant, period: float, problems: Probl
     )
 
 
-def _friction(values: FrictionValues, plant: Plant, problems: Problems) -> Friction:
+def _friction(values: FrictionConfig, plant: Plant, problems: Problems) -> Friction:
     def each(field: str) -> tuple[float, ...]:
         return _each(getattr(values, field), plant.actuators, "actuator", problems, "friction", field)
 
@@ -101,19 +101,9 @@ def _friction(values: FrictionValues, plant: Plant, problems: Problems) -> Frict
 
 
 def _each(given: Any, names: Mapping[str, str], kind: str, problems: Problems, *field: str) -> tuple[float, ...]:
-    """One number per name, from one for all, a list in order, or a mapping, in which what is left out is zero."""
-    path = ("realism", *field)
-    if isinstance(given, Mapping):
-        for wrong in [name for name in given if name not in names]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
-        default = FrictionValues.model_fields["speed"].default if field[-1] == "speed" else 0.0
-        return tuple(float(given.get(name, default)) for name in names)
-    if isinstance(given, Sequence):
-        if len(given) != len(names):
-            problems.add(f"expected {len(names)} values ({', '.join(names)}), got {len(given)}", *path)
-            return (0.0,) * len(names)
-        return tuple(map(float, given))
-    return (float(given),) * len(names)
+    """One number per coordinate or actuator; the default for names that a mapping leaves out."""
+    default = FrictionConfig.model_fields["speed"].default if field[-1] == "speed" else 0.0
+    return tuple(one_per_name(given, names, kind, problems, "realism", *field, default=default).tolist())
 
 
 def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -124,9 +114,8 @@ def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, 
         return (-size,) * len(names), (size,) * len(names)
     for wrong in [name for name in given if name not in names]:
         problems.add(f"there is no actuator '{wrong}' ({remedy(wrong, names)})", "realism", "saturation", wrong)
-    limits = [given.get(name, math.inf) for name in names]
-    pairs = [(-x, x) if isinstance(x, (int, float)) else x for x in limits]
-    return tuple(float(lower) for lower, _ in pairs), tuple(float(upper) for _, upper in pairs)
+    pairs = [limit_pair(given.get(name, math.inf)) for name in names]
+    return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
 
 
 def _simulated(
@@ -172,7 +161,7 @@ def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], proble
     return changed
 
 
-def facts(system: System, values: RealismValues) -> dict[str, Any]:
+def facts(system: System, values: RealismConfig) -> dict[str, Any]:
     """What a run says of its realism: what is active as it was given, and the delay in periods."""
     realism = system.realism
     assert realism is not None
@@ -181,7 +170,7 @@ def facts(system: System, values: RealismValues) -> dict[str, Any]:
     return active | {"delay_cycles": {"least": cycles[0], "most": cycles[1]}}
 
 
-def in_words(system: System, values: RealismValues) -> list[str]:
+def in_words(system: System, values: RealismConfig) -> list[str]:
     """The same for a person, one line for each part that is active."""
     realism, model = system.realism, system.simulated
     assert realism is not None

@@ -72,7 +72,7 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(law, Mapping) and task == []:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
-        yield Problem(("inputs",), "given beside a law (the law computes the inputs; an open-loop run has 'law: none')")
+        yield Problem(("inputs",), "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')")
 
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:

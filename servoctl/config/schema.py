@@ -37,7 +37,17 @@ ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step by tolerances."""
 
 DEFAULT_STEP = 0.001
-"""Step of rk4 [s]; with a period, the largest part of the period that is not longer."""
+"""Longest default step of rk4 [s]."""
+
+
+def default_step(period: float | None) -> float:
+    """Step of rk4 [s] where none is given: the longest that divides the period and does not exceed `DEFAULT_STEP`."""
+    return DEFAULT_STEP if period is None else period / math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
+
+
+def divides(step: float, period: float) -> bool:
+    """Whether a whole number of steps makes a period, up to rounding."""
+    return abs(max(1, round(period / step)) * step - period) <= 1e-9 * period
 
 
 class PassiveLevelConfig(Section):
@@ -245,24 +255,22 @@ class IntegratorConfig(Section):
         return given
 
     def with_step(self, period: float | None) -> Self:
-        """The same with a step that divides the period [s].
+        """The same integrator with a step that divides the period [s].
 
         Raises:
-            PydanticCustomError: The given step does not.
+            PydanticCustomError: The given step does not divide it.
         """
         if self.method != "rk4":
             return self
         if self.step is None:
-            parts = 1 if period is None else math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
-            return self.model_copy(update={"step": DEFAULT_STEP if period is None else period / parts})
-        if period is not None:
+            return self.model_copy(update={"step": default_step(period)})
+        if period is not None and not divides(self.step, period):
             parts = max(1, round(period / self.step))
-            if abs(parts * self.step - period) > 1e-9 * period:
-                nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
-                raise fault(
-                    f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
-                    "step",
-                )
+            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
+            raise fault(
+                f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
+                "step",
+            )
         return self
 
 
