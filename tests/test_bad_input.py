@@ -569,8 +569,8 @@ def test_the_scara_as_printed_is_refused_with_its_first_command(
     ("run", "words", "sentence"),
     [
         ("period: 0.01, integrator: {step: 0.003}", [], "run.integrator.step: 0.003 does not divide run.period 0.01"),
-        ("integrator: {rtol: 0.3}", [], "run.integrator.rtol: given with rk4, whose step is fixed"),
-        ("integrator: {method: dop853, step: 1}", [], "run.integrator.step: given with dop853"),
+        ("integrator: {rtol: 0.3}", [], "run.integrator.rtol: does not fit rk4, which has a fixed step"),
+        ("integrator: {method: dop853, step: 1}", [], "run.integrator.step: does not fit dop853"),
         ("integrator: {method: euler}", [], "run.integrator.method: "),
         ("integrator: {method: cvodes}", ["--engine", "numpy"], "run.integrator.method: cvodes needs a compiled loop"),
         (

@@ -44,7 +44,7 @@ def test_a_slip_is_named_with_its_remedy(setting: str, text: str) -> None:
 
 
 def test_a_law_that_does_not_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match=re.escape("realism: given without run.period (a realistic law samples")):
+    with pytest.raises(ConfigError, match=re.escape("realism: needs run.period (realism is for sampled laws")):
         sc.load("two_mass_spring", ["realism.delay=1*ms"])
 
 

@@ -149,7 +149,7 @@ def test_a_wish_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path:
     config = changed(tmp_path, "quadrotor", ("{name: z,", "{name: z, priority: 2, required: true,"))
     code, _, err = answer(capsys, "check", config)
     assert code == 2
-    assert "required: true, but priority 2 makes it a wish (leave required out, or take priority 1)" in err
+    assert "required: true, but a task of priority 2 may be missed (leave required out, or use priority 1)" in err
 
 
 def test_a_sweep_judges_its_runs_as_they_are_judged_alone() -> None:

@@ -80,7 +80,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, sampler: cmaes}}",
-            "masses.yaml:6: tune.sampler: cmaes with one path in search (take tpe)",
+            "masses.yaml:6: tune.sampler: cmaes with one path in search (use tpe)",
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{plant.parameters.m2: []}}}}",
@@ -88,7 +88,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{{ALPHA}: [1]}}}}",
-            f"masses.yaml:6: tune.uncertainty.{ALPHA}: given in search already (leave one out)",
+            f"masses.yaml:6: tune.uncertainty.{ALPHA}: is in search already (leave one out)",
         ),
     ],
 )
