@@ -224,7 +224,7 @@ def test_realism_that_says_nothing_changes_nothing() -> None:
 
 def test_friction_too_steep_for_the_step_is_said(tmp_path: Path) -> None:
     run = mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.0001}}")
-    assert any("near rest it answers at 1.5e+04 1/s" in warning for warning in run.warnings)
+    assert any("near rest its rate is 1.5e+04 1/s" in warning for warning in run.warnings)
     assert not mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.001}}").warnings
 
 

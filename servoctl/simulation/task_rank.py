@@ -64,7 +64,7 @@ class TaskRank:
         away = float(np.max(np.abs(near.q - state.q) / (1.0 + np.abs(state.q))))
         if not away <= DRIFT or not float(np.nanmax(np.abs(left.violation), initial=0.0)) <= SATISFIED:
             return None
-        there = decompose(at.reach, tolerance, at.scale).rank
+        there = decompose(at.task_map, tolerance, at.scale).rank
         if there >= rank:
             return None
         return (
@@ -77,5 +77,5 @@ class TaskRank:
 
 def _dependent(model: Model, at: Terms, tolerance: float) -> Sequence[str]:
     """Names of the rows that add no direction to the rows above them."""
-    ranks = [decompose(at.reach[: i + 1], tolerance, at.scale).rank for i in range(len(at.reach))]
+    ranks = [decompose(at.task_map[: i + 1], tolerance, at.scale).rank for i in range(len(at.task_map))]
     return [row.name for row, step in zip(model.task_rows, np.diff(ranks, prepend=0), strict=True) if step == 0]
