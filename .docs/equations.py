@@ -15,9 +15,8 @@ from matplotlib.textpath import TextPath
 SIZE = 10.0
 """Size at which an equation is set [pt]; the page scales it by 1 em."""
 
-BLOCK = re.compile(r"^```math\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"\$`(?P<text>[^`]+)`\$")
-FENCE = re.compile(r"^```(?!math\n).*?^```$", re.DOTALL | re.MULTILINE)
 
 COMMANDS = {Outline.MOVETO: ("M", 1), Outline.LINETO: ("L", 1), Outline.CURVE3: ("Q", 2), Outline.CURVE4: ("C", 3)}
 """Code of an outline -> the command of an SVG path, and how many points it has."""
@@ -37,17 +36,17 @@ class Equations:
         """
         parts, end = [], 0
         for fence in FENCE.finditer(text):
-            parts += [self._replaced(text[end : fence.start()]), fence[0]]
+            parts.append(self._inline(text[end : fence.start()]))
+            parts.append(self._token(fence["text"], block) if fence["info"] == "math" else fence[0])
             end = fence.end()
-        return "".join([*parts, self._replaced(text[end:])])
+        return "".join([*parts, self._inline(text[end:])])
 
     def show(self, page: str) -> str:
         """A page's HTML with the equations in place of their tokens."""
         return re.sub(r"(<p>)?(EQUATION\d+X)(?(1)</p>)", lambda token: self._html[token[2]], page)
 
-    def _replaced(self, text: str) -> str:
-        text = BLOCK.sub(lambda match: self._token(match["text"], block), text)
-        return INLINE.sub(lambda match: self._token(match["text"], svg), text)
+    def _inline(self, text: str) -> str:
+        return INLINE.sub(lambda equation: self._token(equation["text"], svg), text)
 
     def _token(self, tex: str, set_equation: Callable[[str], str]) -> str:
         token = f"EQUATION{len(self._html)}X"

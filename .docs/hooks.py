@@ -13,6 +13,7 @@ from made import name_of, pages, pictures
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
 
 EQUATIONS = Equations()
 
@@ -49,6 +50,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Puts the equations back as SVG."""
     return EQUATIONS.show(html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Loads the script that lets the search work on pages from disk; it must come before the theme's own script."""
+    script = get_relative_url("search_from_files.js", page.url)
+    return output.replace("</head>", f'<script src="{script}"></script></head>', 1)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
