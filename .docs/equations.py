@@ -13,7 +13,10 @@ from matplotlib.path import Path as Outline
 from matplotlib.textpath import TextPath
 
 SIZE = 10.0
-"""Size at which an equation is set [pt]; the page scales it by 1 em."""
+"""Size at which an equation is set [pt]."""
+
+EM = 9.0
+"""Part of it that becomes 1 em of the page: a little less, since the letters of equations are smaller than text."""
 
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"\$`(?P<text>[^`]+)`\$")
@@ -76,7 +79,7 @@ def svg(tex: str) -> str:
     return (
         f'<svg class="equation" role="img" aria-label="{html.escape(tex)}" '
         f'viewBox="{left:.2f} {-top:.2f} {width:.2f} {height:.2f}" '
-        f'style="width:{width / SIZE:.3f}em;height:{height / SIZE:.3f}em;vertical-align:{bottom / SIZE:.3f}em">'
+        f'style="width:{width / EM:.3f}em;height:{height / EM:.3f}em;vertical-align:{bottom / EM:.3f}em">'
         f'<path d="{_path(outline)}"/></svg>'
     )
 

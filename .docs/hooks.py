@@ -36,13 +36,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Takes the equations out of a page before Markdown reads it.
+    """Writes the table of metrics, and takes the equations out of a page before Markdown reads it.
 
     Raises:
         PluginError: An equation cannot be set; the build ends.
     """
     try:
-        return EQUATIONS.hide(markdown)
+        return EQUATIONS.hide(markdown.replace("<!-- table of metrics -->", reference.metrics()))
     except ValueError as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from None
 
