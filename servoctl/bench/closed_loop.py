@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, Timings, interleaved, timed
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
@@ -39,7 +39,7 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes a tenth of a second, and few turns.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     duration = 0.1 if effort.quick else DURATION
     part = 10 if effort.quick else PART
@@ -89,13 +89,13 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     findings.append(Comparison(work, "real time", times[best].median, duration, 500.0))
     speeds = {name: duration / entry.times.median for name, entry in by_name.items()}
     notes += [
-        "times are the process's own",
+        "times are processor times of the process",
         f"peers: {part} steps are timed, and multiplied by {1 / share:.4g}; both run the same RK4 around the same law",
         "times real time: " + ", ".join(f"{name} {speed:.3g}" for name, speed in speeds.items()),
         f"{C}: the integration and its rows; {WHOLE}: with everything that a run records",
     ]
-    values = {"rows": standing.values(entries), "times_real_time": speeds, "versions": peers.versions()}
-    table = standing.table(title, entries, tails=False)
+    values = {"rows": comparison.values(entries), "times_real_time": speeds, "versions": peers.versions()}
+    table = comparison.table(title, entries, tails=False)
     return BenchReport("Closed loop: two robots lift an object", [table], dict(plain(values)), notes, findings)
 
 

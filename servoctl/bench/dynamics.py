@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.algebra import LOOP_GAIN, actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, states
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
@@ -35,7 +35,7 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick times a few calls only.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     where = states(20 if effort.quick else 500)
     count, notes = len(where.t), peers.notes()
@@ -79,10 +79,10 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
     ]
     return BenchReport(
         "Dynamics: two robots under constant torques",
-        [standing.table(title, entries)],
-        dict(plain({"rows": standing.values(entries), "versions": peers.versions()})),
+        [comparison.table(title, entries)],
+        dict(plain({"rows": comparison.values(entries), "versions": peers.versions()})),
         notes,
-        standing.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
+        comparison.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
     )
 
 

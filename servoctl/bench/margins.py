@@ -172,7 +172,7 @@ def margins(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes two plants.
-        progress: Is told the share of cases that are done.
+        progress: Called with the share of cases that are done.
     """
     cases = CASES[:2] if effort.quick else CASES
     found = []

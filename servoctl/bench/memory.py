@@ -14,7 +14,7 @@ def memory(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick leaves the larger runs out.
-        progress: Is told the share of processes that are done.
+        progress: Called with the share of processes that are done.
     """
     notes, installed = peers.notes(), peers.installed()
     plans = {

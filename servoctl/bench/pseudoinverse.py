@@ -55,7 +55,7 @@ def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick leaves only SVD at TOL 1e-8, and ours there.
-        progress: Is told the share of runs that are done.
+        progress: Called with the share of runs that are done.
     """
     sections = list(_sections(effort.quick))
     experiments = [experiment for section in sections for experiment in section]

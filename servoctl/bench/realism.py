@@ -34,7 +34,7 @@ def realism(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes 16 gain sets of a tenth of a second.
-        progress: Is told the share of batches that are done.
+        progress: Called with the share of batches that are done.
     """
     count = 16 if effort.quick else COUNT
     rows, values = [], {}

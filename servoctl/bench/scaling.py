@@ -62,7 +62,7 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick leaves the small machines only.
-        progress: Is told the share of cases that are done.
+        progress: Called with the share of cases that are done.
     """
     cases = list(_swarms(SWARMS[:3] if effort.quick else SWARMS))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))

@@ -31,7 +31,7 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick starts each process once.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     notes, installed = peers.notes(), peers.installed()
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:

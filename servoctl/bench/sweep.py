@@ -36,7 +36,7 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes four gain sets of a tenth of a second, once.
-        progress: Is told the share of batches that are done.
+        progress: Called with the share of batches that are done.
     """
     count, rounds = (4, 1) if effort.quick else (COUNT, ROUNDS)
     run = our_run(effort.quick)

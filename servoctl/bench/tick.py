@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from hil.loop import Controller
-from servoctl.bench import costs, peers, standing
+from servoctl.bench import comparison, costs, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.inside import Inside
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, shown, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
@@ -35,7 +35,7 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick times a few calls only.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     where = states(20 if effort.quick else 500)
     loop = compiled(closed_loop())
@@ -75,11 +75,11 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     exact = np.array([references(k) for k in range(count)])
     off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
     entries = [Competitor(name, times[name], off[name], TOLERANCE) for name in contestants]
-    tables = [standing.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
-    values: dict[str, Any] = {"rows": standing.values(entries), "versions": peers.versions()}
+    tables = [comparison.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
+    values: dict[str, Any] = {"rows": comparison.values(entries), "versions": peers.versions()}
     aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
-    findings = standing.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
-    findings += standing.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
+    findings = comparison.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
+    findings += comparison.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
     if inside is not None:
         floor, least, note = _floor(loop, times[INSIDE].median)
         tables.append(floor)

@@ -82,7 +82,7 @@ def interleaved(
         contestants: Name -> contestant.
         rounds: Turns of each.
         calls: In one turn.
-        progress: Is told how much is done.
+        progress: Called with the share that is done.
     """
     found: dict[str, list[Array]] = {name: [] for name in contestants}
     collecting = gc.isenabled()
