@@ -266,7 +266,7 @@ def test_a_time_has_its_unit(value: float, text: str) -> None:
     assert shown(value) == text
 
 
-def test_the_fastest_accurate_way_is_found_and_a_lost_motion_is_not() -> None:
+def test_the_fastest_accurate_candidate_is_chosen_and_a_lost_motion_is_not() -> None:
     t = np.array([0.0, 1.0])
 
     def way(name: str, how: str, error: float) -> Candidate:
@@ -274,11 +274,11 @@ def test_the_fastest_accurate_way_is_found_and_a_lost_motion_is_not() -> None:
 
     ways = [way("one", "lost", np.nan), way("one", "fine", 1e-9), way("two", "coarse", 0.1), way("two", "less", 0.01)]
     best, trials = fastest(ways, lambda s: np.zeros((len(s), 1)), 1e-6)
-    assert [(trial.way.how, trial.error) for trial in trials] == [
+    assert [(trial.candidate.how, trial.error) for trial in trials] == [
         ("lost", np.inf), ("fine", 1e-9), ("coarse", 0.1), ("less", 0.01),
     ]  # fmt: skip
     # who never gets there is shown with the most accurate way
-    assert {name: trial.way.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
+    assert {name: trial.candidate.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
 
 
 def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None:
@@ -298,7 +298,7 @@ def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None
 
     fastest([way("first", 0.0), way("slow", 0.05), way("slower", 0.1)], lambda s: np.zeros((1, 1)), 1e-6)
     assert set(trials) == {"first", "slow"}
-    assert isinstance(SearchResult(way("x", 0.0), 0.0, 1.0).way, Candidate)
+    assert isinstance(SearchResult(way("x", 0.0), 0.0, 1.0).candidate, Candidate)
 
 
 def test_unequal_work_has_no_ratio_and_enters_no_summary() -> None:
@@ -333,7 +333,7 @@ def test_the_linkage_starts_where_the_exact_motion_does() -> None:
 def test_a_fresh_process_is_measured_and_a_failing_one_named(tmp_path: Any) -> None:
     assert peak("kept = b'x' * 200_000_000") > peak("pass") + 190_000_000
     assert seconds(["-c", "pass"], tmp_path) > 0.0
-    with pytest.raises(ProcessError, match=r"python -c raise SystemExit.*: ends with exit code 3: it says nothing"):
+    with pytest.raises(ProcessError, match=r"python -c raise SystemExit.*: ends with exit code 3: no message"):
         seconds(["-c", "raise SystemExit(3)"], tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The parallelogram for 20 s, as fast as each program gets at one accuracy: regular, and through the flat pose."""
+"""The parallelogram for 20 s: the fastest setting of each program at one accuracy, without and with the flat pose."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]
 LINKS = {"ours": [2, 5, 8], "joints": [0, 2, 3]}
-"""Where the angles of the links stand among the coordinates."""
+"""Indices of the link angles among the coordinates."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A start, and what is tried from there.
+    """A start, and the settings that are tried from it.
 
     Attributes:
-        name: For the table.
+        name: Name in the table.
         theta: [rad].
         rate: theta' [rad/s].
-        exact: Times -> theta.
+        exact: Times [s] -> theta [rad].
         gains: Baumgarte's alpha = beta [1/s] for us and for Pinocchio.
-        steps: Fixed ones for us and for Pinocchio [s].
-        soft_steps: MuJoCo's [s].
-        rtols: Of DOP853.
+        steps: Fixed steps for us and for Pinocchio [s].
+        soft_steps: Steps for MuJoCo [s].
+        rtols: Relative tolerances of DOP853.
     """
 
     name: str
@@ -63,7 +63,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
     """Three links and a coupler for 20 s to 1e-6 rad: ours with 12 coordinates and rank 11, peers with 4 joint angles.
 
     Args:
-        effort: Quick takes half a second, and one way of each.
+        effort: Quick takes half a second and one setting of each program.
         progress: Called with the share of the work that is done.
     """
     duration = 0.5 if effort.quick else DURATION
@@ -82,17 +82,17 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         key, _, words = start.name.partition(":")
         tables.append(comparison.table(f"{key}:{words}; difference: error [rad]", entries, tails=False))
         values[key] = {"rows": comparison.values(entries), "trials": trial_values(trials)}
-        found = dict(zip(best, entries, strict=True))
-        ours = found.get("servoctl C")
+        by_name = dict(zip(best, entries, strict=True))
+        ours = by_name.get("servoctl C")
         for peer in ("Pinocchio", "MuJoCo"):
-            if ours is not None and ours.equal and peer in found and found[peer].equal:
+            if ours is not None and ours.equal and peer in by_name and by_name[peer].equal:
                 work = f"parallelogram {duration:g} s to 1e-6, {key}"
-                findings.append(Comparison(work, peer, ours.times.median, found[peer].times.median, 2.0))
+                findings.append(Comparison(work, peer, ours.times.median, by_name[peer].times.median, 2.0))
     notes += [
         "times are processor times of the process",
         "error: largest difference of a link's angle from the closed solution (elliptic functions), at every step",
-        "not equal: no way that was tried reaches 1e-6; the most accurate one is shown",
-        "joint angles close the loops by symmetry; 12 coordinates do not, and their drift makes a dependent row look "
+        "not equal: no setting that was tried reaches 1e-6; the most accurate one is shown",
+        "joint angles close the loops by symmetry; 12 coordinates do not, so drift can make a dependent row look "
         "independent",
     ]
     return BenchReport("Parallelogram: 20 s to 1e-6 rad", tables, dict(plain(values)), list(dict.fromkeys(notes)),
@@ -100,7 +100,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
 
 
 def our_loop(start: Start, alpha: float) -> tuple[CompiledLoop, Array]:
-    """The linkage in our 12 coordinates, and its first state."""
+    """The linkage in our 12 coordinates, and its initial state."""
     q, x, y = pose(start.theta), np.cos(start.theta), np.sin(start.theta)
     v = start.rate * np.array([*(3 * [-y / 2, x / 2, 1.0]), -y, x, 0.0])
     overrides = [

@@ -1,4 +1,4 @@
-"""Two robots for one second under constant torques, as fast as each program gets at one accuracy."""
+"""Two robots for one second under constant torques: the fastest setting of each program at one accuracy."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]
 STEPS = (20, 25, 32, 40, 50, 64, 80, 100, 125, 160, 200)
-"""Of fixed step, in one second."""
+"""Fixed steps per second."""
 
 GAINS = (1.0, 5.0, 10.0)
 """Baumgarte's alpha = beta [1/s] on the loop."""
@@ -29,11 +29,11 @@ GAINS = (1.0, 5.0, 10.0)
 RTOLS = (1e-6, 1e-7, 1e-8, 1e-9)
 SOFT_STEPS = (100, 200, 500, 1000, 2000)
 SOFTNESSES = (2.0, 4.0)
-"""MuJoCo's time constant of the loop, in steps; below two it is not stable."""
+"""MuJoCo's time constant of the loop, in steps; it is unstable below two."""
 
 
 def robots(effort: Effort, progress: Progress) -> BenchReport:
-    """Two robots for 1 s under constant torques to 1e-6 rad, each program by its best method and step.
+    """Two robots for 1 s under constant torques to 1e-6 rad, each program with its best method and step.
 
     Args:
         effort: Quick tries one step of each.
@@ -44,12 +44,12 @@ def robots(effort: Effort, progress: Progress) -> BenchReport:
     candidates = list(_ours(effort.quick, notes)) + list(_peers(effort.quick))
     best, trials = fastest(candidates, exact, TOLERANCE)
     entries = race(best, TOLERANCE, progress)
-    found = dict(zip(best, entries, strict=True))
+    by_name = dict(zip(best, entries, strict=True))
     findings = [
-        Comparison("two robots, open loop, 1 s to 1e-6", peer, found["servoctl C"].times.median,
-                found[peer].times.median, aim)
+        Comparison("two robots, open loop, 1 s to 1e-6", peer, by_name["servoctl C"].times.median,
+                by_name[peer].times.median, aim)
         for peer, aim in {"Pinocchio": 10.0, "MuJoCo": 20.0}.items()
-        if peer in found and "servoctl C" in found and found[peer].equal and found["servoctl C"].equal
+        if peer in by_name and "servoctl C" in by_name and by_name[peer].equal and by_name["servoctl C"].equal
     ]  # fmt: skip
     notes += [
         "times are processor times of the process",
