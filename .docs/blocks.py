@@ -1,9 +1,9 @@
-"""Code blocks of a page: what they are, and what happens when they run one after another.
+"""Runs the code blocks of a page, one after another, and compares what they print with what the page says.
 
-Design: a page's blocks share one folder, as a reader's do. A block with `title="cart.py"` is a file; `console` holds
-commands behind `$` and, where anything follows, what they print, with `...` for what differs from run to run; a
-command that ends in `# ends with 2` must; `python` runs, and a `text` block right behind it is what it prints; `yaml`
-under `<!-- over: crane -->` is a part of that config. `<!-- not run: reason -->` stands before what cannot run here.
+Design: all blocks of a page run in one folder, as a reader runs them. A block with `title="cart.py"` is a file.
+`console` holds commands after `$`, each followed by its output; `...` stands for text that differs from run to run. A
+command with `# ends with 2` must end with exit code 2. `python` runs; a `text` block right after it is its output.
+`yaml` under `<!-- over: crane -->` is a part of that config. `<!-- not run: reason -->` marks what cannot run here.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ FENCE = re.compile(
 )
 EXACT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
-
-os.environ["COLUMNS"] = "120"  # what is printed does not depend on the terminal
+os.environ["COLUMNS"] = "120"  # output does not depend on the terminal
 
 
 class BlockError(AssertionError):
@@ -39,12 +39,12 @@ class Block:
     """One fenced block.
 
     Attributes:
-        language: Its first word.
-        text: What stands in it.
-        line: Line of its fence in the page.
-        mark: The comment right before it, "" without one.
-        file: The file that it is, None for others.
-        printed: Of Python code: the text block right behind it.
+        language: First word after the fence.
+        text: Content.
+        line: Line of the fence in the page.
+        mark: The comment right before the block; "" without one.
+        file: Name of the file that the block shows; None for other blocks.
+        printed: Output of Python code: the text block right after it; None without one.
     """
 
     language: str
@@ -56,48 +56,48 @@ class Block:
 
     @property
     def reason(self) -> str | None:
-        """Why it does not run here; None where it does."""
+        """Why the block does not run here; None where it runs."""
         return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else None
 
     @property
     def commands(self) -> list[tuple[str, int, str]]:
-        """Of a console: each command, the code that it ends with, and what it prints; of sh: each line, 0, and ""."""
+        """(command, exit code, output) of each command; an sh block gives each line with exit code 0 and no output."""
         if self.language == "sh":
             return [(line, 0, "") for line in self.text.splitlines()]
-        said = []
+        commands = []
         for part in re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]:
             line, _, printed = part.partition("\n")
             command, _, code = line.partition("  # ends with ")
-            said.append((command, int(code or 0), printed))
-        return said
+            commands.append((command, int(code or 0), printed))
+        return commands
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a page, in order; fences of others inside lists and tabs are not seen."""
-    found, matches = [], list(FENCE.finditer(text))
-    for match, after in zip(matches, [*matches[1:], None], strict=True):
+    """The fenced blocks of a page, in order; blocks inside lists and tabs are not recognised."""
+    page_blocks, matches = [], list(FENCE.finditer(text))
+    for match, after in zip_longest(matches, matches[1:]):
         language, _, options = match["info"].partition(" ")
         mark = match["mark"] or ""
         named = re.search(r'title="([^"]+)"', options) or re.search(r"^file: (\S+)$", mark)
-        behind = after is not None and after["info"] in ("", "text") and not text[match.end() : after.start()].strip()
-        found.append(
+        follows = after is not None and after["info"] in ("", "text") and not text[match.end() : after.start()].strip()
+        page_blocks.append(
             Block(
                 language,
                 match["text"],
                 text.count("\n", 0, match.start("info")) + 1,
                 mark,
                 named[1] if named else None,
-                after["text"] if after is not None and behind and language == "python" else None,
+                after["text"] if after is not None and follows and language == "python" else None,
             )
         )
-    return found
+    return page_blocks
 
 
 def run(page: str, some: list[Block], folder: Path) -> None:
-    """Runs blocks one after another in a folder; those with a reason not to are left out.
+    """Runs blocks one after another in a folder, except those marked `not run`.
 
     Raises:
-        BlockError: One of them does something else than its page says; page and line stand in front.
+        BlockError: A block does not do what its page says; the message begins with page and line.
     """
     names: dict[str, Any] = {"__name__": "__main__"}
     with contextlib.chdir(folder):
@@ -122,7 +122,7 @@ def _run(block: Block, names: dict[str, Any]) -> None:
 
 
 def execute(command: str) -> tuple[int, str]:
-    """A command's exit code and all that it prints; servoctl's own run in this process, which saves their imports."""
+    """Exit code and output of a command; servoctl commands run in this process, which saves the imports."""
     program, *words = shlex.split(command)
     if program != "servoctl":
         start = {"servoctl": [sys.executable, "-m", "servoctl"], "pytest": [sys.executable, "-m", "pytest"]}
@@ -132,31 +132,31 @@ def execute(command: str) -> tuple[int, str]:
         return done.returncode, done.stdout
     from servoctl.cli import main
 
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             code: Any = main(words)
         except SystemExit as end:
             code = end.code or 0
-    return int(code), said.getvalue()
+    return int(code), output.getvalue()
 
 
 def _executed(code: str, names: dict[str, Any]) -> str:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(code, "page", "exec"), names)
-    return said.getvalue()
+    return output.getvalue()
 
 
-def _compare(what: str, code: int, printed: str, ended: int, said: str) -> None:
-    if ended != code:
-        raise BlockError(f"{what}: ends with {ended}, not {code}:\n{said}")
-    if printed.strip() and not doctest.OutputChecker().check_output(printed, said, EXACT):
-        raise BlockError(f"{what}: the page says\n{printed}\nit prints\n{said}")
+def _compare(command: str, code: int, expected: str, exit_code: int, output: str) -> None:
+    if exit_code != code:
+        raise BlockError(f"{command}: ends with {exit_code}, not {code}:\n{output}")
+    if expected.strip() and not doctest.OutputChecker().check_output(expected, output, EXACT):
+        raise BlockError(f"{command}: the page says\n{expected}\nit prints\n{output}")
 
 
 def _part(config: str, text: str) -> None:
-    """Checks a part of a config by the grammar, with the rest of a shipped one around it."""
+    """Checks a part of a config: lays it over a shipped config and loads the result."""
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 

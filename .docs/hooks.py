@@ -1,23 +1,28 @@
-"""The build: runs what makes the pictures, and writes the pages that the program itself knows best."""
+"""What the docs build adds to mkdocs: pictures, reference pages, equations, and a search index for pages on disk."""
 
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import reference
+from equations import Equations
 from made import name_of, pages, pictures
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
+
+EQUATIONS = Equations()
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds pictures and reference pages to what mkdocs has found.
+    """Adds pictures and reference pages to the files of the build.
 
     Raises:
-        PluginError: A page that shows pictures does not do what it says; the build ends.
+        PluginError: A block of a page does not do what the page says; the build ends.
     """
     shown = [page for page in pages() if pictures(page)]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
@@ -30,8 +35,38 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Writes the table of metrics, and takes the equations out of a page before Markdown reads it.
+
+    Raises:
+        PluginError: An equation cannot be set; the build ends.
+    """
+    try:
+        return EQUATIONS.hide(markdown.replace("<!-- table of metrics -->", reference.metrics()))
+    except ValueError as error:
+        raise PluginError(f"{page.file.src_uri}: {error}") from None
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Puts the equations back as SVG."""
+    return EQUATIONS.show(html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Loads the script that lets the search work on pages from disk; it must come before the theme's own script."""
+    script = get_relative_url("search_from_files.js", page.url)
+    return output.replace("</head>", f'<script src="{script}"></script></head>', 1)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Writes the search index as a script too: a page that is opened from disk may not fetch JSON."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text()
+    (folder / "search_index.js").write_text(f"var __index = {index}")
+
+
 def _made(page: Path) -> Path:
-    """The folder with a page's pictures, made in a process of its own."""
+    """Folder with the pictures of a page, made in a separate process."""
     command = [sys.executable, str(Path(__file__).with_name("made.py")), name_of(page)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -1,6 +1,6 @@
-"""What the blocks of a page make: run once per content, then taken from `build/pages`.
+"""Makes the pictures of a page by running its blocks; keeps them in `build/pages` until page or sources change.
 
-`python .docs/made.py gallery/robots` runs a page by itself.
+`python .docs/made.py gallery/robots` runs a single page.
 """
 
 import hashlib
@@ -27,20 +27,20 @@ def pages() -> list[Path]:
 
 
 def name_of(page: Path) -> str:
-    """A page's place among the others, without its suffix: `gallery/robots`."""
+    """Path of a page within the pages, without suffix: `gallery/robots`."""
     return page.relative_to(PAGES).with_suffix("").as_posix()
 
 
 def pictures(page: Path) -> list[str]:
-    """The pictures that a page makes and shows, as files of its folder: `![...](robots/chain/overview.png)`."""
+    """Files of the pictures that a page makes and shows, from `![...](robots/chain/overview.png)`."""
     return re.findall(rf"!\[[^\]]*\]\({re.escape(page.stem)}/(\S+?)\)", page.read_text())
 
 
 def made(page: Path) -> Path:
-    """The folder with a page's pictures, after its blocks have run on the sources as they are.
+    """Folder with the pictures of a page, after its blocks have run with the present sources.
 
     Raises:
-        BlockError: A block does something else than the page says, or a picture is not made.
+        BlockError: A block does not do what the page says, or no block makes a picture.
     """
     name = name_of(page)
     key = hashlib.sha256((page.read_text() + _sources()).encode()).hexdigest()[:16]
@@ -58,10 +58,10 @@ def made(page: Path) -> Path:
 
 
 def _keep(part: Path, kept: Path) -> None:
-    """Puts what was made in its place and removes what earlier content made; a build and a test may meet here."""
+    """Moves new pictures to their folder and removes older ones; a build and a test may do this at the same time."""
     try:
         part.rename(kept)
-    except OSError:  # the other was faster, with the same
+    except OSError:  # another process was faster; its pictures are the same
         shutil.rmtree(part)
     for other in KEPT.glob(f"{kept.name[:-16]}{'?' * 16}"):
         if other != kept:
@@ -69,7 +69,7 @@ def _keep(part: Path, kept: Path) -> None:
 
 
 def _picture(page: str, path: Path) -> Path:
-    """A picture that a command has written, or one of those that `servoctl report` draws of a run folder."""
+    """A picture that a command wrote, or one that `servoctl report` can draw from the run folder."""
     if not path.exists():
         if not (path.parent / "summary.json").exists():
             raise blocks.BlockError(f"{page}.md: {path.parent.name}/{path.name}: no block makes this picture")
@@ -81,7 +81,7 @@ def _picture(page: str, path: Path) -> Path:
 
 @cache
 def _sources() -> str:
-    """Everything besides a page that decides what its blocks do."""
+    """Hash of everything except the page that decides what its blocks do."""
     files = [
         *(path for room in ("servoctl", "plants", "hil") for path in (ROOT / room).rglob("*")),
         *(ROOT / "configs").glob("*"),
@@ -94,7 +94,7 @@ def _sources() -> str:
 
 
 def _dependencies() -> list[str]:
-    """What servoctl itself needs by default; extras come and go between a test and a build, and change no picture."""
+    """Packages that servoctl needs by default; extras may differ between a test and a build and change no picture."""
     return [re.split(r"[^\w.-]", each)[0] for each in requires("servoctl") or [] if "extra ==" not in each]
 
 

@@ -12,13 +12,13 @@ from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
 CHAINS = ("PlanarChain", "ScrewChain", "prismatic", "revolute", "translation")
-"""What the reference shows of `servoctl.mechanics.serial`."""
+"""Names of `servoctl.mechanics.serial` in the reference."""
 
 WRITTEN = ("Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "ScrewChain", "SecondOrder")
-"""Classes that a user derives from or asks, whose methods are shown with their arguments."""
+"""Classes that a user derives from or calls; the reference lists their methods with arguments."""
 
 METHODS = (*WRITTEN, "Run", "Trajectory")
-"""Classes whose methods are listed."""
+"""Classes whose methods the reference lists."""
 
 
 def written() -> dict[str, str]:
@@ -26,21 +26,32 @@ def written() -> dict[str, str]:
     return {"config": _config(), "commands": _commands(), "python": _python()}
 
 
+def metrics() -> str:
+    """Table of the metrics of a search and a sweep, for the page about tuning."""
+    from servoctl.sweep.metrics import METRICS
+
+    rows = ["| metric | unit | meaning | use |", "|---|---|---|---|"]
+    for metric in METRICS:
+        unit = {"task": "of the task", "actuator": "of the actuator"}.get(metric.unit, metric.unit)
+        rows.append(f"| `{metric.form}` | {unit} | {_cell(metric.meaning)} | {metric.use} |")
+    return "\n".join(rows)
+
+
 def _config() -> str:
     from servoctl.config import Config
 
     head = [
         "# Configuration",
-        "A config is YAML, read strictly: an unknown key, a wrong unit word or a value of the wrong kind is an error "
-        "with its line, and all errors come at once. Numbers may be constant expressions with the unit words "
-        "`deg rad ms us rpm mm`: `60*deg`, `2*pi`, `5*ms`. `servoctl schema` prints the same as JSON Schema, for "
-        "editors.",
+        "A config is YAML. An unknown key, a wrong unit word or a value of the wrong kind is an error with its line; all "
+        "errors are reported at once. Numbers may be constant expressions with the unit words `deg rad ms us rpm mm`: "
+        "`60*deg`, `2*pi`, `5*ms`. `servoctl schema` prints the same as JSON Schema, for editors. These tables are "
+        "made from that schema.",
     ]
     return "\n\n".join([*head, *_sections("", Config), *_protocols(), *_faults()]) + "\n"
 
 
 def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    """A model as a table of its fields, then the models of its fields."""
+    """A table of the fields of a model, then the same for the models that its fields hold."""
     rows, below = [], []
     for name, field in model.model_fields.items():
         key = field.alias or name
@@ -58,7 +69,7 @@ def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _meaning(field: Any) -> str:
-    """A field's description, with the words that it may be where the description does not have them."""
+    """The description of a field, and its allowed words where the description does not name them."""
     words = [word for word in _words(field.annotation) if word not in (field.description or "")]
     known = ", ".join(f"`{word}`" for word in _words(field.annotation))
     return f"{field.description or ''}; one of {known}" if words else field.description or ""
@@ -71,13 +82,13 @@ def _words(annotation: Any) -> list[str]:
 
 
 def _protocols() -> Iterator[str]:
-    """The keys that a drive and an encoder node have besides, protocol by protocol."""
+    """The keys of drives and encoder nodes that depend on the protocol."""
     from hil.drives.protocols import PROTOCOLS
 
     yield "## Keys of drives by protocol"
     yield (
-        "Beside the keys of [`hil.drives`](#hildrives) and [`hil.sensors`](#hilsensors), a drive or an encoder node "
-        "has the keys of its protocol."
+        "A drive or an encoder node has the keys of [`hil.drives`](#hildrives) or [`hil.sensors`](#hilsensors), and the "
+        "keys of its protocol below."
     )
     for name, protocol in PROTOCOLS.items():
         for path, what in ((protocol.drive, "drive"), (protocol.sensor, "encoder node")):
@@ -99,7 +110,7 @@ def _options(kind: type) -> str:
 
 
 def _attribute(kind: type, name: str) -> str:
-    """What a docstring, of a class or of one that it derives from, says of an attribute."""
+    """The text about an attribute from the docstring of a class or of its base classes."""
     for each in kind.__mro__:
         found = re.search(rf"^ +{name}: (.*(?:\n {{5,}}.*)*)", inspect.getdoc(each) or "", re.MULTILINE)
         if found and "Attributes:" in (each.__doc__ or ""):
@@ -108,13 +119,13 @@ def _attribute(kind: type, name: str) -> str:
 
 
 def _faults() -> Iterator[str]:
-    """The fields of a fault, and the kinds."""
+    """The fields of a fault, and the kinds of fault."""
     from hil.emulator.fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
     from hil.emulator.faults import KINDS
 
     yield "## Faults"
     yield (
-        "Each entry of `hil.faults` has the fields of the first table, and those of its kind. Example: "
+        "Each entry of `hil.faults` has the fields of the first table and the fields of its kind. Example: "
         "`{kind: lost, at: 0.3, for: 0.2, p: 0.2}` loses every fifth frame for 0.2 s."
     )
     rows = ["| field | default | meaning |", "|---|---|---|"]
@@ -123,7 +134,7 @@ def _faults() -> Iterator[str]:
         shown = default if default == "required" else "" if default is None else f"`{default}`"
         rows.append(f"| `{name}` | {shown} | {_cell(text)} |")
     yield "\n".join(rows)
-    rows = ["| kind | what happens | to | fields (default) |", "|---|---|---|---|"]
+    rows = ["| kind | effect | applies to | fields (default) |", "|---|---|---|---|"]
     for name, kind in KINDS.items():
         text, fields = TEXTS[name]
         only = f", only {' and '.join(kind.protocols)}" if kind.protocols else ""
@@ -136,7 +147,7 @@ def _faults() -> Iterator[str]:
 
 
 def _default_of(field: str, value: Any) -> str:
-    """A default of a fault's field; ids and codes as data sheets have them."""
+    """The default of a field of a fault; ids and codes in hexadecimal, as in data sheets."""
     return f"0x{value:X}" if field in ("id", "mask", "code", "index") and value else _yaml(value)
 
 
@@ -159,7 +170,7 @@ def _default(field: Any) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A value as a config has it, in one line."""
+    """A value as YAML in one line."""
     if isinstance(value, float):
         return re.sub(r"e([+-])0", r"e\1", f"{value:g}")
     if isinstance(value, dict):
@@ -179,8 +190,8 @@ def _commands() -> str:
     group: Any = get_command(app)
     parts = [
         "# Commands",
-        "Results go to stdout, everything about them to stderr. Exit codes: 0 done, 2 the input is wrong, 3 the rig or "
-        "the bus failed, 4 the run ended in a bad status, 130 interrupted; what is written by then stays.",
+        "Results go to stdout, messages to stderr. Exit codes: 0 done, 2 the input is wrong, 3 the rig or the bus "
+        "failed, 4 the run ended in a bad status, 130 interrupted. Files that were written by then remain.",
     ]
     for name, command in group.commands.items():
         context = command.context_class(command, info_name=f"servoctl {name}", terminal_width=100)
@@ -194,7 +205,7 @@ def _python() -> str:
 
     parts = [
         "# Python",
-        "`import servoctl as sc`; names are imported when they are first used. Examples: [from Python](../python.md).",
+        "`import servoctl as sc` imports each name at its first use. Examples: [From Python](../python.md).",
     ]
     things = {f"sc.{name}": getattr(sc, name) for name in set(sc.__all__) - {"__version__"}}
     things |= {f"servoctl.mechanics.serial.{name}": getattr(serial, name) for name in CHAINS}
@@ -212,12 +223,12 @@ def _python() -> str:
 
 
 def _arguments(method: Any) -> str:
-    """The names of what a method takes, as a person writes them."""
+    """The arguments of a method by name, as in a call."""
     return f"({', '.join(name for name in inspect.signature(method).parameters if name != 'self')})"
 
 
 def _signature(name: str, thing: Any) -> str:
-    """Names and defaults; types are in the source, and meanings below."""
+    """Names and defaults of the arguments."""
     if isinstance(thing, type) and "__init__" not in vars(thing):
         return ""
     parameters = [
@@ -229,7 +240,7 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _docstring(thing: Any) -> str:
-    """A docstring of Google's form as Markdown: prose, and a list below each heading."""
+    """A Google-style docstring as Markdown: prose, and a list below each heading."""
     lines: list[str] = []
     example = False  # a part of a config, indented
     for line in (inspect.getdoc(thing) or "").splitlines():

@@ -13,7 +13,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from plants.coordinated_robots import CoordinatedRobots
-from servoctl.bench import costs, linkage, peers, standing
+from servoctl.bench import comparison, costs, linkage, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.fresh import ProcessError, peak, seconds
 from servoctl.bench.inside import Inside
 from servoctl.bench.parallelogram import INERTIA, MOMENT, exact_angle, rotating_angle
@@ -23,8 +24,7 @@ from servoctl.bench.peers.tree import PARALLELOGRAM, ROBOTS, parallelogram_angle
 from servoctl.bench.report import Comparison
 from servoctl.bench.robots import reference
 from servoctl.bench.robots_case import START, TORQUES, closed_loop, compiled, in_place, open_loop, states
-from servoctl.bench.search import SearchResult, Way, fastest
-from servoctl.bench.standing import Competitor
+from servoctl.bench.search import Candidate, SearchResult, fastest
 from servoctl.bench.sweep import alone, difference, gain_sets, our_run
 from servoctl.bench.timing import Timings, interleaved, shown, timed
 from servoctl.engine import compiler
@@ -266,25 +266,25 @@ def test_a_time_has_its_unit(value: float, text: str) -> None:
     assert shown(value) == text
 
 
-def test_the_fastest_accurate_way_is_found_and_a_lost_motion_is_not() -> None:
+def test_the_fastest_accurate_candidate_is_chosen_and_a_lost_motion_is_not() -> None:
     t = np.array([0.0, 1.0])
 
-    def way(name: str, how: str, error: float) -> Way:
-        return Way(name, how, lambda: (t, np.array([[0.0], [error]])), how)
+    def way(name: str, how: str, error: float) -> Candidate:
+        return Candidate(name, how, lambda: (t, np.array([[0.0], [error]])), how)
 
     ways = [way("one", "lost", np.nan), way("one", "fine", 1e-9), way("two", "coarse", 0.1), way("two", "less", 0.01)]
     best, trials = fastest(ways, lambda s: np.zeros((len(s), 1)), 1e-6)
-    assert [(trial.way.how, trial.error) for trial in trials] == [
+    assert [(trial.candidate.how, trial.error) for trial in trials] == [
         ("lost", np.inf), ("fine", 1e-9), ("coarse", 0.1), ("less", 0.01),
     ]  # fmt: skip
     # who never gets there is shown with the most accurate way
-    assert {name: trial.way.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
+    assert {name: trial.candidate.how for name, trial in best.items()} == {"one": "fine", "two": "less"}
 
 
 def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None:
     trials: list[str] = []
 
-    def way(how: str, seconds: float) -> Way:
+    def way(how: str, seconds: float) -> Candidate:
         def run() -> tuple[Array, Array]:
             import time
 
@@ -294,21 +294,21 @@ def test_a_series_ends_when_it_has_become_slower_than_what_is_accurate() -> None
                 pass
             return np.zeros(1), np.zeros((1, 1))
 
-        return Way("one", how, run, "series")
+        return Candidate("one", how, run, "series")
 
     fastest([way("first", 0.0), way("slow", 0.05), way("slower", 0.1)], lambda s: np.zeros((1, 1)), 1e-6)
     assert set(trials) == {"first", "slow"}
-    assert isinstance(SearchResult(way("x", 0.0), 0.0, 1.0).way, Way)
+    assert isinstance(SearchResult(way("x", 0.0), 0.0, 1.0).candidate, Candidate)
 
 
 def test_unequal_work_has_no_ratio_and_enters_no_summary() -> None:
     ours, equal = Competitor("ours", TIMES, 0.0, 1e-9), Competitor("equal", replace(TIMES, median=5.0), 1e-10, 1e-9)
     other = Competitor("other", replace(TIMES, median=9.0), 1e-3, 1e-9)
-    table = standing.table("Work", [ours, equal, other], tails=False)
+    table = comparison.table("Work", [ours, equal, other], tails=False)
     assert [row[2] for row in table.rows] == ["1", "5", "not equal"]
-    (finding,) = standing.findings("work", [ours, equal, other], "ours", {"equal": 4.0, "other": 4.0, "absent": 4.0})
+    (finding,) = comparison.findings("work", [ours, equal, other], "ours", {"equal": 4.0, "other": 4.0, "absent": 4.0})
     assert finding == Comparison("work", "equal", 1.0, 5.0, 4.0) and finding.ratio == 5.0
-    assert [row["equal"] for row in standing.values([ours, other])] == [True, False]
+    assert [row["equal"] for row in comparison.values([ours, other])] == [True, False]
 
 
 def test_a_batch_is_its_runs_done_alone() -> None:
@@ -333,7 +333,7 @@ def test_the_linkage_starts_where_the_exact_motion_does() -> None:
 def test_a_fresh_process_is_measured_and_a_failing_one_named(tmp_path: Any) -> None:
     assert peak("kept = b'x' * 200_000_000") > peak("pass") + 190_000_000
     assert seconds(["-c", "pass"], tmp_path) > 0.0
-    with pytest.raises(ProcessError, match=r"python -c raise SystemExit.*: ends with exit code 3: it says nothing"):
+    with pytest.raises(ProcessError, match=r"python -c raise SystemExit.*: ends with exit code 3: no message"):
         seconds(["-c", "raise SystemExit(3)"], tmp_path)
 
 

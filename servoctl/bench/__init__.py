@@ -1,7 +1,7 @@
-"""Benchmarks: what published experiments and peers give, beside what we do, measured in one run.
+"""Benchmarks: servoctl next to published results and other programs, measured in one run.
 
 Design: a benchmark is a function (Effort, Progress) -> BenchReport; the first line of its docstring is its
-description. Whoever is compared does the same work to the same accuracy, takes turns with the others, and is checked
-against an independent reference in the same run; who differs by more than is stated is shown as not equal. What it
-measures is said with its limits: a run that was cut short is shown as cut short.
+description. All programs do the same work to the same accuracy, take turns, and are checked against an independent
+reference in the same run; one that differs by more than the stated tolerance is shown as not equal. The report states
+the limits of each measurement, and marks runs that were cut short.
 """

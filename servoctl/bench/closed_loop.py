@@ -1,4 +1,4 @@
-"""A closed-loop run, from the start to the arrays."""
+"""Time of a closed-loop run, from the start to its arrays."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, Timings, interleaved, timed
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
@@ -20,17 +20,17 @@ from servoctl.types import Array
 
 STEP, DURATION = 0.001, 2 * np.pi  # [s]
 PART = 100
-"""Steps that a peer takes; the rest is extrapolated."""
+"""Steps that a peer takes; the full run is extrapolated from them."""
 
 TOLERANCE = 1e-9
-"""Largest difference from textbook NumPy's angles and rates after `PART` steps at which the work counts as the same."""
+"""Largest difference from textbook NumPy after `PART` steps [rad, rad/s] at which motions count as equal."""
 
 CLOCK = time.process_time
 C, VM, WHOLE = "servoctl C", "servoctl VM", "servoctl C, Run.simulate"
 
 
 def run_rows(loop: CompiledLoop, x: Array, duration: float, step: float, output_step: float | None) -> Array:
-    """States that a run of fixed steps gives, shape (rows, size)."""
+    """States of a run with fixed steps, shape (rows, size)."""
     chunks = integrate(loop, x, 0.0, duration, Integrator("rk4", step), None, output_step)
     return np.concatenate([chunk.x for chunk in chunks])
 
@@ -39,8 +39,8 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     """A closed-loop run of two robots: 2 pi s by RK4 at 1 ms, peers in a loop of their own.
 
     Args:
-        effort: Quick takes a tenth of a second, and few turns.
-        progress: Is told the share of turns that are done.
+        effort: Quick takes a tenth of a second and few turns.
+        progress: Called with the share of turns that are done.
     """
     duration = 0.1 if effort.quick else DURATION
     part = 10 if effort.quick else PART
@@ -90,18 +90,18 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     findings.append(Comparison(work, "real time", times[best].median, duration, 500.0))
     speeds = {name: duration / entry.times.median for name, entry in by_name.items()}
     notes += [
-        "times are the process's own",
-        f"peers: {part} steps are timed, and multiplied by {1 / share:.4g}; both run the same RK4 around the same law",
+        "times are processor times of the process",
+        f"peers: {part} steps are timed and multiplied by {1 / share:.4g}; all run the same RK4 and the same law",
         "times real time: " + ", ".join(f"{name} {speed:.3g}" for name, speed in speeds.items()),
-        f"{C}: the integration and its rows; {WHOLE}: with everything that a run records",
+        f"{C}: the integration and its rows; {WHOLE}: also everything else that a run records",
     ]
-    values = {"rows": standing.values(entries), "times_real_time": speeds, "versions": peers.versions()}
-    table = standing.table(title, entries, tails=False)
+    values = {"rows": comparison.values(entries), "times_real_time": speeds, "versions": peers.versions()}
+    table = comparison.table(title, entries, tails=False)
     return BenchReport("Closed loop: two robots lift an object", [table], dict(plain(values)), notes, findings)
 
 
 def pinocchio_part(steps: int) -> Contestant | None:
-    """So many steps of the closed loop in Pinocchio's own loop; None where it is not installed."""
+    """Steps of the closed loop in Pinocchio's own loop; None if it is not installed."""
     law = next((law for law in laws(peers.installed()) if law.name == "Pinocchio + pinv"), None)
     if law is None:
         return None
@@ -116,7 +116,7 @@ def _simulated(run: Run, duration: float) -> object:
 
 
 def _peer(motion: Callable[[float, Array, Array], Array], q: Array, steps: int) -> Callable[[], Array]:
-    """A peer's own loop over so many steps, from rest at q; returns q and v at the end."""
+    """A function that runs a peer's own loop from rest at q; it returns q and v at the end."""
     n = len(q)
 
     def rates(t: float, x: Array) -> Array:

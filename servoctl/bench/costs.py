@@ -1,4 +1,4 @@
-"""What one arithmetic operation costs on this machine, measured by small loops in C, and the floor that follows.
+"""Time of one arithmetic operation on this machine, from small loops in C, and the lower bound for a law.
 
 Design: the loops keep twelve independent chains going, in scalar code from the same compiler with the same flags as the
 law, so the figures are throughputs: no scalar code with these operations can be faster, whatever its order. The floor
@@ -18,7 +18,7 @@ from servoctl.engine import compiler
 from servoctl.engine.emit import template
 
 CHAINS = 12
-"""Enough to hide the latency of an addition, few enough for the registers."""
+"""Number of independent chains: enough to hide the latency of an addition, few enough for the registers."""
 
 UPDATES = {
     "arithmetic": ("y{i} = y{i} * 0.999 + 0.001;", 2),
@@ -26,7 +26,7 @@ UPDATES = {
     "root": ("y{i} = v_sqrt(y{i} + 0.5);", 1),
     "function": ("y{i} = v_sin(y{i} + 0.7);", 1),
 }
-"""Kind -> what a chain does, and how many operations of the kind that is."""
+"""Kind -> statement of a chain, and the number of operations of this kind in it."""
 
 LOOP = """
 double cost_{kind}(long long turns) {{
@@ -65,7 +65,7 @@ KINDS = {
         "OP_EXP", "OP_LOG", "OP_POW", "OP_CONSTPOW", "OP_HYPOT",
     ),
 }  # fmt: skip
-"""Kind -> CasADi's names; every other operation is arithmetic."""
+"""Kind -> names in CasADi; every other operation is arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class OperationCosts:
 
 @dataclass(frozen=True)
 class Operations:
-    """How many operations of each kind, as of `OperationCosts`."""
+    """Number of operations of each kind of `OperationCosts`."""
 
     arithmetic: int
     division: int
@@ -96,11 +96,11 @@ class Operations:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of all operations."""
         return sum(asdict(self).values())
 
     def floor(self, costs: OperationCosts) -> float:
-        """Least time that they take in scalar code [s]."""
+        """Lower bound for their time in scalar code [s]."""
         cost = asdict(costs)
         return float(sum(count * cost[kind] for kind, count in asdict(self).items()))
 
@@ -121,7 +121,7 @@ def source() -> str:
 
 
 def measure(turns: int = 5_000, rounds: int = 200) -> OperationCosts:
-    """Measures; the least of some rounds, because only other work can make one longer.
+    """Measured times; the least of several rounds, because other load only makes a round longer.
 
     Raises:
         CompileError: There is no compiler, or it fails.
@@ -140,32 +140,32 @@ def measure(turns: int = 5_000, rounds: int = 200) -> OperationCosts:
             began = library.cost_seconds()
             getattr(library, f"cost_{kind}")(turns)
             each.append(library.cost_seconds() - began)
-    found = {kind: float(np.min(times[kind])) / (turns * CHAINS * count) for kind, (_, count) in UPDATES.items()}
-    # these two have an addition each beside what is counted
-    found["root"] -= found["arithmetic"]
-    found["function"] -= found["arithmetic"]
-    return OperationCosts(**found)
+    costs_of = {kind: float(np.min(times[kind])) / (turns * CHAINS * count) for kind, (_, count) in UPDATES.items()}
+    # the chains of these two kinds also have one addition each
+    costs_of["root"] -= costs_of["arithmetic"]
+    costs_of["function"] -= costs_of["arithmetic"]
+    return OperationCosts(**costs_of)
 
 
 def operations(function: Any) -> Operations:
-    """Operations of a CasADi function and of each function that it calls, once each, every branch counted.
+    """Operations of a CasADi function and of each function that it calls; each function once, with all branches.
 
-    Of divisions by the same number the first counts as one, the others as multiplications by its inverse.
+    Repeated divisions by one number count as one division and multiplications by the inverse, as the compiler does it.
     """
     kinds = {getattr(ca, name): kind for kind, names in KINDS.items() for name in names}
-    found = dict.fromkeys(KINDS, 0)
+    counts = dict.fromkeys(KINDS, 0)
     for each in [function, *function.find_functions()]:
-        written: Counter[int] = Counter()  # how often each place has been written: which value stands there
+        written: Counter[int] = Counter()  # writes to each work variable: they identify its present value
         inverted = set()
         for k in range(each.n_instructions()):
-            operation, given = each.instruction_id(k), each.instruction_input(k)
+            operation, inputs = each.instruction_id(k), each.instruction_input(k)
             kind = kinds.get(operation, "arithmetic")
             if kind == "division":
-                denominator = (given[-1], written[given[-1]])
+                denominator = (inputs[-1], written[inputs[-1]])
                 kind = "arithmetic" if denominator in inverted else kind
                 inverted.add(denominator)
-            found[kind] += 1
+            counts[kind] += 1
             if operation != ca.OP_OUTPUT:
                 written.update(each.instruction_output(k))
-    del found["free"]
-    return Operations(**found)
+    del counts["free"]
+    return Operations(**counts)

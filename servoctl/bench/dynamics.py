@@ -1,28 +1,28 @@
-"""One evaluation of forward dynamics, with inputs that are given."""
+"""One evaluation of forward dynamics with constant inputs."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.algebra import LOOP_GAIN, actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, states
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 TOLERANCE = 1e-9
-"""Largest difference of accelerations from the saddle-point system's [rad/s^2] at which the work counts as the same."""
+"""Largest difference from the saddle-point system [rad/s^2] at which accelerations count as equal."""
 
 SOFT_TOLERANCE = 0.01
-"""The same for MuJoCo, whose loops are soft: met to 1e-4 at best."""
+"""The same for MuJoCo, whose loops are soft and exact to 1e-4 at best."""
 
 SOFTNESS = 1.0 / LOOP_GAIN  # [s] MuJoCo's time constant of the same correction
 INSIDE, FROM_PYTHON = "servoctl C, inside C", "servoctl C, on its buffers"
@@ -34,8 +34,8 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
     """One forward-dynamics evaluation of two robots: 5 links closed by 2 rows, constant torques.
 
     Args:
-        effort: Quick times a few calls only.
-        progress: Is told the share of turns that are done.
+        effort: Quick times only a few calls.
+        progress: Called with the share of turns that are done.
     """
     where = states(20 if effort.quick else 500)
     count, notes = len(where.t), peers.notes()
@@ -73,28 +73,28 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
         entries.append(Competitor(name, times[name], difference, SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE))
     title = "One evaluation; difference of accelerations from the saddle-point system [rad/s^2]"
     notes += [
-        f"MuJoCo's loops are soft, at their hardest here: its accelerations count as the same within "
+        f"MuJoCo's loops are soft, here as hard as possible: its accelerations count as equal within "
         f"{SOFT_TOLERANCE:g} rad/s^2, ours within {TOLERANCE:g}",
-        "servoctl evaluates the row that a run logs (constraint forces, ranks, status) with it",
+        "servoctl also evaluates what a run logs: constraint forces, ranks, status",
     ]
     return BenchReport(
         "Dynamics: two robots under constant torques",
-        [standing.table(title, entries)],
-        dict(plain({"rows": standing.values(entries), "versions": peers.versions()})),
+        [comparison.table(title, entries)],
+        dict(plain({"rows": comparison.values(entries), "versions": peers.versions()})),
         notes,
-        standing.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
+        comparison.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
     )
 
 
 def _peers() -> list[Any]:
     installed = peers.installed()
-    found: list[Any] = []
+    simulators: list[Any] = []
     if installed["pinocchio"]:
         from servoctl.bench.peers.pinocchio import PinocchioTree
 
-        found.append(PinocchioTree(ROBOTS, LOOP_GAIN))
+        simulators.append(PinocchioTree(ROBOTS, LOOP_GAIN))
     if installed["mujoco"]:
         from servoctl.bench.peers.mujoco import MujocoTree
 
-        found.append(MujocoTree(ROBOTS, 0.001, SOFTNESS))
-    return found
+        simulators.append(MujocoTree(ROBOTS, 0.001, SOFTNESS))
+    return simulators

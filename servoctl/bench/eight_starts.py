@@ -21,21 +21,21 @@ HEADER = ("integrator", "from [deg]", "at [rad/s]", "result", "angle [rad]", "en
 
 @dataclass(frozen=True)
 class StartOutcome:
-    """What became of one run.
+    """Result of one run.
 
     Attributes:
         settings: A name of `SETTINGS`.
         integrator: A name of `INTEGRATORS`.
-        theta: At the start [rad].
-        rate: Of theta at the start [rad/s].
-        status: Of the run.
-        error: Why it ended early; empty where it did not.
+        theta: Angle at the start [rad].
+        rate: Rate of theta at the start [rad/s].
+        status: Status of the run.
+        error: Why the run ended early; empty if it did not.
         reached: Time of the last row [s].
         angle_error: Largest error of link 1 over the run [rad].
-        energy_drift: Largest over the run [J].
-        evaluations: Of the equations of motion.
-        rank_min: Smallest passive rank of a row.
-        rank_max: Largest.
+        energy_drift: Largest energy drift over the run [J].
+        evaluations: Number of evaluations of the equations of motion.
+        rank_min: Smallest passive rank.
+        rank_max: Largest passive rank.
     """
 
     settings: str
@@ -65,7 +65,7 @@ def run_start(settings: str, integrator: str, start: tuple[float, float]) -> Sta
 
 
 def eight_starts(quick: bool, progress: Progress) -> list[StartOutcome]:
-    """Every setting by every integrator from every start; quick: from the first only."""
+    """All settings with all integrators from all starts; quick: from the first start only."""
     starts = EIGHT_STARTS[:1] if quick else EIGHT_STARTS
     cases = [(settings, by, start) for settings in SETTINGS for by in INTEGRATORS for start in starts]
     outcomes = []

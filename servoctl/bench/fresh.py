@@ -1,4 +1,4 @@
-"""Python processes that start from nothing: how long until something is there, and how much memory it takes."""
+"""Time and peak memory of fresh Python processes."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 from servoctl.errors import ServoctlError
 
 TIME_LIMIT = 300.0
-"""Longest that one may take [s]."""
+"""Time limit of a process [s]."""
 
 PEAK = """
 def peak():
@@ -24,50 +24,47 @@ def peak():
         return most * (1 if sys.platform == "darwin" else 1024)
 print("peak", peak())
 """
-"""Prints the most memory that the process has held [byte]; ru_maxrss alone would count that of the parent too."""
+"""Code that prints the peak memory of its process [byte]; it stays text because importing servoctl would add to it.
+
+ru_maxrss alone would include the memory of the parent process.
+"""
 
 
 class ProcessError(ServoctlError, RuntimeError):
-    """A process that was to be measured has failed."""
+    """A measured process failed."""
 
 
 def seconds(words: list[str], cache: Path) -> float:
-    """Wall time of `python WORDS`, from its start to its end [s].
+    """Wall time of `python WORDS` from start to end [s].
 
     Args:
         words: Arguments of the interpreter.
-        cache: Folder of compiled libraries.
+        cache: Folder for compiled libraries.
     """
-    with tempfile.TemporaryDirectory(prefix="servoctl-") as place:
+    with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
         began = time.perf_counter()
-        _run(words, place, {"SERVOCTL_CACHE": str(cache)})
+        _run(words, folder, {"SERVOCTL_CACHE": str(cache)})
         return time.perf_counter() - began
 
 
 def peak(code: str) -> int:
-    """Most memory that a process which runs this code holds [byte]."""
-    with tempfile.TemporaryDirectory(prefix="servoctl-") as place:
-        output = _run(["-c", code + PEAK], place, {})
+    """Peak memory of a process that runs this code [byte]."""
+    with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
+        output = _run(["-c", code + PEAK], folder, {})
     return int(output.rsplit("peak ", 1)[1])
 
 
-def printed(code: str) -> str:
-    """What a process that runs this code prints."""
-    with tempfile.TemporaryDirectory(prefix="servoctl-") as place:
-        return _run(["-c", code], place, {})
-
-
-def _run(words: list[str], place: str, environment: Mapping[str, str]) -> str:
+def _run(words: list[str], folder: str, environment: Mapping[str, str]) -> str:
     search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
     done = subprocess.run(
         [sys.executable, *words],
-        cwd=place,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": search, **environment},
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT,
     )
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ProcessError(f"python {' '.join(words)[:60]}: ends with exit code {done.returncode}: {last}")
     return done.stdout

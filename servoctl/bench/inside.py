@@ -39,22 +39,20 @@ DECLARATION = """void bench_calls(long long, long long, const double*, const dou
 class Inside:
     """A CasADi function (t, x, p) -> results, compiled and called in C.
 
+    Args:
+        function: The function.
+        times: Times of the states, shape (states,) [s].
+        states: Shape (states, size).
+        parameters: Parameters of the function.
+
     Attributes:
-        results: What it gave last, shape (states, outputs).
+        results: Results of the last calls, shape (states, outputs).
+
+    Raises:
+        CompileError: There is no compiler, or it fails.
     """
 
     def __init__(self, function: Any, times: Array, states: Array, parameters: Array) -> None:
-        """Compiles.
-
-        Args:
-            function: The function.
-            times: Of the states, shape (states,) [s].
-            states: Shape (states, size).
-            parameters: Of the function.
-
-        Raises:
-            CompileError: There is no compiler, or it fails.
-        """
         import cffi
 
         sizes = [function.numel_out(i) for i in range(function.n_out())]
@@ -67,7 +65,7 @@ class Inside:
             self._ffi = cffi.FFI()
             self._ffi.cdef(DECLARATION)
             self._library = self._ffi.dlopen(str(built))
-        self._given = [np.ascontiguousarray(array, dtype=float) for array in (times, states, parameters)]
+        self._inputs = [np.ascontiguousarray(array, dtype=float) for array in (times, states, parameters)]
         self.results = np.zeros((len(states), int(starts[-1])))
         new = self._ffi.new
         self._work = (
@@ -76,14 +74,14 @@ class Inside:
         )
 
     def __call__(self, calls: int) -> Array:
-        """Time of each call [s], less the median of what the clock costs."""
+        """Time of each call [s], without the median time to read the clock."""
         less: Array = np.maximum(self._run(calls, len(self.results)) - np.median(self._run(1000, 0)), 0.0)
         return less
 
     def _run(self, calls: int, count: int) -> Array:
         seconds = np.empty(calls)
-        given = [self._pointer(array) for array in (*self._given, self.results, seconds)]
-        self._library.bench_calls(calls, count, *given, *self._work)
+        pointers = [self._pointer(array) for array in (*self._inputs, self.results, seconds)]
+        self._library.bench_calls(calls, count, *pointers, *self._work)
         return seconds
 
     def _pointer(self, array: Array) -> Any:

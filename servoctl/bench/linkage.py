@@ -1,4 +1,4 @@
-"""The parallelogram for 20 s, as fast as each program gets at one accuracy: regular, and through the flat pose."""
+"""The parallelogram for 20 s: the fastest setting of each program at one accuracy, without and with the flat pose."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from servoctl.assembly.make import load
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
 from servoctl.bench.parallelogram import DURATION, exact_angle, pose, rotating_angle
 from servoctl.bench.peers.tree import PARALLELOGRAM, parallelogram_angles
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import compiled, on_c
-from servoctl.bench.search import Motion, Way, fastest, race, said
+from servoctl.bench.search import Candidate, Motion, fastest, race, trial_values
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
@@ -21,22 +21,22 @@ from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]
 LINKS = {"ours": [2, 5, 8], "joints": [0, 2, 3]}
-"""Where the angles of the links stand among the coordinates."""
+"""Indices of the link angles among the coordinates."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A start, and what is tried from there.
+    """A start, and the settings that are tried from it.
 
     Attributes:
-        name: For the table.
+        name: Name in the table.
         theta: [rad].
         rate: theta' [rad/s].
-        exact: Times -> theta.
+        exact: Times [s] -> theta [rad].
         gains: Baumgarte's alpha = beta [1/s] for us and for Pinocchio.
-        steps: Fixed ones for us and for Pinocchio [s].
-        soft_steps: MuJoCo's [s].
-        rtols: Of DOP853.
+        steps: Fixed steps for us and for Pinocchio [s].
+        soft_steps: Steps for MuJoCo [s].
+        rtols: Relative tolerances of DOP853.
     """
 
     name: str
@@ -63,8 +63,8 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
     """Three links and a coupler for 20 s to 1e-6 rad: ours with 12 coordinates and rank 11, peers with 4 joint angles.
 
     Args:
-        effort: Quick takes half a second, and one way of each.
-        progress: Is told the share of the work that is done.
+        effort: Quick takes half a second and one setting of each program.
+        progress: Called with the share of the work that is done.
     """
     duration = 0.5 if effort.quick else DURATION
     notes, tables, findings = peers.notes(), [], []
@@ -74,25 +74,25 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         def exact(t: Array, start: Start = start) -> Array:
             return start.exact(t)[:, None]
 
-        ways = [*_ours(start, duration, effort.quick, notes), *_peers(start, duration, effort.quick)]
-        best, trials = fastest(ways, exact, TOLERANCE)
+        candidates = [*_ours(start, duration, effort.quick, notes), *_peers(start, duration, effort.quick)]
+        best, trials = fastest(candidates, exact, TOLERANCE)
         progress((number + 0.5) / 2)
         entries = race(best, TOLERANCE, lambda _: None)
         progress((number + 1) / 2)
         key, _, words = start.name.partition(":")
-        tables.append(standing.table(f"{key}:{words}; difference: error [rad]", entries, tails=False))
-        values[key] = {"rows": standing.values(entries), "trials": said(trials)}
-        found = dict(zip(best, entries, strict=True))
-        ours = found.get("servoctl C")
+        tables.append(comparison.table(f"{key}:{words}; difference: error [rad]", entries, tails=False))
+        values[key] = {"rows": comparison.values(entries), "trials": trial_values(trials)}
+        by_name = dict(zip(best, entries, strict=True))
+        ours = by_name.get("servoctl C")
         for peer in ("Pinocchio", "MuJoCo"):
-            if ours is not None and ours.equal and peer in found and found[peer].equal:
+            if ours is not None and ours.equal and peer in by_name and by_name[peer].equal:
                 work = f"parallelogram {duration:g} s to 1e-6, {key}"
-                findings.append(Comparison(work, peer, ours.times.median, found[peer].times.median, 2.0))
+                findings.append(Comparison(work, peer, ours.times.median, by_name[peer].times.median, 2.0))
     notes += [
-        "times are the process's own",
+        "times are processor times of the process",
         "error: largest difference of a link's angle from the closed solution (elliptic functions), at every step",
-        "not equal: no way that was tried reaches 1e-6; the most accurate one is shown",
-        "joint angles close the loops by symmetry; 12 coordinates do not, and their drift makes a dependent row look "
+        "not equal: no setting that was tried reaches 1e-6; the most accurate one is shown",
+        "joint angles close the loops by symmetry; 12 coordinates do not, so drift can make a dependent row look "
         "independent",
     ]
     return BenchReport("Parallelogram: 20 s to 1e-6 rad", tables, dict(plain(values)), list(dict.fromkeys(notes)),
@@ -100,7 +100,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
 
 
 def our_loop(start: Start, alpha: float) -> tuple[CompiledLoop, Array]:
-    """The linkage in our 12 coordinates, and its first state."""
+    """The linkage in our 12 coordinates, and its initial state."""
     q, x, y = pose(start.theta), np.cos(start.theta), np.sin(start.theta)
     v = start.rate * np.array([*(3 * [-y / 2, x / 2, 1.0]), -y, x, 0.0])
     overrides = [
@@ -112,7 +112,7 @@ def our_loop(start: Start, alpha: float) -> tuple[CompiledLoop, Array]:
     return compiled(load("parallelogram", overrides, "vm")), np.concatenate([q, v])
 
 
-def _ours(start: Start, duration: float, quick: bool, notes: list[str]) -> Iterator[Way]:
+def _ours(start: Start, duration: float, quick: bool, notes: list[str]) -> Iterator[Candidate]:
     name, gains = "servoctl C", start.gains[1:2] if quick else start.gains
     for alpha in gains:
         loop, x = our_loop(start, alpha)
@@ -128,13 +128,13 @@ def _ours(start: Start, duration: float, quick: bool, notes: list[str]) -> Itera
 
         words = f"{alpha:g} 1/s"
         for h in start.steps[1:2] if quick else start.steps:
-            yield Way(name, f"RK4 {h:g} s, {words}", partial(run, Integrator("rk4", h)), words)
+            yield Candidate(name, f"RK4 {h:g} s, {words}", partial(run, Integrator("rk4", h)), words)
         for rtol in () if quick else start.rtols:
             integrator = Integrator("dop853", rtol=rtol, atol=rtol)
-            yield Way(name, f"DOP853 {rtol:g}, {words}", partial(run, integrator), f"dop853 {words}")
+            yield Candidate(name, f"DOP853 {rtol:g}, {words}", partial(run, integrator), f"dop853 {words}")
 
 
-def _peers(start: Start, duration: float, quick: bool) -> Iterator[Way]:
+def _peers(start: Start, duration: float, quick: bool) -> Iterator[Candidate]:
     tree, force, joints = PARALLELOGRAM, np.zeros(4), LINKS["joints"]
     q = tree.joint_angles(parallelogram_angles(start.theta))
     v = tree.joint_angles(start.rate * np.array([1.0, 0.0, 1.0, 1.0]))
@@ -158,9 +158,11 @@ def _peers(start: Start, duration: float, quick: bool) -> Iterator[Way]:
                 return t, angles(states)
 
             for h in start.steps[1:2] if quick else start.steps:
-                yield Way("Pinocchio", f"RK4 {h:g} s, {alpha:g} 1/s", partial(rk4, h), f"{alpha}")
+                yield Candidate("Pinocchio", f"RK4 {h:g} s, {alpha:g} 1/s", partial(rk4, h), f"{alpha}")
             for rtol in () if quick else start.rtols:
-                yield Way("Pinocchio", f"DOP853 {rtol:g}, {alpha:g} 1/s", partial(dop853, rtol), f"dop853 {alpha}")
+                yield Candidate(
+                    "Pinocchio", f"DOP853 {rtol:g}, {alpha:g} 1/s", partial(dop853, rtol), f"dop853 {alpha}"
+                )
     if installed["mujoco"]:
         from servoctl.bench.peers.mujoco import MujocoTree
 
@@ -171,4 +173,4 @@ def _peers(start: Start, duration: float, quick: bool) -> Iterator[Way]:
                 steps = round(duration / h)
                 return h * np.arange(steps + 1), angles(soft.rk4(q, v, force, steps))
 
-            yield Way("MuJoCo", f"RK4 {h:g} s, solref 2 steps", partial(native, h))
+            yield Candidate("MuJoCo", f"RK4 {h:g} s, solref 2 steps", partial(native, h))

@@ -1,10 +1,10 @@
-"""Gain margins against simulation: the factor at which a simulated loop becomes unstable, beside the one reported.
+"""Gain margins against simulation: the reported factor, and the factor at which a simulated loop becomes unstable.
 
-    u_i = u_i* + k (u_i(law) - u_i*)       the factor k on one actuator's torque, as deviation from its value at rest
+    u_i = u_i* + k (u_i(law) - u_i*)       factor k on the deviation of one actuator's torque from its value at rest
 
-Design: the simulation is the run's own, nonlinear and in all parts as realism has it; only the law's command differs.
-Growth is judged by the envelope of that command from a start 1e-6 beside the equilibrium, within the linear range; the
-search for the factor knows nothing of the margin.
+Design: the simulation is that of the run, nonlinear and with all of `realism`; only the law's command is changed. The
+start is 1e-6 off the equilibrium. The envelope of the command, within the linear range, shows growth or decay. The
+search for the factor does not use the reported margin.
 """
 
 import math
@@ -31,10 +31,10 @@ class Case:
     """A run at an equilibrium.
 
     Attributes:
-        config: Name.
-        overrides: What makes it one, the period included.
-        actuator: Whose torque gets the factor.
-        delay: With the lag [s].
+        config: Name of the config.
+        overrides: Settings that put it at an equilibrium and set the period.
+        actuator: The actuator whose torque gets the factor.
+        delay: Delay in the case with lag and delay [s].
         lag: Time constant of the actuators [s].
     """
 
@@ -65,40 +65,46 @@ CASES = (
                          "run.period=0.02", "run.integrator={method: rk4, step: 0.005}", "run.output_step="),
          "F", 0.01, 0.03),
 )  # fmt: skip
-"""One actuator, a neutral drift; a fourth derivative; a closed chain with six motors; gravity; internal dynamics."""
+"""These cases cover: a neutral drift, relative degree 4, a closed chain with six motors, gravity, internal dynamics."""
 
 PERIODS = 800
-"""Of one simulation, at most."""
+"""Longest simulation [periods]."""
 
 WINDOW = 40
-"""Periods whose largest deviation is a point of the envelope."""
+"""Periods per point of the envelope, which is their largest deviation."""
 
 START, LARGEST, SMALLEST = 1e-6, 1e-3, 1e-13
-"""Deviation at the start, and where the linear range and the numbers end [units of the state]."""
+"""Deviation at the start; ends of the linear range and of the numerical resolution [units of the state]."""
 
 CLOSE = 2e-3
-"""Relative width of the interval in which the factor is known to lie."""
+"""Relative width of the interval that contains the factor."""
 
 
 class Factored:
-    """A loop whose law commands one actuator by a factor too much, as deviation from a value."""
+    """A loop with a factor on the deviation of one actuator's command from a value.
+
+    Args:
+        loop: The loop.
+        actuator: Index of the actuator.
+        factor: The factor.
+        rest: The command of that actuator at rest.
+    """
 
     def __init__(self, loop: Loop, actuator: int, factor: float, rest: float) -> None:
-        """Takes a loop, the actuator, the factor, and the actuator's command at rest."""
         self._loop, self._i, self._factor, self._rest = loop, actuator, factor, rest
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
     def control(self, t: float, x: Array) -> Array:
-        """The command part of a row."""
+        """The command, with the factor applied."""
         command = self._loop.control(t, x).copy()
         command[self._i] = self._rest + self._factor * (command[self._i] - self._rest)
         return command
 
 
 def resting(run: Run) -> Array:
-    """The vector of a sampled run at its start, an equilibrium: torques and commands on their way are the law's."""
+    """State vector of a sampled run at its equilibrium; torques and delayed commands are those of the law."""
     loop, m, realism = run.loop, run.system.model.m, run.system.realism
     x = loop.vector(run.start)
     u = loop.control(run.start.t, x[: loop.size])[:m]
@@ -123,12 +129,12 @@ def growth(run: Run, actuator: int, factor: float) -> float:
         x = run.loop.projected(t, x)
     for k in range(PERIODS):
         size = float(np.abs(run.loop.control(t, x[: run.loop.size])[: len(u)] - u).max())
-        if not size < LARGEST * max(1.0, sizes[0] / START if sizes else 1.0):  # not a number, too
+        if not size < LARGEST * max(1.0, sizes[0] / START if sizes else 1.0):  # also true for NaN
             return math.log(LARGEST / START) / max(1, k)
         sizes.append(size)
         if k > WINDOW and size < SMALLEST:
             break
-        x = advance(t, x, h)[0]  # t stays: nothing in this table depends on time
+        x = advance(t, x, h)[0]  # t stays constant: no case depends on time
     return _rate(sizes)
 
 
@@ -142,7 +148,7 @@ def _rate(sizes: Sequence[float]) -> float:
 
 
 def unstable_from(grows: Callable[[float], bool]) -> float:
-    """The least factor above 1 at which it grows."""
+    """The least factor above 1 at which the deviation grows."""
     low, high = 1.0, 1.5
     while not grows(high):
         low, high = high, 1.5 * high
@@ -172,25 +178,26 @@ def margins(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes two plants.
-        progress: Is told the share of cases that are done.
+        progress: Called with the share of cases that are done.
     """
     cases = CASES[:2] if effort.quick else CASES
-    found = []
+    results = []
     for case in cases:
         for late in (False, True):
-            found.append(compared(case, late))
-            progress(len(found) / (2 * len(cases)))
+            results.append(compared(case, late))
+            progress(len(results) / (2 * len(cases)))
     rows = [
-        [one["config"], one["actuator"], one["timing"], f"{one['reported']:.4g}", f"{one['simulated']:.4g}",
-         f"{one['ratio']:.4f}", f"{one['gain_factor']:.4g}" if one["gain_factor"] else "-"]
-        for one in found
+        [result["config"], result["actuator"], result["timing"], f"{result['reported']:.4g}",
+         f"{result['simulated']:.4g}", f"{result['ratio']:.4f}",
+         f"{result['gain_factor']:.4g}" if result["gain_factor"] else "-"]
+        for result in results
     ]  # fmt: skip
     header = ("config", "actuator", "loop", "reported", "simulated", "ratio", "on all gains")
-    ratios = [one["ratio"] for one in found]
+    ratios = [result["ratio"] for result in results]
     notes = [
         f"simulated / reported: {min(ratios):.4f} to {max(ratios):.4f}; the simulated factor is known to {CLOSE:.1%}",
-        "the factor acts on one actuator's torque, as deviation from its value on the constraint, at an equilibrium;",
-        "on all gains: the factor on alpha and beta at which the loop becomes unstable, another figure",
+        "the factor acts on the deviation of one actuator's torque from its value on the constraint, at an equilibrium",
+        "on all gains: the factor on alpha and beta at which the loop becomes unstable; this is another quantity",
     ]
     table = TextTable("Factor at which the loop becomes unstable", header, rows, left=3)
-    return BenchReport("Margins: reported against simulated", [table], {"cases": found, "ratios": ratios}, notes)
+    return BenchReport("Margins: reported and simulated", [table], {"cases": results, "ratios": ratios}, notes)

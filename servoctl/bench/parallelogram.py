@@ -1,14 +1,14 @@
-"""One run of the overconstrained parallelogram, and whether its motion is right.
+"""One run of the overconstrained parallelogram, and whether its motion is correct.
 
     q'' = a_f + L^-T D^+ (b - 2 alpha phi' - beta^2 phi - A a_f),   D = A L^-T,   a_f = M^-1 Q,   M = L L^T
 
 12 absolute coordinates, 12 rows of rank 11, one degree of freedom. Three parallel links and a coupler swing under
-gravity, from rest at -45 deg; the one angle theta follows a pendulum's equation that has a closed solution.
+gravity, from rest at -45 deg. The angle theta follows the equation of a pendulum, which has a closed solution.
 
-Design: a motion counts as correct by its angles and its energy, against that solution, and never by its violation:
-once the rank flips to 12 the mechanism is another one, whose violation stays small all the same.
+Design: angles and energy decide whether a motion is correct, by comparison with that solution. The violation does not:
+once the rank becomes 12, the simulated mechanism is a different one, though its violation stays small.
 
-Source: de Falco, Pennestri, Vita, 6 and (29)-(30). The published start is unknown; this one is ours.
+Source: de Falco, Pennestri, Vita, 6 and (29)-(30). The published start is unknown; ours is -45 deg at rest.
 """
 
 import time
@@ -33,7 +33,7 @@ PLANT = "plants.parallelogram:Parallelogram"
 START = -np.pi / 4  # [rad]
 DURATION = 20.0  # [s]
 FIRST_STEP = 0.0066  # [s] published
-SPACING = 0.01  # [s] at least this between two instants at which the motion is judged
+SPACING = 0.01  # [s] least time between two instants at which the motion is checked
 
 INERTIA = 3.05  # [kg m^2] 3 (I + m L^2 / 4) + m2 L^2
 MOMENT = 3.5 * 9.81  # [N m] (3 m / 2 + m2) g L: theta'' = -MOMENT / INERTIA cos(theta)
@@ -53,14 +53,14 @@ FAILURES = {-4: "repeated error-test failures", -5: "repeated convergence failur
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one run shall do.
+    """Settings of one run.
 
     Attributes:
         method: A name of `METHODS`.
-        tolerance: Of the integrator, relative and absolute.
+        tolerance: Relative and absolute tolerance of the integrator.
         rule: How the method decides the rank.
-        alpha: Baumgarte's [1/s]; 0 with beta = 0: no stabilisation.
-        beta: Baumgarte's [1/s].
+        alpha: Baumgarte's alpha [1/s]; alpha = beta = 0: no stabilisation.
+        beta: Baumgarte's beta [1/s].
         start: theta [rad] and its rate [rad/s].
     """
 
@@ -74,21 +74,21 @@ class Experiment:
 
 @dataclass(frozen=True)
 class RunError:
-    """What became of a run.
+    """Result of a run.
 
     Attributes:
-        correct_until: Last instant judged up to which all angles and the energy were right [s].
+        correct_until: Last checked instant up to which all angles and the energy were correct [s].
         reached: Where the run ended [s].
-        end: `done`, `cap`, or why the integrator gave up.
+        end: `done`, `cap`, or why the integrator failed.
         angle_error: Largest error of an angle at the end [rad].
-        energy_drift: At the end, from the start [J].
+        energy_drift: Energy at the end minus energy at the start [J].
         violation: Sum of the squared violations at the end [m^2].
-        evaluations: Of q''.
-        steps: Of the integrator.
-        rank_min: Smallest rank that the method found.
-        rank_max: Largest.
-        cpu_time: Of the whole run [s].
-        wall_time: Of the whole run [s].
+        evaluations: Number of evaluations of q''.
+        steps: Number of integration steps.
+        rank_min: Smallest rank that the method computed.
+        rank_max: Largest rank.
+        cpu_time: Processor time of the run [s].
+        wall_time: Wall time of the run [s].
     """
 
     correct_until: float
@@ -106,7 +106,7 @@ class RunError:
 
     @property
     def lost(self) -> bool:
-        """Whether the motion went wrong before the run ended."""
+        """Whether the motion became wrong before the run ended."""
         return self.correct_until < self.reached
 
 
@@ -160,17 +160,17 @@ def pose_rate(theta: float, rate: float) -> Array:
 
 
 def start_overrides(theta: float, rate: float) -> list[str]:
-    """What puts the shipped parallelogram at a start, as after `--set`."""
+    """Settings that put the shipped parallelogram at a start, as after `--set`."""
     names = [f"{body}_{axis}" for body in ("link1", "link2", "link3", "coupler") for axis in ("x", "y", "phi")]
     values = {"q": pose(theta), "v": pose_rate(theta, rate)}
     return [
-        f"initial.{key}={{{', '.join(f'{name}: {float(x)!r}' for name, x in zip(names, given, strict=True))}}}"
-        for key, given in values.items()
+        f"initial.{key}={{{', '.join(f'{name}: {float(x)!r}' for name, x in zip(names, state, strict=True))}}}"
+        for key, state in values.items()
     ]
 
 
 class CompiledLinkage:
-    """The linkage, compiled."""
+    """The compiled equations of the linkage."""
 
     def __init__(self) -> None:
         plant = load_class(PLANT, Path(), Plant)()
@@ -200,11 +200,11 @@ class CompiledLinkage:
 
 
 machine = cache(CompiledLinkage)
-"""The one machine of this process."""
+"""The linkage, compiled once per process."""
 
 
 class _Acceleration:
-    """d/dt (q, v) for VODE; counts, and remembers which ranks it saw."""
+    """d/dt (q, v) for VODE; counts evaluations and collects the ranks."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.machine, self.method, self.rule = machine(), METHODS[experiment.method], experiment.rule
@@ -236,7 +236,7 @@ def simulate(experiment: Experiment, cap: float) -> RunError:
     times, states, steps, end = [0.0], [start], 0, "done"
     began, cpu = time.monotonic(), time.process_time()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="vode", category=UserWarning)  # a failure is said by the outcome
+        warnings.filterwarnings("ignore", message="vode", category=UserWarning)  # the result reports a failure
         while solver.t < DURATION:
             solver.integrate(DURATION, step=True)
             if not solver.successful():
@@ -250,7 +250,7 @@ def simulate(experiment: Experiment, cap: float) -> RunError:
                 end = "cap"
                 break
         if end == "done":
-            solver.integrate(DURATION)  # back from behind the end, within the last step
+            solver.integrate(DURATION)  # interpolates back to the end within the last step
     cpu, wall = time.process_time() - cpu, time.monotonic() - began
     if solver.t > times[-1] and np.isfinite(solver.y).all():
         times.append(solver.t)

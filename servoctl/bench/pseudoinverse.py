@@ -1,4 +1,4 @@
-"""The published comparison of pseudoinverse methods, run again, and beside it what servoctl does by default.
+"""The published comparison of pseudoinverse methods, repeated, with the default of servoctl next to it.
 
 Source: de Falco, Pennestri, Vita, tables 2-7.
 """
@@ -54,8 +54,8 @@ def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
     """Five published pseudoinverse methods and our own on an overconstrained parallelogram, 20 s.
 
     Args:
-        effort: Quick leaves only SVD at TOL 1e-8, and ours there.
-        progress: Is told the share of runs that are done.
+        effort: Quick takes only SVD and our rank rule at TOL 1e-8.
+        progress: Called with the share of runs that are done.
     """
     sections = list(_sections(effort.quick))
     experiments = [experiment for section in sections for experiment in section]
@@ -80,7 +80,7 @@ def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
 
 
 def _sections(quick: bool) -> Iterator[list[Experiment]]:
-    """The published experiments, table by table, then ours."""
+    """The published experiments by table, then ours."""
     tolerances, methods = ((1e-8,), ("svd",)) if quick else (TOLERANCES, tuple(METHODS))
     for tol, gains in PUBLISHED_TABLES:
         if tol in tolerances:
@@ -92,7 +92,7 @@ def _sections(quick: bool) -> Iterator[list[Experiment]]:
 
 
 def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress) -> list[RunError]:
-    """The outcomes, in order."""
+    """Results in order."""
     done = []
     if effort.jobs == 1:
         for experiment in experiments:
@@ -113,7 +113,7 @@ def _simulated(experiments: list[Experiment], effort: Effort, progress: Progress
 
 
 def published(experiment: Experiment) -> Published | None:
-    """The published row of an experiment; None where there is none."""
+    """The published row of an experiment; None if there is none."""
     gains = (experiment.alpha, experiment.beta)
     tables = {(0.0, 0.0): WITHOUT_STABILISATION, PUBLISHED_GAINS: WITH_STABILISATION}.get(gains, {})
     other = experiment.rule.relative or experiment.start != (START, 0.0)
@@ -121,14 +121,14 @@ def published(experiment: Experiment) -> Published | None:
 
 
 def result(outcome: RunError) -> str:
-    """How far the motion was right, and why the run ended early if it did."""
+    """How long the motion was correct, and why the run ended early if it did."""
     why = {"done": "", "cap": f"cut at {outcome.reached:.2f} s"}.get(outcome.end, f"failed at {outcome.reached:.2f} s")
-    said = f"correct up to {outcome.correct_until:.2f} s" if outcome.lost else "correct"
-    return ", ".join(filter(None, [said, why]))
+    correct = f"correct up to {outcome.correct_until:.2f} s" if outcome.lost else "correct"
+    return ", ".join(filter(None, [correct, why]))
 
 
 def _values(experiment: Experiment, outcome: RunError) -> dict[str, Any]:
-    """One row, for a program."""
+    """One row as plain values."""
     of_paper = published(experiment)
     return {
         **asdict(experiment),
@@ -139,7 +139,7 @@ def _values(experiment: Experiment, outcome: RunError) -> dict[str, Any]:
 
 
 def _title(experiment: Experiment) -> str:
-    """What the rows of a table have in common."""
+    """Title of a table: the settings common to its rows."""
     tol, rule, gains = experiment.tolerance, experiment.rule, (experiment.alpha, experiment.beta)
     stabilised = f"Baumgarte {gains[0]:g}, {gains[1]:g}" if any(gains) else "not stabilised"
     whence = "" if experiment.start == (START, 0.0) else ", from upright at 1 rad/s through the flat pose"
@@ -152,7 +152,7 @@ def _title(experiment: Experiment) -> str:
 
 
 def _texts(section: list[Experiment], outcomes: dict[Experiment, RunError]) -> list[list[str]]:
-    """The rows of a table, each with the published one below it."""
+    """The rows of a table, each followed by the published row."""
     rows = []
     for experiment in section:
         tol = f", TOL {experiment.tolerance:g}" if experiment.rule.relative else ""
@@ -180,7 +180,7 @@ def _ours(label: str, outcome: RunError) -> list[str]:
 
 
 def _cell(paper: Published, name: str, form: str) -> str:
-    """A published figure as text; a copy error with a question mark."""
+    """A published figure as text, with a question mark after a copy error."""
     value = getattr(paper, name)
     return "-" if value is None else f"{value:{form}}{'?' if name in paper.doubtful else ''}"
 
@@ -188,20 +188,20 @@ def _cell(paper: Published, name: str, form: str) -> str:
 def _notes(effort: Effort, outcomes: list[RunError]) -> list[str]:
     notes = [
         f"correct: every angle within {ANGLE_LIMIT:g} rad and the energy within {ENERGY_LIMIT:.2g} J of the closed "
-        "solution, which a small violation alone does not show",
+        "solution; a small violation alone does not prove this",
         "angle, energy, sum psi^2: largest error of an angle, drift of the energy and violation, all at the end",
-        "CPU: of this one run; the published unit is unknown",
-        "published: start and integrator (IMSL DIVPAG) are another's, so compare results and orders, not digits; "
-        "? a figure copied there from the table of another TOL",
-        "not stabilised: rounding grows as exp(1.77 t), and the rank flips to 12 when it reaches the threshold; so the "
-        "instant depends on the build of LAPACK, by a second or two",
-        "servoctl: default and correction alone are whole runs; by default each step ends on the constraints",
-        "householder, gram_schmidt: their pivots are near the squares of small singular values, so that the same "
-        "threshold is a coarser one, and the rank flips later",
+        "CPU: processor time of this run; the published unit is unknown",
+        "published: start and integrator (IMSL DIVPAG) differ, so compare results and orders of magnitude, not digits; "
+        "? marks a figure that was copied there from the table of another TOL",
+        "not stabilised: rounding grows as exp(1.77 t), and the rank becomes 12 when it reaches the threshold; the "
+        "time depends on the build of LAPACK, by a second or two",
+        "servoctl: `default` and `correction alone` are complete runs; by default each step ends on the constraints",
+        "householder, gram_schmidt: their pivots are near the squares of small singular values, so the same threshold "
+        "acts later on the rank",
     ]
     cut = sum(outcome.end == "cap" for outcome in outcomes)
     if cut:
         notes.insert(1, f"{cut} of {len(outcomes)} runs were cut after {effort.cap:g} s of wall time (raise --cap)")
     if effort.quick:
-        notes.insert(0, "quick: SVD and our rank rule at TOL 1e-8, and one of the eight starts only")
+        notes.insert(0, "quick: only SVD and our rank rule at TOL 1e-8, and one of the eight starts")
     return notes

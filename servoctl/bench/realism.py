@@ -1,4 +1,4 @@
-"""What realism costs: many runs side by side, ideal, late and noisy, and with everything that can be asked for."""
+"""Time of runs with realism: ideal, with noise and delay, and with all effects."""
 
 import time
 
@@ -14,7 +14,7 @@ COUNT = 256
 GAIN = "law.correction.baumgarte.alpha"
 SAMPLED = ["run.period=0.005", "run.integrator={method: rk4, step: 0.001}", "run.output_step="]
 MASS = {"two_mass_spring": "m1", "coordinated_robots": "m"}
-"""Config -> the parameter that the law has wrong."""
+"""Config -> parameter with an error in the law."""
 
 KINDS = {
     "ideal": "",
@@ -26,7 +26,7 @@ KINDS = {
         "friction: {{coulomb: 0.01, viscous: 0.01, speed: 0.1}}, saturation: 100, parameter_error: {{{mass}: 0.1}}}}"
     ),
 }
-"""In words -> override."""
+"""Description -> setting."""
 
 
 def realism(effort: Effort, progress: Progress) -> BenchReport:
@@ -34,29 +34,29 @@ def realism(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes 16 gain sets of a tenth of a second.
-        progress: Is told the share of batches that are done.
+        progress: Called with the share of batches that are done.
     """
     count = 16 if effort.quick else COUNT
     rows, values = [], {}
     cases = [(name, kind) for name in MASS for kind in KINDS]
     for number, (name, kind) in enumerate(cases):
-        given = [KINDS[kind].format(mass=MASS[name])] if KINDS[kind] else []
+        settings = [KINDS[kind].format(mass=MASS[name])] if KINDS[kind] else []
         quick = ["run.duration=0.1"] if effort.quick else []
-        each, status = _each(load(name, [*SAMPLED, *given, *quick]), count)
+        each, status = _each(load(name, [*SAMPLED, *settings, *quick]), count)
         values[f"{name}: {kind}"] = {"seconds": each, "runs_per_second": 1 / each, "status": status}
         rows.append([name, kind, shown(each), f"{1 / each:.0f}", ", ".join(status)])
         progress((number + 1) / len(cases))
     table = TextTable(
         "Processor time of a run, one thread", ("config", "realism", "each", "runs/s", "ended"), rows, left=2
     )
-    notes = [f"{count} gain sets in one batch, what is compiled being there; of the process, all threads added"]
-    return BenchReport("Realism: what it costs", [table], {"count": count, **values}, notes)
+    notes = [f"{count} gain sets in one batch, compiled before; processor time of all threads"]
+    return BenchReport("Realism: time of runs", [table], {"count": count, **values}, notes)
 
 
 def _each(run: Run, count: int) -> tuple[float, list[str]]:
-    """Processor time of a run [s], and how the runs ended."""
+    """Processor time of a run [s], and the statuses of the runs."""
     gains = {GAIN: np.linspace(3.0, 6.0, count).tolist()}
     batch(run, gains)  # compiles
     began = time.process_time()
-    found = batch(run, gains)
-    return (time.process_time() - began) / count, sorted(set(map(str, found["status"])))
+    metrics = batch(run, gains)
+    return (time.process_time() - began) / count, sorted(set(map(str, metrics["status"])))

@@ -1,19 +1,19 @@
-"""What a benchmark is asked for, and what it hands back."""
+"""The effort that a benchmark may spend, and the report that it returns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Progress = Callable[[float], None]
-"""Is told how much is done, from 0 to 1."""
+"""Called with the share that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a benchmark may cost.
+    """How much time a benchmark may take.
 
     Attributes:
-        quick: A reduced set that takes seconds; the report says what was left out.
+        quick: Runs a reduced set that takes seconds; the report lists what was left out.
         jobs: Processes that work at the same time, at least 1.
         cap: Wall time [s] after which one run is cut short.
     """
@@ -25,13 +25,13 @@ class Effort:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Texts in columns.
+    """A table of texts.
 
     Attributes:
-        title: What all rows have in common.
+        title: Title of the table.
         header: One title per column.
         rows: One text per column.
-        left: How many of the first columns stand to the left; the others hold numbers.
+        left: Number of first columns that are aligned left; the others hold numbers.
     """
 
     title: str
@@ -42,14 +42,14 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One line of the summary: how we stand beside another.
+    """One line of the summary: our time and another one for the same work.
 
     Attributes:
-        work: What was done.
-        peer: Beside whom, or beside what.
-        ours: Our median [s].
-        theirs: Theirs [s].
-        aim: Ratio theirs / ours that is aimed at; None: none.
+        work: The work.
+        peer: The other program, or a target.
+        ours: Our median time [s].
+        theirs: The other median time [s].
+        aim: Ratio theirs / ours to reach; None: no target.
     """
 
     work: str
@@ -60,20 +60,20 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as long they took."""
+        """The other time divided by ours."""
         return self.theirs / self.ours
 
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The findings, for a person and for a program.
+    """Result of a benchmark.
 
     Attributes:
         title: What was measured, in one line.
         tables: The figures as text.
-        values: The same and more as plain values, which JSON knows; None for what is not a finite number.
-        notes: What must be known to read the tables, a sentence each.
-        findings: For the summary of all benchmarks.
+        values: The same figures and more as plain values for JSON; None for a number that is not finite.
+        notes: Sentences that a reader of the tables needs.
+        findings: Comparisons for the summary of all benchmarks.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Two robots for one second under constant torques, as fast as each program gets at one accuracy."""
+"""Two robots for one second under constant torques: the fastest setting of each program at one accuracy."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from servoctl.bench import peers, standing
+from servoctl.bench import comparison, peers
 from servoctl.bench.closed_loop import run_rows
 from servoctl.bench.peers.algebra import actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import START, TORQUES, compiled, on_c, open_loop
-from servoctl.bench.search import Motion, Way, fastest, race, said
+from servoctl.bench.search import Candidate, Motion, fastest, race, trial_values
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
@@ -21,7 +21,7 @@ from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]
 STEPS = (20, 25, 32, 40, 50, 64, 80, 100, 125, 160, 200)
-"""Of fixed step, in one second."""
+"""Fixed steps per second."""
 
 GAINS = (1.0, 5.0, 10.0)
 """Baumgarte's alpha = beta [1/s] on the loop."""
@@ -29,40 +29,40 @@ GAINS = (1.0, 5.0, 10.0)
 RTOLS = (1e-6, 1e-7, 1e-8, 1e-9)
 SOFT_STEPS = (100, 200, 500, 1000, 2000)
 SOFTNESSES = (2.0, 4.0)
-"""MuJoCo's time constant of the loop, in steps; below two it is not stable."""
+"""MuJoCo's time constant of the loop, in steps; it is unstable below two."""
 
 
 def robots(effort: Effort, progress: Progress) -> BenchReport:
-    """Two robots for 1 s under constant torques to 1e-6 rad, each program by its best method and step.
+    """Two robots for 1 s under constant torques to 1e-6 rad, each program with its best method and step.
 
     Args:
         effort: Quick tries one step of each.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     exact = reference()
     notes = peers.notes()
-    ways = list(_ours(effort.quick, notes)) + list(_peers(effort.quick))
-    best, trials = fastest(ways, exact, TOLERANCE)
+    candidates = list(_ours(effort.quick, notes)) + list(_peers(effort.quick))
+    best, trials = fastest(candidates, exact, TOLERANCE)
     entries = race(best, TOLERANCE, progress)
-    found = dict(zip(best, entries, strict=True))
+    by_name = dict(zip(best, entries, strict=True))
     findings = [
-        Comparison("two robots, open loop, 1 s to 1e-6", peer, found["servoctl C"].times.median,
-                found[peer].times.median, aim)
+        Comparison("two robots, open loop, 1 s to 1e-6", peer, by_name["servoctl C"].times.median,
+                by_name[peer].times.median, aim)
         for peer, aim in {"Pinocchio": 10.0, "MuJoCo": 20.0}.items()
-        if peer in found and "servoctl C" in found and found[peer].equal and found["servoctl C"].equal
+        if peer in by_name and "servoctl C" in by_name and by_name[peer].equal and by_name["servoctl C"].equal
     ]  # fmt: skip
     notes += [
-        "times are the process's own",
+        "times are processor times of the process",
         "error: largest difference of an angle from a saddle-point solution by DOP853 at 1e-12, at every step",
         f"tried: steps of 1/{STEPS[0]} to 1/{STEPS[-1]} s (MuJoCo 1/{SOFT_STEPS[0]} to 1/{SOFT_STEPS[-1]} s), gains of "
         "1, 5 and 10 1/s (MuJoCo: time constants of 2 and 4 steps), DOP853 at 1e-6 to 1e-9",
     ]
     values = {
-        "rows": standing.values(entries),
-        "trials": said(trials),
+        "rows": comparison.values(entries),
+        "trials": trial_values(trials),
         "versions": peers.versions(),
     }
-    table = standing.table("The best of each; difference: error [rad]", entries, tails=False)
+    table = comparison.table("The best of each; difference: error [rad]", entries, tails=False)
     return BenchReport("Robots: 1 s to 1e-6 rad", [table], dict(plain(values)), notes, findings)
 
 
@@ -78,7 +78,7 @@ def reference() -> Callable[[Array], Array]:
     return lambda t: np.asarray(dense(t)).T[:, :5]
 
 
-def _ours(quick: bool, notes: list[str]) -> Iterator[Way]:
+def _ours(quick: bool, notes: list[str]) -> Iterator[Candidate]:
     x = np.concatenate([START, np.zeros(5)])
     loops = {alpha: compiled(open_loop(alpha)) for alpha in (GAINS[1:2] if quick else GAINS)}
     first = next(iter(loops.values()))
@@ -97,7 +97,7 @@ def _ours(quick: bool, notes: list[str]) -> Iterator[Way]:
                 states = run_rows(loop, x, 1.0, 1.0 / steps, None)
                 return np.arange(len(states)) / steps, states[:, :5]
 
-            yield Way(name, f"RK4 1/{steps} s, {alpha:g} 1/s", run, f"{alpha}")
+            yield Candidate(name, f"RK4 1/{steps} s, {alpha:g} 1/s", run, f"{alpha}")
     for rtol in () if quick else RTOLS:
 
         def adaptive(loop=first, rtol=rtol) -> Motion:  # type: ignore[no-untyped-def]
@@ -105,10 +105,10 @@ def _ours(quick: bool, notes: list[str]) -> Iterator[Way]:
             t, states = (np.concatenate([getattr(chunk, part) for chunk in chunks]) for part in ("t", "x"))
             return t, states[:, :5]
 
-        yield Way(name, f"DOP853 {rtol:g}, {GAINS[0]:g} 1/s", adaptive, "dop853")
+        yield Candidate(name, f"DOP853 {rtol:g}, {GAINS[0]:g} 1/s", adaptive, "dop853")
 
 
-def _peers(quick: bool) -> Iterator[Way]:
+def _peers(quick: bool) -> Iterator[Candidate]:
     q, rest, force = ROBOTS.joint_angles(START), np.zeros(5), ROBOTS.joint_forces(actuation() @ TORQUES)
     installed = peers.installed()
     if installed["pinocchio"]:
@@ -122,7 +122,7 @@ def _peers(quick: bool) -> Iterator[Way]:
                     states = tree.rk4(q, rest, force, 1.0 / steps, steps)
                     return np.arange(steps + 1) / steps, ROBOTS.angles(states[:, :5])
 
-                yield Way("Pinocchio", f"RK4 1/{steps} s, {alpha:g} 1/s", rk4, f"{alpha}")
+                yield Candidate("Pinocchio", f"RK4 1/{steps} s, {alpha:g} 1/s", rk4, f"{alpha}")
         adaptive = next(iter(trees.values()))
         for rtol in () if quick else RTOLS:
 
@@ -130,7 +130,7 @@ def _peers(quick: bool) -> Iterator[Way]:
                 t, states = adaptive.dop853(q, rest, force, 1.0, rtol)
                 return t, ROBOTS.angles(states[:, :5])
 
-            yield Way("Pinocchio", f"DOP853 {rtol:g}, {GAINS[0]:g} 1/s", dop853, "dop853")
+            yield Candidate("Pinocchio", f"DOP853 {rtol:g}, {GAINS[0]:g} 1/s", dop853, "dop853")
     if installed["mujoco"]:
         from servoctl.bench.peers.mujoco import MujocoTree
 
@@ -142,4 +142,4 @@ def _peers(quick: bool) -> Iterator[Way]:
                     states = soft.rk4(q, rest, force, steps)
                     return np.arange(steps + 1) / steps, ROBOTS.angles(states[:, :5])
 
-                yield Way("MuJoCo", f"RK4 1/{steps} s, solref {softness:g} steps", native, f"{softness}")
+                yield Candidate("MuJoCo", f"RK4 1/{steps} s, solref {softness:g} steps", native, f"{softness}")

@@ -1,4 +1,4 @@
-"""The coordinated robots as every benchmark has them: our runs, the open loop, and states to evaluate at."""
+"""The coordinated robots for all benchmarks: our runs, the open loop, and states for evaluations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from servoctl.types import Array
 CONFIG = "coordinated_robots"
 TORQUES = np.array([10.0, -5.0, 3.0, -2.0, 4.0, -8.0])  # [N m]
 START = np.radians([60.0, 60.0, 0.0, -60.0, -60.0])
-"""Of the open loop, at rest [rad]."""
+"""Angles at the start of the open loop, at rest [rad]."""
 
 SPREAD = (1e-2, 1e-1)
-"""How far states are off the motion: angles [rad], rates [rad/s]."""
+"""Standard deviation of the states from the motion: angles [rad], rates [rad/s]."""
 
 
 @dataclass(frozen=True)
 class States:
-    """Where a function is evaluated.
+    """States at which functions are evaluated.
 
     Attributes:
         t: Shape (count,) [s].
         q: Absolute angles, shape (count, 5) [rad].
-        v: Their rates [rad/s].
+        v: Rates of the angles, shape (count, 5) [rad/s].
     """
 
     t: Array
@@ -45,7 +45,7 @@ class States:
 
 
 def states(count: int) -> States:
-    """States about the motion that the task asks for, the same each time."""
+    """States near the motion of the task; the same for each call."""
     source = np.random.default_rng(1)
     t = np.linspace(0.0, np.pi, count)
     y = (1.0 - np.cos(t)) / 2
@@ -57,7 +57,7 @@ def states(count: int) -> States:
 
 
 def closed_loop(engine: str = "vm", step: float = 0.001) -> Run:
-    """The shipped run, on an engine."""
+    """The shipped run on an engine."""
     return load(CONFIG, [f"run.integrator.step={step!r}"], engine)
 
 
@@ -65,10 +65,10 @@ def open_loop(alpha: float = 5.0, step: float = 0.01, engine: str = "vm", method
     """One second under constant torques.
 
     Args:
-        alpha: Baumgarte's, alpha = beta [1/s], on the loop.
-        step: [s].
+        alpha: Baumgarte's alpha = beta for the loop [1/s].
+        step: Integration step [s].
         engine: `auto`, `c`, `vm` or `numpy`.
-        method: `rk4` or `dop853`, whose tolerance the step then is.
+        method: `rk4`, or `dop853` with `step` as its tolerance.
     """
     inputs = ", ".join(f"u{i}: {value!r}" for i, value in enumerate(map(float, TORQUES), start=1))
     how = f"step: {step!r}" if method == "rk4" else f"rtol: {step!r}, atol: {step!r}"
@@ -87,7 +87,7 @@ def open_loop(alpha: float = 5.0, step: float = 0.01, engine: str = "vm", method
 
 
 def on_c(loop: CompiledLoop, parts: int | None) -> str | None:
-    """Puts a loop on generated C, `parts` as of `CompiledLoop.program`; why not, if that cannot be."""
+    """Runs a loop in generated C, `parts` as in `CompiledLoop.program`; returns the reason if this is impossible."""
     try:
         loop.run_on(loop.program(parts).load(), parts)
     except CompileError as error:
@@ -96,13 +96,13 @@ def on_c(loop: CompiledLoop, parts: int | None) -> str | None:
 
 
 def in_place(loop: CompiledLoop, kernel: Kernel, parts: int | None, where: States) -> Callable[[int], list[Array]]:
-    """A function of (t, x, p) in C as a control loop calls it: arguments and results stay where they are.
+    """A function of (t, x, p) in C as a control loop calls it, on fixed arrays for arguments and results.
 
     Args:
-        loop: Whose function it is.
+        loop: The loop that has the function.
         kernel: The function.
-        parts: As of `CompiledLoop.program`.
-        where: States to choose from by number.
+        parts: As in `CompiledLoop.program`.
+        where: The states, which calls choose by index.
 
     Raises:
         CompileError: There is no compiler, or it fails.
@@ -122,7 +122,7 @@ def in_place(loop: CompiledLoop, kernel: Kernel, parts: int | None, where: State
 
 
 def compiled(run: Run) -> CompiledLoop:
-    """The loop of a run, which is traced whole."""
+    """The compiled loop of a run."""
     assert isinstance(run.loop, CompiledLoop)
     return run.loop
 
@@ -131,15 +131,15 @@ def laws(installed: Mapping[str, bool]) -> list[TextbookRobots | LawOnTerms]:
     """The peers that evaluate the law, textbook NumPy first.
 
     Args:
-        installed: Module -> whether it is there.
+        installed: Module -> whether it is installed.
     """
-    found: list[TextbookRobots | LawOnTerms] = [TextbookRobots()]
+    peers: list[TextbookRobots | LawOnTerms] = [TextbookRobots()]
     if installed["pinocchio"]:
         from servoctl.bench.peers.pinocchio import PinocchioTerms
 
-        found.append(LawOnTerms(PinocchioTerms.name, PinocchioTerms(ROBOTS), ROBOTS))
+        peers.append(LawOnTerms(PinocchioTerms.name, PinocchioTerms(ROBOTS), ROBOTS))
     if installed["mujoco"]:
         from servoctl.bench.peers.mujoco import MujocoTerms
 
-        found.append(LawOnTerms(MujocoTerms.name, MujocoTerms(ROBOTS), ROBOTS))
-    return found
+        peers.append(LawOnTerms(MujocoTerms.name, MujocoTerms(ROBOTS), ROBOTS))
+    return peers

@@ -1,4 +1,4 @@
-"""What an evaluation costs as a machine grows, on each engine: where unrolled symbols stop paying."""
+"""Time of an evaluation as machines grow, on each engine: shows up to which size unrolled code is faster."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from servoctl.types import Array, State
 SWARMS = (2, 5, 7, 10, 20, 50, 100, 200)
 CHAINS = (2, 4, 6, 8, 10, 12, 15, 20, 30)
 ARMS = (3, 4, 6, 8, 11, 15)
-"""Links an arm of two robots that hold one object, the object counted with both."""
+"""Links per arm of two robots that hold one object; the object counts for both."""
 
 IN_C = 15
 """Coordinates beyond which C is not tried: compiling alone takes minutes."""
@@ -43,11 +43,11 @@ class Case:
     """One machine of one size.
 
     Attributes:
-        name: For the table.
+        name: Name in the table.
         plant: The plant.
         task: Name -> constraint.
         law: The law.
-        q: Where it is evaluated, shape (n,).
+        q: Coordinates at which it is evaluated, shape (n,).
     """
 
     name: str
@@ -61,8 +61,8 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
     """Cost of one closed-loop evaluation: swarms to 200 robots, open and closed chains to 30 links, engine by engine.
 
     Args:
-        effort: Quick leaves the small machines only.
-        progress: Is told the share of cases that are done.
+        effort: Quick takes only the small machines.
+        progress: Called with the share of cases that are done.
     """
     cases = list(_swarms(SWARMS[:3] if effort.quick else SWARMS))
     cases += list(_chains(CHAINS[:3] if effort.quick else CHAINS))
@@ -73,8 +73,8 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
         progress(i / len(cases))
     shown = [[_shown(row[key]) for key in HEADER] for row in rows]
     notes = [
-        "auto: the engine that `--engine auto` takes; make: tracing it; cc: compiling it to C, or taking that from the "
-        "cache; -: not tried at this size."
+        "auto: the engine that `--engine auto` chooses; make: tracing; cc: compiling to C, or loading from the cache; "
+        "-: not tried at this size"
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
     return BenchReport("Scaling: swarms, chains and closed chains", [table], dict(plain({"rows": rows})), notes)
@@ -84,7 +84,7 @@ def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:
     swarm, gathering = (load_class(f"plants.swarm:{name}", Path(), object) for name in ("Swarm", "Aggregation"))
     for N in sizes:
         i = np.arange(N)
-        radius, angle = 2.0 * np.sqrt(i + 0.5), i * np.pi * (3.0 - np.sqrt(5.0))  # a sunflower: no two alike
+        radius, angle = 2.0 * np.sqrt(i + 0.5), i * np.pi * (3.0 - np.sqrt(5.0))  # a sunflower pattern
         q = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
         law = ConstraintFollowing(correction=PFeedback(0.2))
         yield Case(f"swarm of {N}", swarm(N=N), {"aggregation": gathering()}, law, q)
@@ -116,7 +116,7 @@ def _robots(sizes: tuple[int, ...]) -> Iterator[Case]:
 
 
 def _measured(case: Case, in_c: int) -> dict[str, Any]:
-    """A row of the table; C is tried up to so many coordinates."""
+    """A row of the table; C is tried up to `in_c` coordinates."""
     n = len(case.q)
     start = State(0.0, case.q, np.zeros(n))
     system = make_system(case.plant, case.task, case.law, {}, start, None, 1e-6)
@@ -137,7 +137,7 @@ def _measured(case: Case, in_c: int) -> dict[str, Any]:
 
 
 def _in_c(loop: Loop, x: Array) -> tuple[float | None, float | None]:
-    """What compiling to C takes [s], and one evaluation there [us]; None where that cannot be."""
+    """Time to compile to C [s] and of one evaluation there [us]; None where C is impossible."""
     if not isinstance(loop, CompiledLoop):
         return None, None
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The fastest way in which somebody reaches an accuracy."""
+"""The fastest setting with which a program reaches a given accuracy."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import Progress
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import interleaved, timed
 from servoctl.types import Array
 
@@ -17,14 +17,14 @@ Motion = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One configuration.
+class Candidate:
+    """One program with one setting.
 
     Attributes:
-        name: Of the program.
-        how: Step, gains and the like.
-        run: Runs.
-        series: Of ways of the program that differ in their accuracy only, the coarse ones first.
+        name: Name of the program.
+        how: Its method, step and gains, as text.
+        run: Runs it once.
+        series: Name that is common to candidates of the program which differ only in accuracy, the coarse ones first.
     """
 
     name: str
@@ -35,64 +35,64 @@ class Way:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a way gave.
+    """Result of one candidate.
 
     Attributes:
-        way: The way.
+        candidate: The candidate.
         error: Largest error of an angle [rad]; infinite where the motion is lost.
-        seconds: One run, once [s].
+        seconds: Time of one run [s].
     """
 
-    way: Way
+    candidate: Candidate
     error: float
     seconds: float
 
 
-def attempt(way: Way, exact: Callable[[Array], Array]) -> SearchResult:
-    """Runs once and compares.
+def attempt(candidate: Candidate, exact: Callable[[Array], Array]) -> SearchResult:
+    """Runs a candidate once and compares it with the exact motion.
 
     Args:
-        way: What to run.
+        candidate: What to run.
         exact: Times -> angles, shape (rows, angles).
     """
     began = time.process_time()
     with np.errstate(all="ignore"):
-        t, angles = way.run()
+        t, angles = candidate.run()
     seconds = time.process_time() - began
     with np.errstate(all="ignore"):
         error = float(np.max(np.abs(angles - exact(t)))) if len(t) else np.inf
-    return SearchResult(way, error if np.isfinite(error) else np.inf, seconds)
+    return SearchResult(candidate, error if np.isfinite(error) else np.inf, seconds)
 
 
 def fastest(
-    ways: Iterable[Way], exact: Callable[[Array], Array], tolerance: float, worth: float = 2.0
+    candidates: Iterable[Candidate], exact: Callable[[Array], Array], tolerance: float, worth: float = 2.0
 ) -> tuple[dict[str, SearchResult], list[SearchResult]]:
-    """Tries all, and finds for each name the fastest that is accurate enough; else the most accurate.
+    """For each program the fastest candidate that is accurate enough; if none is, the most accurate.
 
     Args:
-        ways: What to try.
+        candidates: What to try.
         exact: Times -> angles.
         tolerance: Largest error [rad].
-        worth: A series ends when it takes this many times as long as the best of its name.
+        worth: A series ends when it takes this many times as long as the best candidate of its program.
 
     Returns:
-        Name -> trial, and all trials.
+        Program -> its best trial, and all trials.
     """
     tried: list[SearchResult] = []
-    found: dict[str, SearchResult] = {}
-    for way in ways:
-        best = found.get(way.name)
-        last = [t.seconds for t in tried if (t.way.name, t.way.series) == (way.name, way.series)][-1:]
+    best_of: dict[str, SearchResult] = {}
+    for candidate in candidates:
+        best, series = best_of.get(candidate.name), (candidate.name, candidate.series)
+        last = [t.seconds for t in tried if (t.candidate.name, t.candidate.series) == series][-1:]
         if best is not None and best.error <= tolerance and last and last[0] > worth * best.seconds:
             continue
-        trial = attempt(way, exact)
-        if trial.error <= tolerance:  # the least of some, because the first finds the caches full of other things
-            again = [attempt(way, exact).seconds for _ in range(int(min(AGAIN, SHORT / trial.seconds)))]
-            trial = SearchResult(way, trial.error, min([trial.seconds, *again]))
+        trial = attempt(candidate, exact)
+        if trial.error <= tolerance:  # the least of several runs: the first one starts with cold caches
+            again = [attempt(candidate, exact).seconds for _ in range(int(min(AGAIN, SHORT / trial.seconds)))]
+            trial = SearchResult(candidate, trial.error, min([trial.seconds, *again]))
         tried.append(trial)
         if best is None or _rank(trial, tolerance) < _rank(best, tolerance):
-            found[way.name] = trial
-    return found, tried
+            best_of[candidate.name] = trial
+    return best_of, tried
 
 
 def _rank(trial: SearchResult, tolerance: float) -> tuple[bool, float]:
@@ -101,24 +101,24 @@ def _rank(trial: SearchResult, tolerance: float) -> tuple[bool, float]:
 
 
 SHORT, AGAIN = 0.5, 10
-"""To choose a way, an accurate one is run again until it took so long [s], at most so many times."""
+"""An accurate candidate runs again until `SHORT` [s] have passed, at most `AGAIN` times."""
 
 ROUNDS = (3, 25)
 """Fewest and most turns of a race."""
 
 SEVERAL = 5
-"""Short runs of one turn: the first of them finds the caches full of what others have done."""
+"""Short runs in one turn; the first of them starts with cold caches."""
 
 RACE = 10.0
-"""What a race should take [s]."""
+"""Intended time of a race [s]."""
 
 
 def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress) -> list[Competitor]:
-    """Times the best ways in turn."""
+    """Times the best candidate of each program, in turns."""
     once = sum(trial.seconds for trial in best.values())
     rounds = int(np.clip(RACE / once, *ROUNDS))
     contestants = {
-        f"{name}, {trial.way.how}": timed(lambda _, trial=trial: trial.way.run(), time.process_time)  # type: ignore[misc]
+        f"{name}, {trial.candidate.how}": timed(lambda _, trial=trial: trial.candidate.run(), time.process_time)  # type: ignore[misc]
         for name, trial in best.items()
     }
     with np.errstate(all="ignore"):
@@ -129,6 +129,6 @@ def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress)
     ]
 
 
-def said(trials: Sequence[SearchResult]) -> list[dict[str, Any]]:
-    """Everything that was tried, for a program."""
-    return [{"name": t.way.name, "how": t.way.how, "error": t.error, "seconds": t.seconds} for t in trials]
+def trial_values(trials: Sequence[SearchResult]) -> list[dict[str, Any]]:
+    """All trials as plain values."""
+    return [{"name": t.candidate.name, "how": t.candidate.how, "error": t.error, "seconds": t.seconds} for t in trials]

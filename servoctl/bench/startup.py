@@ -1,4 +1,4 @@
-"""How long until the first result, in processes that start from nothing."""
+"""Time to the first result in fresh processes."""
 
 import tempfile
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PEERS = {
     "pinocchio": PEER.format(module="pinocchio", kind="PinocchioTree", arguments="5.0"),
     "mujoco": PEER.format(module="mujoco", kind="MujocoTree", arguments="0.001, 0.2"),
 }
-"""Module -> from nothing to the first acceleration of two robots."""
+"""Module -> code from import to the first acceleration of two robots."""
 
 
 def startup(effort: Effort, progress: Progress) -> BenchReport:
@@ -31,32 +31,32 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick starts each process once.
-        progress: Is told the share of turns that are done.
+        progress: Called with the share of turns that are done.
     """
     notes, installed = peers.notes(), peers.installed()
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
-        kept, nowhere = Path(folder) / "kept", Path(folder) / "empty"
+        filled, empty = Path(folder) / "filled", Path(folder) / "empty"
 
         def run(config: str, *more: str) -> list[str]:
             return ["-m", "servoctl", "run", config, *more]
 
-        plans: dict[str, tuple[list[str], Path]] = {
-            "python": (["-c", "pass"], nowhere),
-            "import numpy": (["-c", "import numpy"], nowhere),
-            "import servoctl": (["-c", "import servoctl"], nowhere),
-            f"servoctl run {SMALLEST}, empty cache": (run(SMALLEST), nowhere),
-            f"servoctl run {LARGER}, empty cache": (run(LARGER), nowhere),
+        programs: dict[str, tuple[list[str], Path]] = {
+            "python": (["-c", "pass"], empty),
+            "import numpy": (["-c", "import numpy"], empty),
+            "import servoctl": (["-c", "import servoctl"], empty),
+            f"servoctl run {SMALLEST}, empty cache": (run(SMALLEST), empty),
+            f"servoctl run {LARGER}, empty cache": (run(LARGER), empty),
         }
         if compiler.compiler() is not None:
             for config in (SMALLEST, LARGER):
-                plans[f"servoctl run {config} --engine c, cached"] = (run(config, "--engine", "c"), kept)
+                programs[f"servoctl run {config} --engine c, cached"] = (run(config, "--engine", "c"), filled)
         else:
             notes.append("engine C is left out: there is no C compiler")
         for module, code in PEERS.items():
             if installed[module]:
-                plans[f"import {module}"] = (["-c", f"import {module}"], nowhere)
-                plans[f"{module}, first acceleration"] = (["-c", code], nowhere)
-        contestants = {name: _fresh(words, cache, nowhere) for name, (words, cache) in plans.items()}
+                programs[f"import {module}"] = (["-c", f"import {module}"], empty)
+                programs[f"{module}, first acceleration"] = (["-c", code], empty)
+        contestants = {name: _fresh(words, cache, empty) for name, (words, cache) in programs.items()}
         times = interleaved(contestants, 1 if effort.quick else 7, progress=progress)
     rows = [[name, shown(each.median)] for name, each in times.items()]
     cold = f"servoctl run {SMALLEST}, empty cache"
@@ -64,13 +64,13 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
     cached = f"servoctl run {SMALLEST} --engine c, cached"
     if cached in times:
         findings.append(Comparison(cached, "at most 1 s", times[cached].median, 1.0, 1.0))
-    notes.append("wall time of a process from its start to its end; files of the system are warm")
+    notes.append("wall time of a process from start to end; system files are in the disk cache")
     values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
     table = TextTable("Fresh processes", ("", "median"), rows)
     return BenchReport("Start-up", [table], dict(plain(values)), notes, findings)
 
 
-def _fresh(words: list[str], cache: Path, nowhere: Path) -> Callable[[int], Array]:
+def _fresh(words: list[str], cache: Path, empty: Path) -> Callable[[int], Array]:
     import shutil
 
     import numpy as np
@@ -78,7 +78,7 @@ def _fresh(words: list[str], cache: Path, nowhere: Path) -> Callable[[int], Arra
     def calls(count: int) -> Array:
         times = []
         for _ in range(count):
-            shutil.rmtree(nowhere, ignore_errors=True)
+            shutil.rmtree(empty, ignore_errors=True)
             times.append(seconds(words, cache))
         return np.array(times)
 

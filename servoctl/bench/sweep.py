@@ -1,4 +1,4 @@
-"""Many closed-loop runs with other gains: in one call, on one core and on more."""
+"""Many closed-loop runs with different gains in one call, on one core and on several."""
 
 import os
 import time
@@ -22,21 +22,21 @@ GAIN = "law.correction.baumgarte"
 LOW, HIGH = 5.0, 20.0  # [1/s]
 Metrics = Mapping[str, Sequence[Any]]
 PARTS = 5
-"""Times that Pinocchio's part is timed after each batch."""
+"""Timings of Pinocchio's part after each batch."""
 
 CHECKED = 3
-"""Runs of the batch that are done again one by one."""
+"""Runs of the batch that are repeated one by one."""
 
 TOLERANCE = 1e-9
-"""Largest difference of a metric at which they count as the same."""
+"""Largest difference of a metric at which runs count as equal."""
 
 
 def sweep(effort: Effort, progress: Progress) -> BenchReport:
-    """256 gain sets of the closed loop of two robots, 2 pi s each, on one core and on more.
+    """256 gain sets of the closed loop of two robots, 2 pi s each, on one core and on several.
 
     Args:
         effort: Quick takes four gain sets of a tenth of a second, once.
-        progress: Is told the share of batches that are done.
+        progress: Called with the share of batches that are done.
     """
     count, rounds = (4, 1) if effort.quick else (COUNT, ROUNDS)
     run = our_run(effort.quick)
@@ -45,29 +45,29 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
     pinocchio = None if effort.quick else pinocchio_part(PART)
     parts: list[float] = []
     times: dict[int, list[float]] = {jobs: [] for jobs in cores}
-    found: dict[int, Metrics] = {}
-    batch(run, {path: values[:1] for path, values in gains.items()})  # warm: what is compiled is cached
+    metrics: dict[int, Metrics] = {}
+    batch(run, {path: values[:1] for path, values in gains.items()})  # compiles and fills the cache
     for turn in range(rounds):
         for number, jobs in enumerate(cores):
             began = time.perf_counter()
-            found[jobs] = batch(run, gains, jobs)
+            metrics[jobs] = batch(run, gains, jobs)
             times[jobs].append(time.perf_counter() - began)
             parts += [] if pinocchio is None else pinocchio(PARTS).tolist()
             progress((turn * len(cores) + number + 1) / (rounds * len(cores)))
     medians = {jobs: float(np.median(each)) for jobs, each in times.items()}
-    off = max(difference(found[1], found[jobs], k, k) for jobs in cores for k in range(count))
+    off = max(difference(metrics[1], metrics[jobs], k, k) for jobs in cores for k in range(count))
     for k in np.linspace(0, count - 1, CHECKED).astype(int).tolist():
-        off = max(off, difference(found[1], alone(gains, k, effort.quick), k, 0))
+        off = max(off, difference(metrics[1], alone(gains, k, effort.quick), k, 0))
     rows = [
         [f"servoctl, {jobs} core{'s' if jobs > 1 else ''}", shown(seconds), shown(seconds / count),
          f"{medians[1] / (jobs * seconds):.0%}"]
         for jobs, seconds in medians.items()
     ]  # fmt: skip
     notes = peers.notes()
-    ends = ", ".join(sorted({str(status) for status in found[1]["status"]}))
+    ends = ", ".join(sorted({str(status) for status in metrics[1]["status"]}))
     notes.append(
-        f"every run ended as {ends}; largest difference between the metrics of the batch, of the batch on more cores "
-        f"and of {CHECKED} runs done alone: {off:.1e} (the same up to {TOLERANCE:g})"
+        f"every run ended as {ends}; largest difference between the metrics of the batch, on one and on several cores, "
+        f"and of {CHECKED} single runs: {off:.1e} (equal up to {TOLERANCE:g})"
     )
     theirs = float(np.median(parts)) * DURATION / (PART * STEP) if parts else None
     work = f"{count} gain sets of two robots, 2 pi s"
@@ -76,7 +76,7 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
     if theirs is not None:
         rows.append([f"Pinocchio + pinv, 1 core (x {count * DURATION / (PART * STEP):.3g})", shown(theirs * count),
                      shown(theirs), ""])  # fmt: skip
-        notes.append(f"Pinocchio: {PART} steps of one run are timed, and multiplied")
+        notes.append(f"Pinocchio: {PART} steps of one run are timed and extrapolated")
         if off <= TOLERANCE:
             findings.append(Comparison(f"{work}, {best} cores", "Pinocchio + pinv, 1 core", medians[best],
                                     theirs * count, 100.0))  # fmt: skip
@@ -90,16 +90,16 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
 
 
 def our_run(quick: bool, overrides: Sequence[str] = ()) -> Run:
-    """The closed loop, the object 9 cm too high at the start, so that the gains matter."""
+    """The closed loop with the object 9 cm too high at the start, so that the gains matter."""
     outer = np.radians(65.0)
     inner = np.arccos(1.0 - np.cos(outer))  # the loop stays closed
     q = [float(angle) for angle in (outer, -inner, 0.0, inner, -outer)]
-    given = [f"initial.q={q!r}", "initial.max_violation=1", *(["run.duration=0.1"] if quick else [])]
-    return load("coordinated_robots", [*given, *overrides])
+    settings = [f"initial.q={q!r}", "initial.max_violation=1", *(["run.duration=0.1"] if quick else [])]
+    return load("coordinated_robots", [*settings, *overrides])
 
 
 def gain_sets(count: int) -> dict[str, list[float]]:
-    """Pairs of alpha and beta, spread evenly, the same each time [1/s]."""
+    """Evenly spread pairs of alpha and beta [1/s]; the same for each call."""
     k = np.arange(count)
     spread = [(k + 0.5) / count, ((k + 0.5) * 0.6180339887498949) % 1.0]
     return {
@@ -109,7 +109,7 @@ def gain_sets(count: int) -> dict[str, list[float]]:
 
 
 def alone(gains: Mapping[str, Sequence[float]], k: int, quick: bool) -> Metrics:
-    """Metrics of one run of the batch, done alone."""
+    """Metrics of one run of the batch, run alone."""
     values = [f"{path}={each[k]!r}" for path, each in gains.items()]
     summary = our_run(quick, values).simulate().summary()
     return {name: [value] for name, value in metrics_of(summary).items()}
@@ -120,6 +120,6 @@ def difference(one: Metrics, other: Metrics, i: int, j: int) -> float:
     off = 0.0
     for name, values in one.items():
         if isinstance(values[i], float):
-            given = other[name][j] if name in other else None
-            off = max(off, abs(values[i] - given) if isinstance(given, float) else np.inf)
+            value = other[name][j] if name in other else None
+            off = max(off, abs(values[i] - value) if isinstance(value, float) else np.inf)
     return off

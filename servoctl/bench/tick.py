@@ -1,4 +1,4 @@
-"""One evaluation of a law: from Python, inside C, and beside what it costs others."""
+"""Time of one evaluation of a law: from Python, inside C, and in other programs."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from hil.loop import Controller
-from servoctl.bench import costs, peers, standing
+from servoctl.bench import comparison, costs, peers
+from servoctl.bench.comparison import Competitor
 from servoctl.bench.inside import Inside
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
-from servoctl.bench.standing import Competitor
 from servoctl.bench.timing import Contestant, interleaved, shown, timed
 from servoctl.errors import CompileError
 from servoctl.run_folder.trajectory import plain
@@ -19,13 +19,13 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 TOLERANCE = 1e-9
-"""Largest difference of u from textbook NumPy's [N m] at which the law counts as the same."""
+"""Largest difference of u from textbook NumPy [N m] at which commands count as equal."""
 
 INSIDE, FROM_PYTHON = "servoctl C, inside C", "servoctl C, on its buffers"
 ON_DRIVES = "servoctl C, as the loop on drives calls it"
 LOOP_C, LOOP_VM = "servoctl C, Loop.control", "servoctl VM, Loop.control"
 LIMIT = 1.6
-"""How many times the floor of its operations the law inside C may take."""
+"""Target: time of the law inside C over the lower bound from its operations."""
 
 WORK = "tick of two robots"
 
@@ -34,8 +34,8 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     """One law evaluation of two robots: 5 links, 6 motors, 2 passive and 3 servo rows.
 
     Args:
-        effort: Quick times a few calls only.
-        progress: Is told the share of turns that are done.
+        effort: Quick times only a few calls.
+        progress: Called with the share of turns that are done.
     """
     where = states(20 if effort.quick else 500)
     loop = compiled(closed_loop())
@@ -61,8 +61,8 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         on = compiled(closed_loop())
         on.run_on(on.program(1).load(), 1)
         controller, n = Controller(on), on.system.model.n
-        times_of, places, rates = where.t.tolist(), list(where.x[:, :n]), list(where.x[:, n : 2 * n])
-        enter(ON_DRIVES, lambda k: controller.command(times_of[k], places[k], rates[k]))
+        times_of, positions, rates = where.t.tolist(), list(where.x[:, :n]), list(where.x[:, n : 2 * n])
+        enter(ON_DRIVES, lambda k: controller.command(times_of[k], positions[k], rates[k]))
         enter(LOOP_C, _command_of(on, where))
     enter(LOOP_VM, _command_of(loop, where))
     references: Callable[[int], Array] | None = None
@@ -75,11 +75,11 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     exact = np.array([references(k) for k in range(count)])
     off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
     entries = [Competitor(name, times[name], off[name], TOLERANCE) for name in contestants]
-    tables = [standing.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
-    values: dict[str, Any] = {"rows": standing.values(entries), "versions": peers.versions()}
+    tables = [comparison.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
+    values: dict[str, Any] = {"rows": comparison.values(entries), "versions": peers.versions()}
     aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
-    findings = standing.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
-    findings += standing.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
+    findings = comparison.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
+    findings += comparison.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
     if inside is not None:
         floor, least, note = _floor(loop, times[INSIDE].median)
         tables.append(floor)
@@ -87,9 +87,9 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
         notes.append(note)
         limit = LIMIT * least["time"]
         findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
-    notes.append(f"{FROM_PYTHON}: `Library.caller`, state and command in arrays that stay; Loop.control copies both")
-    notes.append(f"{ON_DRIVES}: `Controller.command`, on such arrays too; it copies the state in and u out")
-    notes.append("what it costs to read the clock is taken off each call")
+    notes.append(f"{FROM_PYTHON}: `Library.caller` with fixed arrays for state and command; Loop.control copies both")
+    notes.append(f"{ON_DRIVES}: `Controller.command`, which copies the state into fixed arrays and u out of them")
+    notes.append("the time to read the clock is subtracted from each call")
     return BenchReport("Tick: the law of two robots that lift an object", tables, dict(plain(values)), notes, findings)
 
 
@@ -99,7 +99,7 @@ def _command_of(loop: CompiledLoop, where: States) -> Callable[[int], Array]:
 
 
 def _floor(loop: CompiledLoop, median: float) -> tuple[TextTable, dict[str, Any], str]:
-    """The floor kind by kind, as a table, as values, and what must be known of it."""
+    """The lower bound for each kind of operation: a table, values, and a note."""
     counted, cost = costs.operations(loop.control_kernel.function), costs.measure()
     least = counted.floor(cost)
     each = asdict(cost)
@@ -110,7 +110,7 @@ def _floor(loop: CompiledLoop, median: float) -> tuple[TextTable, dict[str, Any]
     rows.append(["all", str(counted.total), "", shown(least)])
     values = {"operations": asdict(counted), "costs": each, "time": least, "ratio": median / least}
     note = (
-        f"floor: inside C the median is {median / least:.2f} times what the operations of the compiled law take where "
-        "nothing waits for anything, in scalar code of the same compiler and flags"
+        f"floor: inside C the median is {median / least:.2f} times the sum of the times of the law's operations, "
+        "in scalar code without stalls from the same compiler and flags"
     )
     return TextTable("Floor of one evaluation inside C", ("operations", "number", "each", "time"), rows), values, note

@@ -1,7 +1,7 @@
-"""What a tick of a run in lock-step costs: the processor's time, part by part.
+"""Processor time of a tick in virtual time, part by part.
 
-Design: the run is the one that `servoctl hil` makes. Time is taken at borders that it has anyway: while the loop waits,
-sends and receives, the emulated world works; the rest is the loop's own.
+Design: the run is that of `servoctl hil`. The clock is read where the loop waits, sends and receives: there the
+emulated world works. The remaining time belongs to the loop.
 """
 
 import time
@@ -24,7 +24,7 @@ REPEATS = 3
 """Runs for the whole time; the median counts."""
 
 RESTED = 3.0
-"""Time for which a paced run lasts at most [s]."""
+"""Longest paced run [s]."""
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (
     "emulated world",
@@ -37,7 +37,7 @@ WORLD, READ, DECIDE, WRITE, LOG, REST = (
 
 
 class Watch:
-    """Processor time by part; what runs inside another part counts for itself alone.
+    """Processor time by part; time of an inner part does not count for the outer one.
 
     Attributes:
         spent: Part -> time [s].
@@ -47,19 +47,19 @@ class Watch:
         self.begin()
 
     def begin(self) -> None:
-        """Forgets what was."""
+        """Sets all times to zero."""
         self.spent = dict.fromkeys((WORLD, READ, DECIDE, WRITE, LOG, REST), 0.0)
         self._part, self._since = REST, time.thread_time()
 
     def turn(self, part: str) -> str:
-        """From now on time counts for a part; returns for which it counted before."""
+        """Counts time for a part from now on; returns the part before."""
         now, before = time.thread_time(), self._part
         self.spent[before] += now - self._since
         self._part, self._since = part, now
         return before
 
     def covered(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
-        """A function whose time counts for a part."""
+        """The function, with its time counted for a part."""
 
         def call(*arguments: Any) -> Any:
             outer = self.turn(part)
@@ -72,7 +72,7 @@ class Watch:
 
 
 class _WatchedClock(Clock):
-    """A clock: while somebody waits the emulated world works."""
+    """A clock that counts waiting as work of the emulated world."""
 
     def __init__(self, clock: Clock, watch: Watch) -> None:
         self._now, self._sleep_until = clock.now, watch.covered(clock.sleep_until, WORLD)
@@ -85,7 +85,7 @@ class _WatchedClock(Clock):
 
 
 class _PacedClock(Clock):
-    """A virtual clock that does not run ahead of the machine's: the processor rests between two ticks."""
+    """A virtual clock that keeps pace with the wall clock, so that the processor pauses between ticks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._wall = clock, WallClock()
@@ -124,7 +124,7 @@ class _WatchedBus(Bus):
 
 
 class _WatchedRig(Rig):
-    """What the loop drives: reading and writing count for themselves, and time begins with the first tick."""
+    """A rig that counts reading and writing as parts; time counts from the first tick."""
 
     def __init__(self, rig: CanRig, watch: Watch, parts: bool) -> None:
         self._rig, self._watch = rig, watch
@@ -150,15 +150,15 @@ class _WatchedRig(Rig):
 
 
 class TickCosts(NamedTuple):
-    """What a run cost.
+    """Processor times of a run.
 
     Attributes:
-        ticks: Number.
-        period: Of the loop [s].
+        ticks: Number of ticks.
+        period: Period of the loop [s].
         axes: Number of drives.
-        time: Processor time of the ticks, taken without looking at the parts [s].
-        rested: The same of a tick, where the processor rests for what is left of each period [s].
-        parts: Part -> processor time [s], taken in another run: to look costs some time itself.
+        time: Processor time of all ticks, measured without parts [s].
+        rested: Processor time of one tick when the processor pauses for the rest of each period [s].
+        parts: Part -> processor time [s], from another run, because reading the clock takes time too.
     """
 
     ticks: int
@@ -170,10 +170,12 @@ class TickCosts(NamedTuple):
 
 
 class _Costed(HilRun):
-    """A run whose ticks are watched."""
+    """A run with watched ticks."""
 
-    def __init__(self, prepared: RigSetup, place: Environment, duration: float, watch: Watch, parts: bool) -> None:
-        super().__init__(prepared, place, Stage.FULL, duration, None, {})
+    def __init__(
+        self, prepared: RigSetup, environment: Environment, duration: float, watch: Watch, parts: bool
+    ) -> None:
+        super().__init__(prepared, environment, Stage.FULL, duration, None, {})
         self._watch = watch
         self._rig = cast(CanRig, _WatchedRig(self._rig, watch, parts))
         if parts:
@@ -187,12 +189,12 @@ class _Costed(HilRun):
 
 
 def costs(config: str, duration: float, engine: str = "auto") -> TickCosts:
-    """Runs a config in lock-step, in memory: once for the time, once for its parts, and a while paced.
+    """Runs a config in virtual time and in memory: for the total time, for its parts, and paced for a while.
 
     Args:
         config: A path, or the bare name of a shipped config.
         duration: Time in the last stage [s].
-        engine: As of `servoctl hil`.
+        engine: As in `servoctl hil`.
 
     Raises:
         ConfigError: The config is wrong.
@@ -205,27 +207,27 @@ def costs(config: str, duration: float, engine: str = "auto") -> TickCosts:
     return TickCosts(count, period, len(prepared.drives), sum(whole.values()), sum(rested.values()) / few, parts)
 
 
-def _paced(place: Environment, watch: Watch) -> Environment:
-    return replace(place, clock=_PacedClock(place.clock))
+def _paced(environment: Environment, watch: Watch) -> Environment:
+    return replace(environment, clock=_PacedClock(environment.clock))
 
 
-def watched(place: Environment, watch: Watch) -> Environment:
-    """A place whose emulated world is watched."""
-    assert place.truth is not None
-    buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in place.buses.items()}
-    truth = watch.covered(place.truth, WORLD)
-    return replace(place, truth=truth, buses=buses, clock=_WatchedClock(place.clock, watch))
+def watched(environment: Environment, watch: Watch) -> Environment:
+    """An environment with a watched emulated world."""
+    assert environment.truth is not None
+    buses: dict[str, Bus] = {name: _WatchedBus(bus, watch) for name, bus in environment.buses.items()}
+    truth = watch.covered(environment.truth, WORLD)
+    return replace(environment, truth=truth, buses=buses, clock=_WatchedClock(environment.clock, watch))
 
 
 def _spent(
     config: str, duration: float, engine: str, change: Callable[[Environment, Watch], Environment] | None = None
 ) -> tuple[dict[str, float], int, RigSetup]:
-    """Time by part, number of ticks, and what ran; the parts where the place is `watched`."""
+    """Time by part, number of ticks, and the rig; `change=watched` measures the parts."""
     prepared = load(config, engine=engine)
-    place, watch = in_lockstep(prepared, engine), Watch()
+    environment, watch = in_lockstep(prepared, engine), Watch()
     parts = change is watched
     if change is not None:
-        place = change(place, watch)
-    run = _Costed(prepared, place, duration, watch, parts)
+        environment = change(environment, watch)
+    run = _Costed(prepared, environment, duration, watch, parts)
     ended = run.run(lambda event: None)
     return run.spent, int(ended.trajectory.metadata["steps"]), prepared

@@ -1,7 +1,7 @@
-"""Times of contestants that take turns, so that what else the machine does hits all alike.
+"""Times of contestants that take turns, so that other load on the machine affects all of them alike.
 
-Design: a call that takes microseconds is timed by the wall clock, whose median no other process reaches. A run that
-takes milliseconds is timed by the process's own time, because others would take their share of the longer one first.
+Design: a call of microseconds is timed by the wall clock, because other processes do not affect its median. A run of
+milliseconds is timed by the processor time of the process, because other processes would take a share of it.
 """
 
 import gc
@@ -14,7 +14,7 @@ import numpy as np
 from servoctl.types import Array
 
 Contestant = Callable[[int], Array]
-"""(calls) -> time of each [s]."""
+"""(number of calls) -> time of each call [s]."""
 
 CLOCK_CALLS = 1000
 
@@ -39,7 +39,7 @@ Clock = Callable[[], float]
 
 
 def clock_cost(clock: Clock = time.perf_counter) -> float:
-    """What it costs to read a clock twice [s], the median."""
+    """Median time between two readings of a clock [s]."""
     times = []
     for _ in range(CLOCK_CALLS):
         began = clock()
@@ -48,11 +48,11 @@ def clock_cost(clock: Clock = time.perf_counter) -> float:
 
 
 def timed(function: Callable[[int], object], clock: Clock = time.perf_counter) -> Contestant:
-    """A Python function of a counter as a contestant; what the clock costs is taken off.
+    """A Python function of a counter as a contestant; the time to read the clock is subtracted.
 
     Args:
-        function: What is timed.
-        clock: `time.perf_counter`, or `time.process_time` for what takes long.
+        function: The function to time.
+        clock: `time.perf_counter`, or `time.process_time` for long calls.
     """
     at = 0
 
@@ -76,15 +76,15 @@ def interleaved(
     calls: int = 1,
     progress: Callable[[float], None] = lambda _: None,
 ) -> dict[str, Timings]:
-    """Each contestant in turn, again and again, after one turn that does not count.
+    """Timings of contestants that take turns, after one turn that does not count.
 
     Args:
         contestants: Name -> contestant.
-        rounds: Turns of each.
-        calls: In one turn.
-        progress: Is told how much is done.
+        rounds: Turns of each contestant.
+        calls: Calls in one turn.
+        progress: Called with the share that is done.
     """
-    found: dict[str, list[Array]] = {name: [] for name in contestants}
+    times: dict[str, list[Array]] = {name: [] for name in contestants}
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -92,13 +92,13 @@ def interleaved(
             contestant(min(calls, 50))
         for turn in range(rounds):
             for name, contestant in contestants.items():
-                found[name].append(contestant(calls))
+                times[name].append(contestant(calls))
             gc.collect(0)
             progress((turn + 1) / rounds)
     finally:
         if collecting:
             gc.enable()
-    return {name: Timings.of(np.concatenate(times)) for name, times in found.items()}
+    return {name: Timings.of(np.concatenate(series)) for name, series in times.items()}
 
 
 def shown(seconds: float) -> str:

@@ -1,8 +1,8 @@
-"""What the live page costs a loop on the wall clock, also where a viewer reads nothing.
+"""How much the live page delays a loop on the wall clock, also when viewers read nothing.
 
-Design: one run, in which the page's process is frozen every other second: what else the machine does, which changes
-from run to run by more than the page could, hits both halves alike. The interval of the ratio is found by drawing the
-seconds anew. CPU time in the tick is measured apart, for that no other process reaches.
+Design: in one run the page's process is frozen every other second, so other load on the machine, which varies from run
+to run by more than the page costs, affects both halves alike. The confidence interval of the ratio comes from
+resampling the seconds. CPU time in the tick is measured separately, because other processes do not affect it.
 """
 
 import json
@@ -20,35 +20,29 @@ from pathlib import Path
 
 import numpy as np
 
-from servoctl.bench.fresh import ProcessError, printed
+from servoctl.bench.fresh import ProcessError
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
+from servoctl.bench.view_cost import costs
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 CONFIG = "two_mass_spring_drive"
 PERIOD = 0.0025
-"""Of the loop [s]: 400 Hz."""
+"""Period of the loop [s]."""
 
 LENIENT = "{stale: 0.2, lost: 0.25, drive_watchdog: 0.3, late_ticks: 1000, late_share: 0.99, engage_tolerance: 1}"
-"""A busy machine must not end what shall be measured."""
-
-CODE = """
-import json
-from hil.view.cost import costs
-print(json.dumps(costs({config!r})))
-"""
+"""Safety limits so wide that a busy machine does not end the measurement."""
 
 ALLOWED = 1.1
-"""Of the p99 without the page, that with it may be."""
+"""Target: the p99 with the page over the p99 without it."""
 
 PATIENCE = 60.0
-"""For a process to say that it is ready [s]."""
-
+"""Longest wait until a process is ready [s]."""
 
 WINDOW, EDGE = 1.0, 0.2
-"""Time that the page's process is frozen, or runs, and what is left out at both ends of it [s]."""
+"""Time that the page's process is frozen or runs, and the part at both ends that is left out [s]."""
 
 DRAWS = 1000
 
@@ -58,14 +52,14 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
 
     Args:
         effort: Quick takes 12 s; else 80.
-        progress: Is told the share of the time that has gone by.
+        progress: Called with the share of the time that has passed.
     """
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
-        frozen, shown_to = _halves(Path(folder), 12 if effort.quick else 80, progress)
-    own = json.loads(printed(CODE.format(config=CONFIG)))
-    names = "without the page", "with it, and two viewers that read nothing"
+        frozen, with_page = _halves(Path(folder), 12 if effort.quick else 80, progress)
+    own = costs(CONFIG)
+    names = "without the page", "with the page and two viewers that read nothing"
     percents = (50.0, 99.0, 99.9)
-    figures = [np.percentile(np.concatenate(half), percents).tolist() for half in (frozen, shown_to)]
+    figures = [np.percentile(np.concatenate(half), percents).tolist() for half in (frozen, with_page)]
     rows = [[name, *map(shown, values)] for name, values in zip(names, figures, strict=True)]
     title = f"{CONFIG} at {1 / PERIOD:.0f} Hz on the wall clock, {len(frozen)} seconds of each in turn"
     tables = [
@@ -75,9 +69,9 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
         ),
     ]
     before, after = figures[0][1], figures[1][1]
-    low, high = _interval(frozen, shown_to)
+    low, high = _interval(frozen, with_page)
     notes = [
-        f"p99 with the page is {after / before:.3g} times that without; 95 % of draws: {low:.3g} to {high:.3g}",
+        f"p99 with the page is {after / before:.3g} times the p99 without it; 95 % interval: {low:.3g} to {high:.3g}",
         f"load of the machine at the end {os.getloadavg()[0]:.1f}",
     ]
     values = {"percents": percents, "without": figures[0], "with": figures[1], "interval": [low, high], "own": own}
@@ -86,7 +80,7 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
 
 
 def _interval(one: list[Array], other: list[Array]) -> tuple[float, float]:
-    """Of the ratio of the p99 of the other to that of the one, over seconds drawn with replacement."""
+    """95 % confidence interval of the ratio of the p99 values, other to one, from resampled seconds."""
     random = np.random.default_rng(0)
 
     def drawn(half: list[Array]) -> float:
@@ -98,7 +92,7 @@ def _interval(one: list[Array], other: list[Array]) -> tuple[float, float]:
 
 @contextmanager
 def _emulator(folder: Path) -> Iterator[list[str]]:
-    """Emulated drives in a process of their own; the words that lead a loop to them."""
+    """Emulated drives in a process of their own; yields the arguments with which a loop uses them."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))
         port = probe.getsockname()[1]
@@ -106,17 +100,17 @@ def _emulator(folder: Path) -> Iterator[list[str]]:
     fields = {"hil.period": PERIOD, "hil.buses.main": bus, "hil.safety": LENIENT}
     words = [CONFIG, *(word for field, value in fields.items() for word in ("--set", f"{field}={value}"))]
     with _process(folder, "emulate", *words) as process:
-        _wait_for(process, folder / "emulate.said", "until Ctrl-C")
+        _wait_for(process, folder / "emulate.log", "until Ctrl-C")
         yield words
         process.terminate()
 
 
 def _halves(folder: Path, windows: int, progress: Progress) -> tuple[list[Array], list[Array]]:
-    """Lateness of the ticks [s], second by second, in which the page's process was frozen, and in which it was not."""
+    """Lateness of the ticks [s] for each second with the page's process frozen, and for each second with it running."""
     more = ["--duration", f"{windows * WINDOW + 2:g}", "--json", "--out", str(folder / "run"), "--view"]
     with _emulator(folder) as words, _process(folder, "hil", *words, *more) as process:
         address = re.search(
-            r"http://(127[.]0[.]0[.]1):(\d+)/([\w-]+)/", _wait_for(process, folder / "hil.said", "live page")
+            r"http://(127[.]0[.]0[.]1):(\d+)/([\w-]+)/", _wait_for(process, folder / "hil.log", "live page")
         )
         assert address is not None
         viewers = [_viewer(address[1], int(address[2]), address[3]) for _ in range(2)]
@@ -134,14 +128,14 @@ def _halves(folder: Path, windows: int, progress: Progress) -> tuple[list[Array]
             for viewer in viewers:
                 viewer.close()
     if code != 0:
-        raise ProcessError(f"servoctl hil: ends with exit code {code}: {(folder / 'hil.said').read_text()[-200:]}")
+        raise ProcessError(f"servoctl hil: ends with exit code {code}: {(folder / 'hil.log').read_text()[-200:]}")
     run = load_run(folder / "run")
     parts = [run["lateness"][(run.t > t + EDGE) & (run.t < t + WINDOW - EDGE)] for t in begun]
     return parts[::2], parts[1::2]
 
 
 def _in_task(viewer: socket.socket) -> float:
-    """Reads until the task has begun; the origin of the run's clock [s on ours], to a tenth of a second."""
+    """Reads until the task has begun; returns the origin of the run's clock on our clock [s], to 0.1 s."""
     with viewer.makefile("rb") as lines:
         for line in lines:
             if line.startswith(b"data: {"):
@@ -156,11 +150,11 @@ def _page(loop: int) -> int:
     for child in Path(f"/proc/{loop}/task/{loop}/children").read_text().split():
         if "hil.view" in Path(f"/proc/{child}/cmdline").read_text():
             return int(child)
-    raise ProcessError("servoctl hil: there is no process of the page")
+    raise ProcessError("servoctl hil: the process of the page does not exist")
 
 
 def _viewer(host: str, port: int, token: str) -> socket.socket:
-    """A viewer that asks for the pictures and never reads one."""
+    """A viewer that requests the stream and never reads it."""
     viewer = socket.create_connection((host, port))
     viewer.sendall(f"GET /{token}/stream HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
     return viewer
@@ -169,10 +163,10 @@ def _viewer(host: str, port: int, token: str) -> socket.socket:
 @contextmanager
 def _process(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     search = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
-    with open(folder / f"{words[0]}.said", "wb") as said:
+    with open(folder / f"{words[0]}.log", "wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "servoctl", *words],
-            cwd=folder, stdout=said, stderr=said, env={**os.environ, "PYTHONPATH": search},
+            cwd=folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": search},
         )  # fmt: skip
         try:
             yield process
@@ -184,9 +178,9 @@ def _process(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def _wait_for(process: subprocess.Popen[bytes], file: Path, words: str) -> str:
     end = time.monotonic() + PATIENCE
-    while words not in (said := file.read_text()):
+    while words not in (output := file.read_text()):
         if process.poll() is not None or time.monotonic() > end:
-            last = (said.strip().splitlines() or ["it says nothing"])[-1]
-            raise ProcessError(f"servoctl {file.stem}: never said {words!r}: {last}")
+            last = (output.strip().splitlines() or ["no message"])[-1]
+            raise ProcessError(f"servoctl {file.stem}: did not print {words!r}: {last}")
         time.sleep(0.05)
-    return said
+    return output

@@ -7,4 +7,5 @@ DOCS = Path(__file__).parents[2] / ".docs"
 sys.path.insert(0, str(DOCS))
 
 import blocks as blocks  # noqa: E402
+import equations as equations  # noqa: E402
 import made as made  # noqa: E402

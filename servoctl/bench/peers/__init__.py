@@ -1,7 +1,7 @@
 """Other programs that do the same work, where they are installed.
 
-Design: every mechanism is one `Tree`, planar bars and loops, from which each peer builds its own model in the joint
-coordinates that are natural to it. States cross over before the clock starts, results after it has stopped.
+Design: every mechanism is one `Tree` of planar bars and loops. Each peer builds its own model from it, in its natural
+joint coordinates. States are converted before the clock starts, results after it has stopped.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ PACKAGES = {"pinocchio": "pin", "mujoco": "mujoco"}
 
 
 def missing(module: str) -> str | None:
-    """Why a peer cannot take part, in one line; None where it can."""
+    """Why a peer cannot take part, in one line; None if it can."""
     try:
         import_module(module)
     except ImportError as error:
@@ -29,13 +29,13 @@ def notes() -> list[str]:
 
 def versions() -> dict[str, str | None]:
     """Distribution -> version; None where it is not installed."""
-    found: dict[str, str | None] = {}
+    installed_versions: dict[str, str | None] = {}
     for package in ("numpy", "casadi", *PACKAGES.values()):
         try:
-            found[package] = version(package)
+            installed_versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = None
-    return found
+            installed_versions[package] = None
+    return installed_versions
 
 
 def installed() -> dict[str, bool]:

@@ -70,8 +70,8 @@ class MujocoTree:
         data = self.data
         data.qpos, data.qvel, data.qfrc_applied = q, v, force
         mujoco.mj_forward(self.model, data)
-        found: Array = data.qacc
-        return found
+        result: Array = data.qacc
+        return result
 
     def rk4(self, q: Array, v: Array, force: Array, steps: int) -> Array:
         """States (q, v) after each step, shape (steps + 1, 2 n); MuJoCo's own loop in C++."""
@@ -87,8 +87,8 @@ class MujocoTree:
         applied = mujoco.mjtState.mjSTATE_QFRC_APPLIED
         states, _ = rollout.rollout(self.model, data, start[None], control, control_spec=applied, nstep=steps)
         at = 1  # time comes first
-        found: Array = np.concatenate([start[None, at : at + 2 * n], states[0][:, at : at + 2 * n]])
-        return found
+        result: Array = np.concatenate([start[None, at : at + 2 * n], states[0][:, at : at + 2 * n]])
+        return result
 
 
 class MujocoTerms:

@@ -48,10 +48,10 @@ class PinocchioTree:
 
     def acceleration(self, q: Array, v: Array, force: Array) -> Array:
         """Joint accelerations under generalized forces, loops closed."""
-        found: Array = pin.constraintDynamics(
+        result: Array = pin.constraintDynamics(
             self.model, self.data, q, v, force, self._loops, self._loop_data, self._settings
         )
-        return found
+        return result
 
     def rk4(self, q: Array, v: Array, force: Array, h: float, steps: int) -> Array:
         """States (q, v) after each step of the classical Runge-Kutta method, shape (steps + 1, 2 n)."""
@@ -85,8 +85,8 @@ class PinocchioTree:
         def rates(_: float, x: Array) -> Array:
             return np.concatenate([x[n:], self.acceleration(x[:n], x[n:], force)])
 
-        found = solve_ivp(rates, (0.0, duration), np.concatenate([q, v]), "DOP853", rtol=rtol, atol=rtol)
-        return found.t, found.y.T
+        result = solve_ivp(rates, (0.0, duration), np.concatenate([q, v]), "DOP853", rtol=rtol, atol=rtol)
+        return result.t, result.y.T
 
 
 class PinocchioTerms:

@@ -50,8 +50,8 @@ class TextbookRobots:
         gap = np.array([np.cos(q).sum(), np.sin(q).sum()]) - GAP
         b = -drift - 2.0 * LOOP_GAIN * (A @ v) - LOOP_GAIN**2 * gap
         system = np.block([[M, A.T], [A, np.zeros((2, 2))]])
-        found: Array = np.linalg.solve(system, np.concatenate([Q + self._B @ u, b]))[: len(q)]
-        return found
+        acceleration_and_force: Array = np.linalg.solve(system, np.concatenate([Q + self._B @ u, b]))[: len(q)]
+        return acceleration_and_force
 
     def _reach(self, t: float, q: Array, v: Array) -> tuple[Array, Array, Array, Array, Array]:
         M, Q, loop, drift = self._dynamics(q, v)
@@ -79,5 +79,5 @@ class TextbookRobots:
         """Accelerations in closed loop, the robots' own loop stabilised."""
         u, a_c, moved, R, loop = self._reach(t, q, v)
         gap = np.array([np.cos(q).sum(), np.sin(q).sum()]) - GAP
-        found: Array = a_c + moved @ u - R @ (2.0 * LOOP_GAIN * (loop @ v) + LOOP_GAIN**2 * gap)
-        return found
+        acceleration_and_force: Array = a_c + moved @ u - R @ (2.0 * LOOP_GAIN * (loop @ v) + LOOP_GAIN**2 * gap)
+        return acceleration_and_force

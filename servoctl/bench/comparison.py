@@ -1,4 +1,4 @@
-"""Who took how long for the same work, as a table and as values."""
+"""Times of several programs for the same work, as a table and as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +15,8 @@ class Competitor:
     """One contestant.
 
     Attributes:
-        name: Who, and how.
-        times: Of the work [s].
+        name: Program and setting.
+        times: Times of the work [s].
         difference: Largest difference from the reference, in the unit of the title.
         tolerance: Largest difference at which the work counts as the same.
     """
@@ -28,16 +28,16 @@ class Competitor:
 
     @property
     def equal(self) -> bool:
-        """Whether it did the same work."""
+        """Whether its result agrees with the reference."""
         return self.difference <= self.tolerance
 
 
 def table(title: str, entries: Sequence[Competitor], tails: bool = True) -> TextTable:
-    """Medians, tails, and how many times as long as the first each took.
+    """A table of medians, tails, and times relative to the first entry.
 
     Args:
-        title: What the work is.
-        entries: The first is what the others are compared with.
+        title: The work.
+        entries: The contestants; the ratios are relative to the first.
         tails: Whether p99 and p99.9 are shown.
     """
     rows = []
@@ -50,24 +50,24 @@ def table(title: str, entries: Sequence[Competitor], tails: bool = True) -> Text
 
 
 def values(entries: Sequence[Competitor]) -> list[dict[str, Any]]:
-    """The same for a program, times in seconds."""
+    """The entries as plain values, times in seconds."""
     return [{"name": e.name, **asdict(e.times), "difference": e.difference, "equal": e.equal} for e in entries]
 
 
 def findings(
     work: str, entries: Sequence[Competitor], ours: str, peers: Mapping[str, float | None]
 ) -> list[Comparison]:
-    """Ratios that the summary shows.
+    """Comparisons for the summary of all benchmarks.
 
     Args:
-        work: What was done.
-        entries: Who did it.
+        work: The work.
+        entries: The contestants.
         ours: Name of our entry.
-        peers: Name of another entry -> ratio that is aimed at; None: none.
+        peers: Name of another entry -> ratio to reach; None: no target.
     """
     by_name = {entry.name: entry for entry in entries}
-    found = []
+    comparisons = []
     for peer, aim in peers.items():
         if ours in by_name and peer in by_name and by_name[peer].equal and by_name[ours].equal:
-            found.append(Comparison(work, peer, by_name[ours].times.median, by_name[peer].times.median, aim))
-    return found
+            comparisons.append(Comparison(work, peer, by_name[ours].times.median, by_name[peer].times.median, aim))
+    return comparisons
