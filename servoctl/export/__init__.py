@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.engine.cost import Cost
+from servoctl.engine.statements import USE_VM
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.facts import Facts
 from servoctl.export.files import write
@@ -17,7 +19,7 @@ from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
 from servoctl.export.single import FloatError, measure
-from servoctl.export.source import Cost, StaticSource
+from servoctl.export.source import StandaloneSource
 from servoctl.export.trial import test
 from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
@@ -87,7 +89,7 @@ def export(run: Run, single: bool = False) -> Export:
     """
     loop = _compiled(run)
     name = identifier(run.name)
-    border, source = interface(loop, name, single), StaticSource(loop.control_kernel.function, single)
+    border, source = interface(loop, name, single), _source(run, loop, single)
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
@@ -133,6 +135,14 @@ def _compiled(run: Run) -> CompiledLoop:
         why = run.loop.note or "it runs in NumPy"
         raise ConfigError(f"{run.name}: law: cannot be exported, it is not compiled: {why}")
     return run.loop
+
+
+def _source(run: Run, loop: CompiledLoop, single: bool) -> StandaloneSource:
+    try:
+        return StandaloneSource(loop.control_kernel.function, single)
+    except CompileError as error:
+        reason = str(error).removesuffix(USE_VM)
+        raise ConfigError(f"{run.name}: law: cannot be exported: {reason}") from error
 
 
 def _accuracy(references: list[Vector]) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from servoctl.export.interface import Interface
-from servoctl.export.source import StaticSource, double_literal, single_literal
+from servoctl.export.source import StandaloneSource, double_literal, single_literal
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
@@ -25,7 +25,7 @@ class Facts:
     title: str
     version: str
     border: Interface
-    source: StaticSource
+    source: StandaloneSource
     loop: CompiledLoop
     single: bool
     accuracy: str
