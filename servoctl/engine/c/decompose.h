@@ -1,11 +1,11 @@
 /* The decomposition of servoctl/engine/decomposition.py in loops: A, shape (ROWS, N), K = min(ROWS, N).
 
-   A and all results lie in column order; arrays lie such that inner loops run over neighbours. Where no row depends on
-   others, C is triangular once its rows stand in the order of choice, and needs no Gram-Schmidt of its own: then U is
-   that order, R the triangle, and Z and U count from the last choice, so that R is an upper one. */
+   A and all results are in column order; the arrays are laid out so that inner loops run over neighbours. If A has full
+   row rank, C is triangular after its rows are put in the order of choice, so it needs no Gram-Schmidt: U is that
+   permutation and R the triangle. Z and U then start with the last choice, which makes R upper triangular. */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
 
-/* C = U R by Gram-Schmidt on the columns, orthogonalised twice; where `known`, U and R stay as they are. */
+/* C = U R by Gram-Schmidt on the columns, orthogonalised twice; lanes in which `known` holds keep their U and R. */
 static void COLUMNS(V C[K][ROWS], const M* live, M known, V* U, V* R) {
   V lying[ROWS][K], triangle[K * K], along[K];
   ACROSS(i, ROWS) ACROSS(l, K) lying[i][l] = number(0.0);
