@@ -23,7 +23,7 @@ from servoctl.engine.symbol import Symbol
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export import Export, export, write
 from servoctl.export.interface import comment, identifier
-from servoctl.export.source import StandaloneSource, single_literal
+from servoctl.export.source import StandaloneSource, literal
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.make import make_loop
@@ -169,7 +169,7 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     text = exported("coordinated_robots_limited").files["coordinated_robots_limited_law.h"]
     assert "q    theta1 [rad], theta2 [rad], theta3 [rad], theta4 [rad], theta5 [rad]" in text
     assert "v    theta1' [rad/s], theta2' [rad/s]" in text
-    assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN where" in text
+    assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN if" in text
     assert "double I; /* [kg m^2] inertia of a link about its centre; default 1 */" in text
     assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
     assert "default 12, 12, 8.1, 12, 12, 7 */" in text
@@ -209,10 +209,10 @@ def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
 
 
 def test_single_literals_stay_inside_float() -> None:
-    assert single_literal(0.1) == "0.1f"
-    assert single_literal(1.0) == "1.0f"
-    assert np.float32(single_literal(1.7976931348623157e308)[:-1]) == np.finfo(np.float32).max
-    assert single_literal(-np.inf) == "-INFINITY"
+    assert literal(0.1, True) == "0.1f"
+    assert literal(1.0, True) == "1.0f"
+    assert np.float32(literal(1.7976931348623157e308, True)[:-1]) == np.finfo(np.float32).max
+    assert literal(-np.inf, True) == "-INFINITY"
 
 
 def test_names_become_c() -> None:

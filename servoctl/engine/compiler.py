@@ -20,7 +20,7 @@ FLAGS = (
     "-O3", "-fschedule-insns", "-fsched-pressure", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-Wno-psabi", "-fPIC", "-shared",
 )  # fmt: skip
-"""No contraction: results equal the virtual machine's to rounding, and are the same for any number of runs side by side.
+"""No contraction: results equal the virtual machine's to rounding, and are equal for any number of runs side by side.
 No errno: sqrt is one instruction. No traps: choices need no branches. With gcc 12, -O2 does not unroll the loops of a
 decomposition and takes 1.5 times as long; scheduling before register allocation saves 5 %."""
 

@@ -1,4 +1,4 @@
-"""`NAME_law.c`: the generated code behind one function."""
+"""Writes `NAME_law.c`: one public function around the generated code."""
 
 from servoctl.export.facts import Facts
 from servoctl.export.interface import comment
@@ -9,8 +9,8 @@ def law(facts: Facts) -> str:
     border, name = facts.border, facts.border.name
     slices, size, count = facts.loop.layout.slices, facts.loop.size, len(border.values)
     n, memory, row = len(border.coordinates), len(border.memory), facts.loop.layout.command_size
-    given = "\n".join(
-        f"  given[{i}] = {source or facts.literal(value)};"
+    parameters = "\n".join(
+        f"  parameters[{i}] = {source or facts.literal(value)};"
         for i, (source, value) in enumerate(zip(border.sources, border.values, strict=True))
     )
     remember = f"  for (i = 0; i < {memory}; ++i) x[{2 * n} + i] = memory[i];\n" if memory else ""
@@ -32,7 +32,7 @@ const {name}_parameters {name}_defaults = {{
 {facts.source.text}
 {facts.signature}
 {{
-  V x[{size}], given[{max(1, count)}], row[{row}];
+  V x[{size}], parameters[{max(1, count)}], row[{row}];
   int i, sound = isfinite(t) ? 1 : 0;
 
   if (!p) p = &{name}_defaults;
@@ -40,10 +40,10 @@ const {name}_parameters {name}_defaults = {{
     x[i] = q[i];
     x[{n} + i] = v[i];
   }}
-{remember}{given}
+{remember}{parameters}
   for (i = 0; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
-  for (i = 0; i < {count}; ++i) if (isnan(given[i])) sound = 0;
-  if (sound) {facts.source.entry}(&t, x, given, row);
+  for (i = 0; i < {count}; ++i) if (isnan(parameters[i])) sound = 0;
+  if (sound) {facts.source.entry}(&t, x, parameters, row);
   else {{
     for (i = 0; i < {row}; ++i) row[i] = NAN;
     row[{slices["rank"].start}] = 0;

@@ -1,4 +1,4 @@
-"""The law's function in C99 that needs the C library alone, and what a call costs."""
+"""Writes the law's function in C99 that needs only the C library, and counts what a call costs."""
 
 import re
 from functools import cached_property
@@ -8,18 +8,18 @@ import numpy as np
 
 from servoctl.engine.cost import Cost
 from servoctl.engine.emit import emitted, template
-from servoctl.engine.statements import FUNCTIONS
+from servoctl.engine.statements import FUNCTIONS, LARGEST_FLOAT
 from servoctl.errors import CompileError
 
 FRAME = 96
-"""Bytes of a call beside its variables: return address and saved registers."""
+"""Stack of a call besides its variables [byte]: return address and saved registers."""
 
 POINTER = 8
-"""Bytes of a pointer, counted for a 64-bit machine."""
+"""Size of a pointer on a 64-bit machine [byte]."""
 
 
 class StandaloneSource:
-    """A CasADi function in C over the number V, a double or a float; every function of it is static.
+    """A CasADi function in C over the number V, a double or a float; all its functions are static.
 
     Attributes:
         text: The code.
@@ -40,7 +40,7 @@ class StandaloneSource:
         self.entry = f"f_{function.name()}"
         try:
             self._functions = emitted([function], single)
-        except CompileError:  # the derivative of a decomposition has C only where the decomposition has no loops
+        except CompileError:  # derivatives of a decomposition need it without loops
             self._functions = emitted([function], single, unrolled=True)
         body = "\n".join(each.text for each in self._functions.values())
         used = [name for name in FUNCTIONS if re.search(rf"\bv_{name}\(", body)]
@@ -61,7 +61,7 @@ class StandaloneSource:
 
     @cached_property
     def stack(self) -> int:
-        """Bytes on the stack, about: every variable of the deepest chain of calls, and the caller's arrays."""
+        """Approximate stack [byte] without optimisation: all variables of the deepest chain of calls, caller included."""
         need: dict[str, int] = {}
         for name, each in self._functions.items():
             need[name] = FRAME + self._size * each.numbers + max((need[called] for called in each.calls), default=0)
@@ -70,19 +70,12 @@ class StandaloneSource:
         return caller + need[self._function.name()]
 
 
-def single_literal(value: float) -> str:
-    """A C literal of type float; what float cannot hold becomes its largest number."""
-    largest = float(np.finfo(np.float32).max)
-    if abs(value) == float("inf"):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    text = repr(float(str(np.float32(min(max(value, -largest), largest)))))
-    return f"{text}f"
-
-
-def double_literal(value: float) -> str:
-    """A C literal of type double."""
+def literal(value: float, single: bool) -> str:
+    """A C literal of type double, or float; a value beyond the range of float becomes the largest float."""
     if value != value:
         return "NAN"
     if abs(value) == float("inf"):
         return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value))
+    if not single:
+        return repr(float(value))
+    return f"{float(str(np.float32(min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT))))!r}f"

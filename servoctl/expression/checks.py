@@ -60,8 +60,8 @@ def constant(value: Any) -> float:
     """Value of a number, or of a constant expression such as `60*deg`, `2*pi`, `5*ms`.
 
     Args:
-        value: A number, or text of numbers, `pi`, unit words, operators and functions. Angles are returned in rad, times
-            in s, lengths in m.
+        value: A number, or text of numbers, `pi`, unit words, operators and functions. Angles come out in rad,
+            times in s, lengths in m.
 
     Raises:
         ExpressionError: The value is of another kind, or not finite.

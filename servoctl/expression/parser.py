@@ -74,7 +74,7 @@ def _is_name(word: str) -> bool:
 
 
 class _Parser:
-    """Parses one text. `steps` grows in postfix order; `known` is a stack of the values of constant parts, else None."""
+    """Parses one text. `steps` grows in postfix order; `known` is a stack: value of a constant part, else None."""
 
     def __init__(self, text: str) -> None:
         self.text = text
