@@ -1,8 +1,8 @@
-"""Compiles the modules that a tick passes through, while servoctl is installed: Python in, extension modules out.
+"""Compiles the Python modules of the real-time tick into extension modules while servoctl is installed.
 
-Design: mypyc takes the modules as they are, by the types that they are annotated with; nothing is written twice. What
-it makes goes into `servoctl/_compiled/<ABI>`, with the digests of the sources, by which `servoctl.compiled` uses it or
-not. Where it cannot be made everything runs as Python, slower, and `servoctl doctor` says why.
+Design: mypyc compiles the modules unchanged, by their type annotations. The result goes into `servoctl/_compiled/<ABI>`
+with the digests of the sources, by which `servoctl.compiled` decides whether to use it. If the build fails, everything
+runs as Python, slower, and `servoctl doctor` reports the reason.
 """
 
 import contextlib
@@ -31,8 +31,7 @@ types = ["--config-file=", "--explicit-package-bases", "--ignore-missing-imports
 how = {"opt_level": "2", "debug_level": "0", "multi_file": True, "target_dir": place + "/c", "group_name": "servoctl"}
 extensions = mypycify([*types, *modules], **how)
 if sys.platform != "win32":
-    # a * b + c rounds twice, as in Python, also where the machine could round once; what a new compiler warns of is no
-    # error
+    # a * b + c rounds twice, as in Python, even if the processor can round once; a warning is no error
     for extension in extensions:
         extension.extra_compile_args = [*extension.extra_compile_args, "-ffp-contract=off", "-Wno-error"]
 build = Distribution({"name": "servoctl", "ext_modules": extensions}).get_command_obj("build_ext")
@@ -40,27 +39,27 @@ build.build_lib, build.build_temp, build.parallel = place + "/new", place + "/te
 build.ensure_finalized()
 build.run()
 """
-"""A program of its own: its output is only of interest where it fails."""
+"""Runs in its own process, so that its output can be hidden unless it fails."""
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Of hatchling, for wheels, editable ones too."""
+    """Hook of hatchling, for wheels and editable installations."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles what has changed; SERVOCTL_COMPILED=0 leaves it out."""
+        """Compiles the modules if their sources changed; SERVOCTL_COMPILED=0 skips this."""
         if os.environ.get("SERVOCTL_COMPILED") == "0":
             return
         problem = provide(Path(self.root), self.config["modules"])
         if problem:
             self.app.display_warning(f"the loop on drives runs as Python, slower: {problem}")
-            build_data["artifacts"].append(f"{PLACE.as_posix()}/{MANIFEST}")  # by which `servoctl doctor` says so
+            build_data["artifacts"].append(f"{PLACE.as_posix()}/{MANIFEST}")  # `servoctl doctor` reads the reason there
             return
         build_data["pure_python"], build_data["infer_tag"] = False, True
         build_data["artifacts"].append(f"{PLACE.as_posix()}/*")
 
 
 def provide(root: Path, modules: list[str]) -> str:
-    """Makes a checkout's extension modules, unless they are there; returns why that cannot be, or nothing."""
+    """Builds the extension modules of a checkout if needed; returns the reason if it fails, else an empty text."""
     wanted = {
         "sources": {module: _digest(root / module) for module in modules},
         "recipe": _digest(Path(__file__)),
@@ -76,13 +75,13 @@ def provide(root: Path, modules: list[str]) -> str:
             with contextlib.suppress(OSError):
                 place.rename(Path(scratch, "old"))
             Path(scratch, "done").rename(place)
-    except OSError as error:  # a checkout that may not be written to, or another installation was quicker
+    except OSError as error:  # a read-only checkout, or another installation was faster
         return "" if _made(place) == wanted else str(error)
     return str(wanted["problem"])
 
 
 def _compile(root: Path, modules: list[str], scratch: Path, manifest: dict[str, Any]) -> None:
-    """Leaves the modules and their manifest in `done`; the manifest alone, with its problem, where they cannot be."""
+    """Writes the modules and their manifest into `done`; if the build fails, only the manifest with its problem."""
     command = [sys.executable, "-c", BUILD, str(scratch), *modules]
     built = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace", check=False)
     new, done = scratch / "new", scratch / "done"
@@ -96,7 +95,7 @@ def _compile(root: Path, modules: list[str], scratch: Path, manifest: dict[str, 
 
 
 def _made(place: Path) -> Any:
-    """The manifest of what is there; None where there is none that can be read."""
+    """The manifest in a folder; None if there is no readable one."""
     try:
         return json.loads((place / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -108,7 +107,7 @@ def _digest(path: Path) -> str:
 
 
 def _reason(output: str) -> str:
-    """What a build that failed says is wrong: a compiler's first error, for others follow from it, or the last line."""
+    """The reason of a failed build: the compiler's first error, which causes the others, or the last line."""
     lines = output.splitlines() or ["it died"]
     line = next((line for line in lines if re.search(r"\berror\b( \w+)?:", line)), lines[-1]).strip()
-    return re.sub(r"\['([^']*)'.*'\]", r"\1", line)  # of a command its name
+    return re.sub(r"\['([^']*)'.*'\]", r"\1", line)  # a command is shortened to its name

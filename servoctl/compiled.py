@@ -1,7 +1,7 @@
-"""The modules that a tick passes through, compiled where they could be when servoctl was installed.
+"""Uses the modules of the real-time tick in the compiled form that the installation made.
 
-Design: all or none, and only while every source is the one that was compiled: an edited module runs as it is written.
-SERVOCTL_COMPILED=0 runs everything as Python, which is what a debugger wants.
+Design: all modules are compiled, or none, and only while every source is unchanged, so that an edited module takes
+effect at once. SERVOCTL_COMPILED=0 runs everything as Python, for debugging.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "servoctl" / "_compiled" / EXTENSION_SUFFIXES[0].split(".")[1]
 
 SHARED = "servoctl__mypyc"
-"""The module that has the code of all others."""
+"""The module that contains the code of all others."""
 
 AGAIN = "pip install servoctl, or -e ., again"
 
@@ -37,14 +37,14 @@ class _Finder(MetaPathFinder):
 
 
 def _use() -> str:
-    """Lets modules that are imported from now on be the compiled ones; returns why they are not, or nothing."""
+    """Makes later imports take the compiled modules; returns the reason if that is impossible, else an empty text."""
     if os.environ.get("SERVOCTL_COMPILED") == "0":
         return "SERVOCTL_COMPILED=0"
     try:
         made = json.loads((PLACE / "manifest.json").read_bytes())
         sources, problem = dict(made["sources"]), str(made["problem"])
         changed = [name for name, digest in sources.items() if _digest(ROOT / name) != digest]
-    except (OSError, ValueError, LookupError):  # no manifest, or none of ours
+    except (OSError, ValueError, LookupError):  # no manifest, or a damaged one
         return f"not compiled for {PLACE.name} ({AGAIN})"
     if problem:
         return f"{problem} ({AGAIN})"
@@ -70,4 +70,4 @@ def _digest(path: Path) -> str:
 
 
 AS_PYTHON = _use()
-"""Why the compiled modules are not in use; empty where they are."""
+"""Why the compiled modules are not in use; empty if they are."""

@@ -6,11 +6,11 @@ ServoctlError
 +-- PlantError         (ValueError)    a plant's matrices have the wrong shape, sign or value
 +-- TaskError          (ValueError)    a task, its corrections or its start do not fit the plant
 +-- TraceError         (TypeError)     NumPy code that symbols cannot follow
-+-- IntegrationError   (ArithmeticError) an adaptive method cannot go on, or makes no progress
++-- IntegrationError   (ArithmeticError) an adaptive method fails, or makes no progress
 +-- CompileError       (RuntimeError)  C code cannot be compiled or loaded
 +-- RunFolderError     (OSError)       a run folder cannot be written or read
 +-- RigError           (RuntimeError)  a bus is down, or a drive refuses or does not answer
-+-- ClusterError       (ConnectionError) a cluster is lost in the middle of its work
++-- ClusterError       (ConnectionError) a cluster is lost during its work
 +-- ColumnError        (KeyError)      a trajectory has no such column, task or row
 +-- MissingPackageError (ImportError)  an optional package is not installed
 """
@@ -65,7 +65,7 @@ class TraceError(ServoctlError, TypeError):
     """NumPy code met an operation that symbols cannot follow.
 
     Attributes:
-        location: `file:line` of the user's code, or None where it is not known.
+        location: `file:line` of the user's code; None if it is not known.
     """
 
     def __init__(self, message: str, location: str | None = None) -> None:
@@ -74,11 +74,11 @@ class TraceError(ServoctlError, TypeError):
 
 
 class IntegrationError(ServoctlError, ArithmeticError):
-    """An adaptive method cannot go on, or makes no progress; a run ends there."""
+    """An adaptive method fails, or makes no progress; the run ends there."""
 
 
 class CompileError(ServoctlError, RuntimeError):
-    """C code cannot be compiled or loaded; whoever asked goes on without."""
+    """C code cannot be compiled or loaded; most callers continue without C."""
 
 
 class RunFolderError(ServoctlError, OSError):
@@ -90,7 +90,7 @@ class RigError(ServoctlError, RuntimeError):
 
 
 class ClusterError(ServoctlError, ConnectionError):
-    """A cluster is lost in the middle of its work, or its workers cannot do it."""
+    """A cluster is lost during its work, or its workers cannot do it."""
 
 
 class ColumnError(ServoctlError, KeyError):
@@ -111,15 +111,15 @@ class MissingPackageError(ServoctlError, ImportError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """What code that is not ours raised: kind, message, and the line of that code."""
+    """One line about an error that user code raised: its class, message, and line in that code."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _foreign(frame.filename)]
-    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    where = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
     message = str(error).strip()
-    return f"{type(error).__name__}: {message}{place}" if message else f"{type(error).__name__}{place}"
+    return f"{type(error).__name__}: {message}{where}" if message else f"{type(error).__name__}{where}"
 
 
 def _foreign(filename: str) -> bool:
-    """Whether a file is a user's: not servoctl's, not NumPy's, not of Python itself."""
+    """Whether a file is the user's: not part of servoctl, NumPy or Python's own library."""
     if filename.startswith(("<", _OWN)) or "numpy" in Path(filename).parts:
         return False
     return "site-packages" in filename or not filename.startswith(_LIBRARY)

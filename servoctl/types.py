@@ -1,4 +1,4 @@
-"""Values that every room shares: arrays, a state, a command and what became of it."""
+"""Values that all packages share: arrays, the state of a plant, a command and its status."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class State(NamedTuple):
-    """Where a plant is.
+    """State of a plant at a time.
 
     Attributes:
         t: Time [s].
@@ -25,12 +25,12 @@ class State(NamedTuple):
 
 
 class Status(Enum):
-    """What became of a command, or of a whole run; the value is the sentence that a person reads.
+    """Result of a command, or of a whole run; the value is the sentence that the user reads.
 
-    Those of a command stand in order of severity; what follows `NON_FINITE` is of a run alone.
+    The members up to `NON_FINITE` belong to commands, in order of severity; those after it belong to whole runs.
 
     Attributes:
-        code: Place of the member in that order, from 0: the number stored in a trajectory.
+        code: Index of the member in that order, from 0; the number stored in a trajectory.
     """
 
     code: int
@@ -53,22 +53,22 @@ class Status(Enum):
         """The member with this code.
 
         Raises:
-            IndexError: There is none.
+            IndexError: No member has it.
         """
         return list(cls)[int(code)]
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a law asks of the actuators, with its evidence.
+    """A law's command to the actuators, with evidence of its quality.
 
     Attributes:
-        u: Control inputs, shape (m,), in actuator units; NaN where there is no command.
+        u: Control inputs, shape (m,), in actuator units; NaN if there is no command.
         rank: Number of independent directions of `A Phi B` that were used.
-        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that stays out of reach; of a row of
-            priority 2 or below also what higher rows take from it.
-        pivot_min: Smallest pivot counted into the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
-        status: `Status.code` of the outcome.
+        residual: `(I - T T^+) bbar` per task row, shape (r,): the acceleration that the actuators cannot deliver; for a
+            row of priority 2 or below, also what rows of higher priority take from it.
+        pivot_min: Smallest pivot counted in the rank, relative to `|A L^-T|_F |L^-1 B|_F`; 0 at rank 0.
+        status: `Status.code` of the command.
     """
 
     u: Array

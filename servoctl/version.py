@@ -1,3 +1,3 @@
-"""The version, in one place: the package, the wheel and every run folder take it from here."""
+"""The version; the package, the wheel and every run folder read it here."""
 
 VERSION = "0.1.0"

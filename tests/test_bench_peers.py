@@ -28,7 +28,7 @@ from servoctl.bench.search import Candidate, SearchResult, fastest
 from servoctl.bench.sweep import alone, difference, gain_sets, our_run
 from servoctl.bench.timing import Timings, interleaved, shown, timed
 from servoctl.engine import compiler
-from servoctl.export.source import StaticSource
+from servoctl.engine.statements import Statements
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.sweep.batch import batch
 from servoctl.types import Array
@@ -227,9 +227,10 @@ def test_operations_are_counted_kind_by_kind_and_callees_with_them() -> None:
     assert counted == costs.Operations(arithmetic=3, division=1, root=1, function=1)
     assert counted.total == 6
     assert counted.floor(costs.OperationCosts(1.0, 10.0, 100.0, 1000.0)) == 1113.0
-    law = compiled(closed_loop()).control_kernel.function
-    # the exporter counts through the C code
-    assert costs.operations(law).total == StaticSource(law, single=False).cost.operations
+    assert counted.total == Statements(function, single=False).cost.operations  # the C code's own count
+    product = ca.Function("product", [x, y], [x * y], {"never_inline": True})
+    caller = ca.Function("caller", [x, y], [product(x, y) + product(y, ca.sin(x))])
+    assert costs.operations(caller) == costs.Operations(arithmetic=2, division=0, root=0, function=1)
     halves = ca.Function("g", [x, y], [x / y + y / x + 2.0 / y])
     assert costs.operations(halves) == costs.Operations(arithmetic=3, division=2, root=0, function=0)
 

@@ -1,5 +1,6 @@
 """The exported law: compiled without a warning, equal to the reference, and what the command says and refuses."""
 
+import ctypes
 import dataclasses
 import json
 import re
@@ -10,15 +11,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import casadi as ca
 import numpy as np
 import pytest
 
 from servoctl.assembly import Run, load
 from servoctl.cli import main
+from servoctl.engine.cost import decomposition_cost
+from servoctl.engine.decomposition import decomposition_function
+from servoctl.engine.symbol import Symbol
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export import Export, export, write
 from servoctl.export.interface import comment, identifier
-from servoctl.export.source import single_literal
+from servoctl.export.source import StandaloneSource, literal
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.engine_choice import make_loop
@@ -34,8 +39,6 @@ CONFIGS = (
     "flexible_joint_motor_raised",
     "swarm",
 )
-SLOW = ("coordinated_robots_limited", "swarm")  # to compile: up to 15 s with optimisation
-EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CONFIGS]
 
 needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on the path")
 
@@ -67,18 +70,16 @@ def passes(program: Path, *before: str) -> int:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_the_law_compiles_without_a_warning_and_equals_numpy(name: str, tmp_path: Path) -> None:
     made = exported(name)
     n = len(load(name).start.q)
     assert made.vectors == 20
-    assert (
-        passes(built(made, tmp_path, "-O0" if name == "swarm" else "-O1")) == 20 + 1 + 2 * n
-    )  # vectors; t, q and v not finite
+    assert passes(built(made, tmp_path, "-O2")) == 20 + 1 + 2 * n  # vectors; t, q and v not finite
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_the_law_in_float_keeps_to_its_measured_error(name: str, tmp_path: Path) -> None:
     made = exported(name, single=True)
     assert made.float_error is not None
@@ -86,7 +87,7 @@ def test_the_law_in_float_keeps_to_its_measured_error(name: str, tmp_path: Path)
     assert 1e-8 < made.float_error < 1e-4
     assert made.float_differs <= 2
     assert f"largest relative error of u {made.float_error:.1e}" in made.files[f"{identifier(name)}_law.h"]
-    assert passes(built(made, tmp_path, "-O0" if name == "swarm" else "-O1", "-Wdouble-promotion")) > 20
+    assert passes(built(made, tmp_path, "-O2", "-Wdouble-promotion")) > 20
     assert not re.search(r"\bdouble\b|1e\+308", made.files[f"{name}_law.c"])
 
 
@@ -160,15 +161,15 @@ def test_a_wrong_law_fails_its_test(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_law_neither_allocates_nor_prints_nor_keeps(name: str) -> None:
     law = exported(name).files[f"{name}_law.c"]
-    assert not re.search(r"malloc|calloc|free\(|printf|stdio|stdlib|\bmem\b|CASADI|casadi_real", law)
-    assert not re.search(r"^static (?!const|int casadi_|real casadi_|void casadi_)", law, re.MULTILINE)
+    assert not re.search(r"malloc|calloc|free\(|printf|stdio|stdlib|\bmem\b|casadi", law, re.IGNORECASE)
+    assert not re.search(r"\bstatic (?!void (f_\w+|COLUMNS|DECOMPOSE)\()", law)
 
 
 def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     text = exported("coordinated_robots_limited").files["coordinated_robots_limited_law.h"]
     assert "q    theta1 [rad], theta2 [rad], theta3 [rad], theta4 [rad], theta5 [rad]" in text
     assert "v    theta1' [rad/s], theta2' [rad/s]" in text
-    assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN where" in text
+    assert "double u[6]; /* u1 [N m], u2 [N m], u3 [N m], u4 [N m], u5 [N m], u6 [N m]; NaN if" in text
     assert "double I; /* [kg m^2] inertia of a link about its centre; default 1 */" in text
     assert "double upper[6]; /* upper limit of an input; in order: u1 [N m]" in text
     assert "default 12, 12, 8.1, 12, 12, 7 */" in text
@@ -186,13 +187,12 @@ def test_parameters_without_influence_are_left_out_and_said() -> None:
 
 def test_costs_are_counted_through_calls() -> None:
     small, free, limited = (exported(name).cost for name in CONFIGS[:3])
-    function = load("two_mass_spring").loop.control_kernel.function  # type: ignore[attr-defined]
-    (called,) = function.find_functions()
-    assert small.operations < function.n_instructions() + called.n_instructions()  # inputs and outputs are no work
-    assert (small.divisions, small.functions) == (18, 0)
+    (called,) = load("two_mass_spring").loop.control_kernel.function.find_functions()  # type: ignore[attr-defined]
+    assert called.name() == "decompose_1x1" and small.operations > decomposition_cost(1, 1).operations
+    assert (small.operations, small.divisions, small.functions) == (157, 12, 0)
     assert free.functions == limited.functions == 12  # a sine and a cosine of five angles and of the time
     assert limited.operations > 20 * free.operations  # the search may take 32 steps
-    assert exported("two_mass_spring").stack < 2000
+    assert exported("two_mass_spring").stack < 2500
 
 
 @needs_compiler
@@ -204,15 +204,15 @@ def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
     if subprocess.run(words, cwd=tmp_path, capture_output=True).returncode:
         pytest.skip("this compiler does not tell the stack it uses")
     lines = (tmp_path / "two_mass_spring_law.su").read_text().splitlines()
-    chain = [line for line in lines if re.search(r":(casadi_f\d|two_mass)", line)]  # each calls the next
+    chain = [line for line in lines if re.search(r":(f_|columns_|two_mass)", line)]  # each calls the next
     assert 200 < sum(int(line.split("\t")[1]) for line in chain) <= made.stack
 
 
 def test_single_literals_stay_inside_float() -> None:
-    assert single_literal(0.1) == "0.1f"
-    assert single_literal(1.0) == "1.0f"
-    assert np.float32(single_literal(1.7976931348623157e308)[:-1]) == np.finfo(np.float32).max
-    assert single_literal(-np.inf) == "-INFINITY"
+    assert literal(0.1, True) == "0.1f"
+    assert literal(1.0, True) == "1.0f"
+    assert np.float32(literal(1.7976931348623157e308, True)[:-1]) == np.finfo(np.float32).max
+    assert literal(-np.inf, True) == "-INFINITY"
 
 
 def test_names_become_c() -> None:
@@ -296,11 +296,20 @@ class Integral(BoundLaw):
         return dataclasses.replace(command, u=command.u - self.gain * memory[:1])
 
 
-def with_memory() -> Run:
+@dataclass(frozen=True)
+class ErrorInverse(Integral):
+    """A law with a function that C has not."""
+
+    def command(self, terms: Terms, memory: Array) -> Command:
+        command = self.inner.command(terms, memory)
+        return dataclasses.replace(command, u=np.array([Symbol(ca.erfinv(command.u[0].sx))]))
+
+
+def with_memory(kind: type[Integral] = Integral) -> Run:
     run = load("two_mass_spring")
     system = run.system
     assert system.law is not None
-    law = Integral(system.law.passive_rank_tolerance, system.law)
+    law = kind(system.law.passive_rank_tolerance, system.law)
     return dataclasses.replace(run, loop=make_loop(System(system.model, law, {}, system.passive), "vm"))
 
 
@@ -311,8 +320,8 @@ def test_memory_is_an_argument_and_its_rate_an_output(single: bool, tmp_path: Pa
     text = made.files["two_mass_spring_law.h"]
     assert "memory_rate[1]; /* add elapsed time [s] times this to the memory */" in text
     assert "memory  missed = 0.25 at the start" in text
-    # the inner law's tolerances are no parameters of this one: float finds a residual in one state
-    assert made.float_differs <= 1
+    # the inner law's tolerances are no parameters of this one: in float, rounding counts as a residual at some states
+    assert made.float_differs <= 3
     assert passes(built(made, tmp_path)) == made.vectors + 5
 
 
@@ -325,6 +334,29 @@ def test_what_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
     (cart.parent / "cart.py").write_text(PLANT.replace("FORCE", branch))
     with pytest.raises(ConfigError, match=r"^my-cart: plant: cannot be exported, it cannot be compiled: .*truth"):
         export(load(cart))
+
+
+def test_a_law_with_an_operation_that_c_has_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^two_mass_spring: law: cannot be exported: control: .*operation erfinv$"):
+        export(with_memory(ErrorInverse))
+
+
+@needs_compiler
+@pytest.mark.parametrize("single", [False, True])
+def test_the_derivative_of_a_decomposition_has_c_without_loops(single: bool, tmp_path: Path) -> None:
+    """The slope of A^+ b along a matrix, which the engine leaves to the virtual machine."""
+    t, x, p = ca.SX.sym("t"), ca.SX.sym("x", 6), ca.SX.sym("p", 2)
+    Z = decomposition_function(2, 3)(ca.reshape(x, 2, 3), 1e-6)[0]
+    function = ca.Function("slope", [t, x, p], [ca.densify(ca.jtimes(ca.mtimes(Z.T, p), x, t * x + 1))])
+    source = StandaloneSource(function, single)
+    call = f"void call(const V *t, const V *x, const V *p, V *y) {{ {source.entry}(t, x, p, y); }}"
+    (tmp_path / "slope.c").write_text("\n".join(["#include <math.h>", source.text, call]))
+    words = [str(CC), *STRICT, "-O1", "-fPIC", "-shared", "-o", str(tmp_path / "slope.so"), str(tmp_path / "slope.c")]
+    subprocess.run([*words, "-lm"], check=True)
+    kind, given = np.float32 if single else np.float64, ([0.3], [1.0, 0.2, -0.4, 0.5, 0.1, 2.0], [0.7, -1.1])
+    arrays = [np.array(values, dtype=kind) for values in (*given, [0.0, 0.0, 0.0])]
+    ctypes.CDLL(str(tmp_path / "slope.so")).call(*(ctypes.c_void_p(array.ctypes.data) for array in arrays))
+    np.testing.assert_allclose(arrays[3], np.array(function(*given)).ravel(), rtol=2e-6 if single else 1e-14)
 
 
 def test_float_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +376,7 @@ def test_the_command_writes_its_files_and_says_what_they_cost(
     names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c", "_example.c")] + ["Makefile", "README.txt"]
     assert said.out.splitlines()[:6] == [str(out / name) for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
-    assert "at most 142 operations a call, of these 18 divisions and square roots" in said.out
+    assert "at most 157 operations a call, of these 12 divisions and square roots" in said.out
     assert "bytes of stack\n20 reference vectors\n" in said.out
     assert said.out.endswith("two_mass_spring_law.c -lm && ./two_mass_spring_law_test\n")
     assert "double m1; /* [kg] the driven mass; default 1.5 */" in (out / names[0]).read_text()
@@ -358,7 +390,7 @@ def test_json_carries_the_float_error(tmp_path: Path, capsys: pytest.CaptureFixt
     said = json.loads(capsys.readouterr().out)
     assert 0 < said["float_error"] < 1e-5
     assert said["files"][0] == str(tmp_path / "two_mass_spring_law.h")
-    assert said["cost"]["operations"] == 142
+    assert said["cost"]["operations"] == 157
 
 
 def test_a_refusal_ends_with_2_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

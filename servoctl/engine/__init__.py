@@ -1,1 +1,1 @@
-"""The engine: user's NumPy code as symbols, linear algebra on both, compiled functions. Knows no mechanics."""
+"""Turns NumPy code into symbols and compiled functions, with linear algebra on both; knows no mechanics."""

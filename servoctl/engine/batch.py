@@ -1,7 +1,7 @@
-"""Many runs of fixed steps side by side in C: one in each lane of the processor's vectors, metrics only.
+"""Many runs of fixed steps side by side in C, one in each lane of the processor's vectors; keeps metrics only.
 
-Design: the same source as the scalar code, over a number that is several doubles; each lane takes the scalar's
-operations, so a run's numbers do not depend on what runs beside it. A call lets other threads run.
+Design: the source is that of a single run, over a number that holds several doubles. Each lane takes the operations of
+a single run, so its results do not depend on the other lanes. A call releases Python's lock.
 """
 
 import math
@@ -22,17 +22,17 @@ BATCH = """void servoctl_batch(long long, long long, const double*, long long, c
     const long long*, const double*, long long, const volatile long long*, double*, double*, long long*, double*);"""
 
 KEPT = ("least", "greatest", "last", "area", "span", "count", "first", "late")
-"""What is kept of a channel, in the order of `c/batch.h`."""
+"""Figures of a channel, in the order of `c/batch.h`."""
 
 
 @dataclass(frozen=True)
 class MetricChannel:
-    """What metrics are made of.
+    """A value of each row from which metrics are computed.
 
     Attributes:
-        entries: Places in a row.
-        signed: Whether it is the entry itself; else the Euclidean norm of the entries.
-        band: Size that counts as settled.
+        entries: Indices in a row.
+        signed: Whether the value is the first entry itself; else it is the Euclidean norm of the entries.
+        band: Magnitude up to which the value counts as settled.
     """
 
     entries: tuple[int, ...]
@@ -45,12 +45,12 @@ class BatchPlan:
     """What all runs of a batch have in common.
 
     Attributes:
-        times: Of the steps, shape (steps + 1,) [s].
-        every: Metrics take in each row of so many, and the last.
-        status: Where the status stands in a row.
+        times: Times of the steps, shape (steps + 1,) [s].
+        every: Metrics use every so many rows, and the last one.
+        status: Index of the status in a row.
         stops: Statuses to stop at.
-        codes: Number of statuses that there are.
-        channels: What metrics are made of.
+        codes: Number of different statuses.
+        channels: Values from which metrics are computed.
     """
 
     times: Array
@@ -63,15 +63,16 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What became of the runs of a batch.
+    """Results of the runs of a batch.
 
     Attributes:
-        metrics: Shape (runs, channels, 6): `KEPT` over the rows of a channel that are numbers; `area` is the integral
-            of its square by trapezoids, `span` the time [s] that this covers, `late` the time of the last row in which
-            its size was above the band.
+        metrics: Shape (runs, channels, 8): `KEPT` of each channel, over the rows in which it is a number; `area` is the
+            integral of its square by trapezoids, `span` the time [s] that this covers, `late` the time [s] of the last
+            row in which its magnitude was above the band.
         statuses: How many rows had each status, shape (runs, codes).
-        good: Steps before the first that must be looked at, shape (runs,); steps + 1 where there is none.
-        ends: States there, shape (runs, size).
+        good: Steps before the first with a status to stop at or a number that is not finite, shape (runs,);
+            steps + 1 if there is none.
+        ends: States after these steps, shape (runs, size).
     """
 
     metrics: Array
@@ -80,7 +81,7 @@ class BatchResult:
     ends: Array
 
     def of(self, kept: str) -> Array:
-        """One of `KEPT`, shape (runs, channels)."""
+        """The figure of this name in `KEPT`, shape (runs, channels)."""
         values: Array = self.metrics[:, :, KEPT.index(kept)]
         return values
 
@@ -92,8 +93,8 @@ class BatchProgram(CSource):
         """Writes the source.
 
         Args:
-            step: What is repeated.
-            lanes: Runs side by side; None: as many as suit the processor.
+            step: The step to repeat.
+            lanes: Runs side by side; None: as many doubles as the processor's vectors hold.
 
         Raises:
             CompileError: An operation has no C.
@@ -102,7 +103,7 @@ class BatchProgram(CSource):
         super().__init__(emit(step.functions) + step.source() + template("batch.h"), [BATCH], self._lanes)
 
     def load(self) -> "BatchLibrary":
-        """The library, compiled where it is not in the cache.
+        """The library; compiles it if the cache does not have it.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -118,7 +119,7 @@ class BatchLibrary:
     """
 
     def __init__(self, opened: tuple[Any, Any], step: StepFunctions, lanes: int) -> None:
-        """Takes cffi and the library, and the step that it repeats."""
+        """Keeps a library: `opened` is cffi and the library, `step` the step that it repeats."""
         self._ffi, self._library = opened
         self._step, self.lanes = step, lanes
 
@@ -131,15 +132,17 @@ class BatchLibrary:
         random: Array | None = None,
         which: Array | None = None,
     ) -> BatchResult:
-        """Takes the runs; threads may do so at the same time.
+        """Simulates the runs; several threads may call it at the same time.
 
         Args:
-            plan: What they have in common.
+            plan: What the runs have in common.
             parameters: `step_parameters` of the loops, shape (runs, count).
             starts: States at the first time, shape (runs, size).
-            halt: One integer; not zero, set from another thread, ends the work soon, and what came of it is void.
-            random: Of realistic runs: random numbers of each step, shape (tables, steps + 1, width).
-            which: Table of each run, shape (runs,).
+            halt: One integer; if another thread sets it to 1, the work ends soon and its result is invalid. None: the
+                work is never interrupted.
+            random: Tables of random numbers of each step of realistic runs, shape (tables, steps + 1, width); None:
+                there are none.
+            which: Table of each run, shape (runs,); None: the first.
         """
         runs, channels = len(starts), len(plan.channels)
         outcome = BatchResult(
@@ -157,14 +160,14 @@ class BatchLibrary:
         numbers = [np.ascontiguousarray(array, dtype=float) for array in (plan.times, parameters, starts)]
         flag = np.zeros(1, dtype=np.int64) if halt is None else halt
         times, p, x = (pointer(self._ffi, array) for array in numbers)
-        places = [pointer(self._ffi, array) for array in (firsts, sizes, entries)]
-        chance = np.zeros(0) if random is None else np.ascontiguousarray(random)
+        layout = [pointer(self._ffi, array) for array in (firsts, sizes, entries)]
+        noise = np.zeros(0) if random is None else np.ascontiguousarray(random)
         tables = np.zeros(runs, dtype=np.int64) if which is None else which.astype(np.int64)
-        drawn = pointer(self._ffi, chance), pointer(self._ffi, tables)
-        taken = [pointer(self._ffi, array) for array in vars(outcome).values()]
+        drawn = pointer(self._ffi, noise), pointer(self._ffi, tables)
+        written = [pointer(self._ffi, array) for array in vars(outcome).values()]
         self._library.servoctl_batch(
             runs, len(plan.times) - 1, times, plan.every, p, x, *drawn, plan.status, len(stops),
-            pointer(self._ffi, stops), channels, *places, pointer(self._ffi, bands), plan.codes,
-            pointer(self._ffi, flag), *taken,
+            pointer(self._ffi, stops), channels, *layout, pointer(self._ffi, bands), plan.codes,
+            pointer(self._ffi, flag), *written,
         )  # fmt: skip
         return outcome

@@ -1,9 +1,9 @@
-"""The folder of compiled libraries.
+"""Keeps compiled libraries in a folder of the user.
 
-Design: a file's name holds the key of what it was made from and the checksum of its content, so that one rename puts it
-there whole, many processes may do so at once, and a damaged file is known before it is loaded. To load a library is to
-run its code, so folder and file count only where they are the user's own and nobody else may write to them. A folder
-that cannot be used costs a compilation each time, nothing else.
+Design: a file's name has the key of its source and the checksum of its content. A file appears by one rename, so many
+processes may write at once, and a damaged file is detected before it is loaded. Loading a library runs its code, so
+folder and file must belong to the user, and nobody else may write to them. Without a usable folder everything is
+compiled each time.
 """
 
 import hashlib
@@ -15,16 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 LIMIT = 200_000_000
-"""Most that the folder holds [byte]; what was used longest ago goes first."""
+"""Size limit of the folder [byte]; the least recently used files are removed first."""
 
 STALE = 3600.0
-"""A temporary file older than this was left behind [s]."""
+"""Temporary files older than this are removed [s]."""
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folder() -> Path | None:
-    """$SERVOCTL_CACHE, else `servoctl` in the user's cache folder; None where the user has none."""
+    """$SERVOCTL_CACHE, else `servoctl` in the user's cache folder; None if the user has no home folder."""
     named = os.environ.get("SERVOCTL_CACHE")
     if named:
         return Path(named)
@@ -38,31 +38,31 @@ def folder() -> Path | None:
 
 
 def refusal() -> str | None:
-    """Why the folder is not used, and what to do; None where it is, or is still to be made."""
-    place = folder()
-    if place is None:
+    """Why the folder is not used, and what to do; None if it is used, or does not exist yet."""
+    path = folder()
+    if path is None:
         return "the user has no home folder (set SERVOCTL_CACHE)"
     try:
-        found = place.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
     except OSError as error:
-        return f"{place}: cannot be read: {error.strerror} (set SERVOCTL_CACHE to a folder of your own)"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{place}: is no folder (set SERVOCTL_CACHE to a folder of your own)"
-    if not _is_own(found):
-        return f"{place}: belongs to another user (set SERVOCTL_CACHE to a folder of your own)"
-    if found.st_mode & OTHERS_WRITE:
-        return f"{place}: other users may write to it (chmod go-w, or set SERVOCTL_CACHE to a folder of your own)"
+        return f"{path}: cannot be read: {error.strerror} (set SERVOCTL_CACHE to a folder of your own)"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{path}: is no folder (set SERVOCTL_CACHE to a folder of your own)"
+    if not _is_mine(status):
+        return f"{path}: belongs to another user (set SERVOCTL_CACHE to a folder of your own)"
+    if status.st_mode & OTHERS_WRITE:
+        return f"{path}: other users may write to it (chmod go-w, or set SERVOCTL_CACHE to a folder of your own)"
     return None
 
 
 def find(key: str) -> Path | None:
-    """The library of a key; one that is damaged, or that others may have written, is removed."""
-    place = _usable()
-    if place is None:
+    """The library of a key; None if there is none. Removes files that are damaged, or that others may have written."""
+    directory = folder() if refusal() is None else None
+    if directory is None:
         return None
-    for path in sorted(place.glob(f"{key}-*.so")):
+    for path in sorted(directory.glob(f"{key}-*.so")):
         with suppress(OSError):
             if _is_safe(path) and path.stem == f"{key}-{_checksum(path)}":
                 with suppress(OSError):
@@ -73,14 +73,14 @@ def find(key: str) -> Path | None:
 
 
 def put(key: str, built: Path) -> Path:
-    """Keeps a library; returns where it is now, which is where it was if it cannot be kept."""
-    place = folder()
-    if place is None:
+    """Copies a library into the folder; returns the copy, or `built` if the folder cannot be used."""
+    directory = folder()
+    if directory is None:
         return built
-    kept = place / f"{key}-{_checksum(built)}.so"
-    temporary = place / f"{kept.stem}.{os.getpid()}.tmp"
+    kept = directory / f"{key}-{_checksum(built)}.so"
+    temporary = directory / f"{kept.stem}.{os.getpid()}.tmp"
     try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if refusal() is not None:
             return built
         drop(temporary)
@@ -90,12 +90,12 @@ def put(key: str, built: Path) -> Path:
     except OSError:
         drop(temporary)
         return built
-    _bound(place, kept)
+    _limit_size(directory, kept)
     return kept
 
 
 def drop(path: Path) -> None:
-    """Removes a file, if that is allowed."""
+    """Removes a file; does nothing if it cannot."""
     with suppress(OSError):
         path.unlink()
 
@@ -115,37 +115,33 @@ def clear() -> tuple[int, int]:
     return before[0] - left[0], before[1] - left[1]
 
 
-def _usable() -> Path | None:
-    return folder() if refusal() is None else None
-
-
-def _is_own(found: os.stat_result) -> bool:
-    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+def _is_mine(status: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def _is_safe(path: Path) -> bool:
-    """Whether a path is a regular file of the user's own that nobody else may write to; a fifo would never end."""
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and _is_own(found) and not found.st_mode & OTHERS_WRITE
+    """Whether a path is a regular file of the user that nobody else may write to; reading a pipe would never end."""
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and _is_mine(status) and not status.st_mode & OTHERS_WRITE
 
 
-def _entries(place: Path | None) -> list[tuple[float, int, Path]]:
-    """Last use, size and path of the folder's own files, those used longest ago first."""
+def _entries(directory: Path | None) -> list[tuple[float, int, Path]]:
+    """Last use, size and path of the files that this module wrote, least recently used first."""
     entries = []
-    for path in [] if place is None else [*place.glob("*-*.so"), *place.glob("*-*.tmp")]:
+    for path in [] if directory is None else [*directory.glob("*-*.so"), *directory.glob("*-*.tmp")]:
         with suppress(OSError):  # another process removed it
-            found = path.lstat()
-            entries.append((found.st_mtime, found.st_size, path))
+            status = path.lstat()
+            entries.append((status.st_mtime, status.st_size, path))
     return sorted(entries)
 
 
-def _bound(place: Path, kept: Path) -> None:
-    """Removes what was left behind, and what was used longest ago, until the rest fits."""
-    entries = _entries(place)
+def _limit_size(directory: Path, kept: Path) -> None:
+    """Removes old temporary files, and the least recently used libraries until the rest is within the limit."""
+    entries = _entries(directory)
     total = sum(entry[1] for entry in entries)
     for used, length, path in entries:
-        left_behind = path.suffix == ".tmp" and time.time() - used > STALE
-        if path != kept and (left_behind or (total > LIMIT and path.suffix != ".tmp")):
+        is_old = path.suffix == ".tmp" and time.time() - used > STALE
+        if path != kept and (is_old or (total > LIMIT and path.suffix != ".tmp")):
             drop(path)
             total -= length
 

@@ -1,9 +1,8 @@
-"""CasADi functions as C: one source, one shared library, called without copies.
+"""Compiles CasADi functions as C and calls them on the caller's arrays, without copies.
 
-Design: a `Program` is a source and the key of its library; `load` takes the library from the cache or compiles it. A
-`Library` calls functions on buffers that the caller owns, as CasADi's virtual machine does, and takes whole runs of
-fixed steps without coming back to Python. cffi in ABI mode: a call costs a third of what ctypes takes, and other
-threads run meanwhile.
+Design: a `Program` holds C source and the key of its library; `load` takes the library from the cache or compiles it.
+A `Library` calls functions on buffers that the caller owns, like CasADi's virtual machine, and runs many steps without
+returning to Python. cffi in ABI mode: a call takes a third of the time of ctypes, and releases Python's lock.
 """
 
 import hashlib
@@ -19,41 +18,42 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.adaptive_steps import DOP853
 from servoctl.engine.emit import emit, template
 from servoctl.engine.step import StepFunctions
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
 STEP = "runge_kutta_step"
-"""Name of the function (x, t, h, p) -> x after h, row at the start."""
+"""Name of the function (x, t, h, p) -> (x at t + h, row at t)."""
 
 ENTRY = "void servoctl_{}(const double**, double**);"
 STEPS = """long long servoctl_steps(long long, const double*, const double*, long long, long long, const double*,
     const double*, double*, double*);"""
+DOP853 = """long long servoctl_dop853(long long, double, double, double, const double*, const double*, long long,
+    long long, const double*, double*, double*, double*, double*, long long, const double*, double*, double*);"""
 
 
 class CSource:
-    """C source, and where its library is.
+    """C source and its compiled library.
 
     Attributes:
         source: The C code.
     """
 
     def __init__(self, source: str, declarations: Sequence[str], lanes: int = 1) -> None:
-        """Takes the C code.
+        """Adds the definition of the number V to the source.
 
         Args:
-            source: Code over the number of `c/numbers.h`.
-            declarations: Of what is called from outside.
-            lanes: Doubles in a number.
+            source: Code over the number V of `c/numbers.h`.
+            declarations: C declarations of the functions that Python calls.
+            lanes: How many doubles V holds.
         """
         self.source = f"#define LANES {lanes}\n" + template("numbers.h") + template("sine.h") + source
         self._declarations = declarations
 
     @cached_property
     def key(self) -> str:
-        """What the library depends on: code, flags, compiler, CasADi, processor and binary interface.
+        """Hash of all that the library depends on: code, flags, compiler, CasADi, processor, binary interface.
 
         Raises:
             CompileError: There is no compiler.
@@ -64,14 +64,14 @@ class CSource:
 
     @property
     def cached(self) -> bool:
-        """Whether the library is there already."""
+        """Whether the cache has the library."""
         try:
             return cache.find(self.key) is not None
         except CompileError:
             return False
 
     def opened(self) -> tuple[Any, Any]:
-        """cffi and the library, compiled where it is not in the cache.
+        """cffi and the library; compiles it if the cache does not have it.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -93,13 +93,11 @@ class CSource:
                     cache.drop(kept)
                     raise
         except (OSError, AttributeError) as error:
-            why = " ".join(
-                str(error).partition(".  Additionally")[0].split()
-            )  # cffi looks elsewhere then, and says so at length
+            why = " ".join(str(error).partition(".  Additionally")[0].split())  # without cffi's list of other places
             raise CompileError(f"the compiled library cannot be loaded: {why}") from error
 
     def _open(self, path: Path) -> tuple[Any, Any]:
-        """Raises OSError for what is no library, AttributeError for a library without what was declared."""
+        """Loads a library; OSError if the file is not one, AttributeError if it lacks a declared function."""
         import cffi
 
         ffi = cffi.FFI()
@@ -111,14 +109,14 @@ class CSource:
 
 
 class Program(CSource):
-    """C source of some functions, and of a step."""
+    """C source of functions, and of a step."""
 
     def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None) -> None:
         """Writes the source.
 
         Args:
-            functions: CasADi functions, to be called by their names.
-            step: One more, named `STEP`; with it comes the driver that repeats it.
+            functions: CasADi functions; Python calls them by their names.
+            step: A step and the loop that repeats it; the step is called by the name `STEP`. None: no step.
 
         Raises:
             CompileError: An operation has no C.
@@ -129,7 +127,7 @@ class Program(CSource):
         entries = [_entry(name, *counts) for name, counts in self._functions.items()]
         declarations = []
         if step is not None:
-            if step.between is None:
+            if step.delays is None:
                 self._functions[STEP] = (4, 2)
             entries.append(step.source())
             entries += [] if step.substeps is not None else [template("dop853.h")]
@@ -138,7 +136,7 @@ class Program(CSource):
         super().__init__(emitted + "".join(entries), declarations)
 
     def load(self) -> "Library":
-        """The library, compiled where it is not in the cache.
+        """The library; compiles it if the cache does not have it.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -146,9 +144,9 @@ class Program(CSource):
         return Library(self.opened(), self._functions, self._step)
 
 
-def _entry(name: str, given: int, taken: int) -> str:
-    """The function that is called from outside."""
-    arguments = [f"arg[{i}]" for i in range(given)] + [f"res[{i}]" for i in range(taken)]
+def _entry(name: str, inputs: int, outputs: int) -> str:
+    """C of the function that Python calls."""
+    arguments = [f"arg[{i}]" for i in range(inputs)] + [f"res[{i}]" for i in range(outputs)]
     return f"void servoctl_{name}(const double** arg, double** res) {{ f_{name}({', '.join(arguments)}); }}\n"
 
 
@@ -158,15 +156,21 @@ class Library:
     def __init__(
         self, opened: tuple[Any, Any], functions: dict[str, tuple[int, int]], step: StepFunctions | None
     ) -> None:
-        """Takes cffi and the library, its functions with the numbers of their inputs and outputs, and its step."""
+        """Keeps a library.
+
+        Args:
+            opened: cffi and the library.
+            functions: Name -> number of inputs, number of outputs.
+            step: The step that the library repeats; None: it has none.
+        """
         self._ffi, self._library = opened
         self._functions, self._step = functions, step
 
     def caller(self, name: str, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
-        """A call of a function that reads and writes these arrays, which lie in column order."""
-        given, taken = self._functions[name]
-        inputs = self._ffi.new("const double*[]", max(1, given))
-        outputs = self._ffi.new("double*[]", max(1, taken))
+        """A call of a function that reads and writes these arrays, which are in column order."""
+        input_count, output_count = self._functions[name]
+        inputs = self._ffi.new("const double*[]", max(1, input_count))
+        outputs = self._ffi.new("double*[]", max(1, output_count))
         for index, array in enumerate(arguments):
             inputs[index] = pointer(self._ffi, array)
         for index, array in enumerate(results):
@@ -181,41 +185,41 @@ class Library:
     def steps(
         self, x: Array, times: Array, parameters: Array, status: int, stops: Array, random: Array | None = None
     ) -> tuple[Array, Array]:
-        """Takes fixed steps until one must be looked at.
+        """Takes fixed steps, up to the first that has a status to stop at or a number that is not finite.
 
         Args:
             x: State at the first time, shape (size,).
-            times: Of the steps, shape (steps + 1,) [s].
+            times: Times of the steps, shape (steps + 1,) [s].
             parameters: `step_parameters` of the loop.
-            status: Where the status stands in a row.
+            status: Index of the status in a row.
             stops: Statuses to stop at.
-            random: Of a realistic run: random numbers of each step, shape (steps, width).
+            random: Random numbers of each step of a realistic run, shape (steps, width); None: there are none.
 
         Returns:
-            States, shape (good + 1, size), and rows, shape (good, width), of the steps that may be kept.
+            States, shape (good + 1, size), and rows, shape (good, width), of the steps before that one.
         """
         assert self._step is not None
         count = len(times) - 1
         states, rows = np.empty((count + 1, len(x))), np.empty((count, self._step.width))
         states[0] = x
-        given = [np.ascontiguousarray(array, dtype=float) for array in (times, parameters, stops)]
-        given.append(np.zeros(0) if random is None else np.ascontiguousarray(random))
-        moments, p, codes, *taken = (pointer(self._ffi, array) for array in (*given, states, rows))
-        good = self._library.servoctl_steps(count, moments, p, status, len(stops), codes, *taken)
+        inputs = [np.ascontiguousarray(array, dtype=float) for array in (times, parameters, stops)]
+        inputs.append(np.zeros(0) if random is None else np.ascontiguousarray(random))
+        moments, p, codes, *rest = (pointer(self._ffi, array) for array in (*inputs, states, rows))
+        good = self._library.servoctl_steps(count, moments, p, status, len(stops), codes, *rest)
         return states[: good + 1], rows[:good]
 
     def room(self, count: int) -> tuple[Array, Array]:
-        """Empty states and rows."""
+        """Uninitialised states, shape (count, size), and rows, shape (count, width)."""
         assert self._step is not None
         return np.empty((count, self._step.size)), np.empty((count, self._step.width))
 
     def dop853(self, *values: Any) -> int:
-        """`servoctl_dop853` of `c/dop853.h`; what is an array goes in place."""
-        given = [pointer(self._ffi, value) if isinstance(value, np.ndarray) else value for value in values]
-        return int(self._library.servoctl_dop853(*given))
+        """Calls `servoctl_dop853` of `c/dop853.h`, which writes into the arrays; returns the number of steps."""
+        arguments = [pointer(self._ffi, value) if isinstance(value, np.ndarray) else value for value in values]
+        return int(self._library.servoctl_dop853(*arguments))
 
 
 def pointer(ffi: Any, array: Array) -> Any:
-    """The memory of an array, which the caller keeps."""
+    """C pointer to an array's memory; the caller keeps the array alive."""
     kind = "long long*" if array.dtype == np.int64 else "double*"
     return ffi.cast(kind, array.ctypes.data) if array.size else ffi.NULL

@@ -1,7 +1,7 @@
-"""The system's C compiler: which it is, and C source in, shared library out.
+"""Finds the system's C compiler and compiles C source into shared libraries.
 
-Design: a compiler is a convenience. Whatever is wrong with it ends in one `CompileError` of one line within a time
-limit, and the caller goes on without C.
+Design: a compiler is optional. Any fault of it ends in a `CompileError` of one line within a time limit, and the caller
+continues without C.
 """
 
 import math
@@ -20,19 +20,19 @@ FLAGS = (
     "-O3", "-fschedule-insns", "-fsched-pressure", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-Wno-psabi", "-fPIC", "-shared",
 )  # fmt: skip
-"""No contraction, so that the numbers are the virtual machine's to rounding, and alike scalar and side by side; no
-errno: sqrt is one instruction; no traps: choices need no branches. With gcc 12, -O2 leaves the loops of a decomposition
-as they are, and takes half as long again; scheduling before registers are given saves 5 %."""
+"""No contraction: results equal the virtual machine's to rounding, and are equal for any number of runs side by side.
+No errno: sqrt is one instruction. No traps: choices need no branches. With gcc 12, -O2 does not unroll the loops of a
+decomposition and takes 1.5 times as long; scheduling before register allocation saves 5 %."""
 
 TIME_LIMIT = 300.0
 """Longest compilation [s]; SERVOCTL_COMPILE_LIMIT overrides."""
 
 QUESTION_LIMIT = 10.0
-"""Longest time that a compiler may take to say its version [s]."""
+"""Longest time that a compiler may take to print its version [s]."""
 
 
 def compiler() -> list[str] | None:
-    """The command of the C compiler: $CC, or the first of cc, gcc, clang on the path; None where there is none."""
+    """The command of the C compiler: $CC, or the first of cc, gcc, clang on the path; None if there is none."""
     text = os.environ.get("CC", "").strip()
     try:
         named = shlex.split(text)
@@ -40,25 +40,25 @@ def compiler() -> list[str] | None:
         named = [text]
     if named:
         return named if shutil.which(named[0]) else None
-    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    return None if found is None else [found]
+    path = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    return None if path is None else [path]
 
 
 def identity() -> str:
-    """What the compiler calls itself.
+    """The compiler's own text about its version.
 
     Raises:
-        CompileError: There is no compiler, or it does not say.
+        CompileError: There is no compiler, or it does not print a version.
     """
-    found = _identity(tuple(_command()))
-    if isinstance(found, CompileError):
-        raise found
-    return found
+    answer = _identity(tuple(_command()))
+    if isinstance(answer, CompileError):
+        raise answer
+    return answer
 
 
 @lru_cache
 def processor() -> str:
-    """What tells processors apart whose code is not interchangeable: the features that Linux lists; else empty."""
+    """The processor's features as Linux lists them, because code for one set may fail on another; empty elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -67,12 +67,12 @@ def processor() -> str:
 
 
 def flags() -> tuple[str, ...]:
-    """The compiler's flags; for this very processor where its features are known, since they are part of the key."""
+    """The compiler's flags; code for this processor only if its features, part of the key, are known."""
     return (*FLAGS, "-march=native") if "avx" in processor().split() else FLAGS
 
 
 def lanes() -> int:
-    """Doubles that the processor computes side by side."""
+    """How many doubles the processor computes side by side."""
     features = processor().split()
     return 8 if "avx512f" in features else 4 if "avx" in features else 2
 
@@ -89,7 +89,7 @@ def build(source: str, target: Path) -> None:
 
 
 def time_limit() -> float:
-    """Longest compilation [s]; what is no positive number counts as not given."""
+    """Longest compilation [s]; a setting that is not a positive number is ignored."""
     try:
         limit = float(os.environ.get("SERVOCTL_COMPILE_LIMIT", TIME_LIMIT))
     except ValueError:
@@ -107,7 +107,7 @@ def _command() -> list[str]:
 
 @lru_cache
 def _identity(command: tuple[str, ...]) -> str | CompileError:
-    """The answer, or why there is none: a compiler that hangs is not asked again."""
+    """The version, or the error; cached, so that a compiler that hangs is asked once."""
     try:
         return _call([*command, "--version"], QUESTION_LIMIT)
     except CompileError as error:
@@ -115,7 +115,7 @@ def _identity(command: tuple[str, ...]) -> str | CompileError:
 
 
 def _call(command: Sequence[str], limit: float) -> str:
-    """Output of a command, which is ended with all that it has started when it takes too long."""
+    """Output of a command; if it takes too long, it is killed with all its child processes."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
@@ -138,7 +138,7 @@ def _call(command: Sequence[str], limit: float) -> str:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """Ends a compiler and its own children, which share its session."""
+    """Kills a compiler and its child processes, which share its session."""
     if hasattr(os, "killpg"):
         os.killpg(process.pid, signal.SIGKILL)
     else:

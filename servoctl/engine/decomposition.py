@@ -1,14 +1,14 @@
-"""The rank-revealing pseudoinverse: a row-pivoted complete orthogonal decomposition, on numbers and on symbols.
+"""The rank-revealing pseudoinverse A^+, by a row-pivoted complete orthogonal decomposition of numbers or symbols.
 
     A = C Z,  C = U R,  A^+ = Z^T R^-1 U^T
 
-Rows of Z and columns of U are orthonormal, R is upper triangular; a direction counts when its pivot is strictly
-greater than `tolerance * scale`.
+Rows of Z and columns of U are orthonormal, and R is upper triangular. A direction counts towards the rank if its pivot
+is strictly greater than `tolerance * scale`.
 
 Design: Gram-Schmidt on the rows, largest remainder first, orthogonalised twice; never a Gram matrix, which squares
-the condition number. On symbols every division is guarded inside, so that derivatives stay finite where rank is
-lost, and each size is one CasADi function that is called, never inlined. On numbers the same steps run in NumPy, so
-both decide rank alike, with LAPACK's QR for C.
+the condition number. On symbols every division is guarded, so that derivatives stay finite when rank is lost, and each
+size is one CasADi function that is called, never inlined. On numbers NumPy takes the same steps, with LAPACK's QR for
+C, so both find the same rank.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A matrix A, shape (r, n), taken apart; k is min(r, n) on symbols and the rank on numbers.
+    """The factors of a matrix A, shape (r, n); k is min(r, n) on symbols, and the rank on numbers.
 
     Attributes:
         row_basis: Z, shape (k, n); rows beyond the rank are zero.
@@ -32,7 +32,7 @@ class Decomposition:
         triangle: R, shape (k, k), of `A / scale`; 1 on the diagonal beyond the rank.
         rank: Number of directions counted.
         pivot_min: Smallest pivot counted, divided by the scale; 0 at rank 0.
-        scale: What the pivots are measured against.
+        scale: Pivots are relative to it.
     """
 
     row_basis: Array
@@ -57,7 +57,7 @@ class Decomposition:
         return self.row_basis.T @ self.row_basis
 
     def residual(self, b: Array) -> Array:
-        """(I - A A^+) b: the part of b that no x reaches."""
+        """(I - A A^+) b: the part of b that `A x` cannot equal for any x."""
         rest: Array = b - self.column_basis @ (self.column_basis.T @ b)
         return rest
 
@@ -75,7 +75,7 @@ def _back_substitution(R: Array, y: Array) -> Array:
 
 
 def frobenius(A: Array) -> Any:
-    """|A|_F, safe for symbols: the derivative at zero is finite."""
+    """|A|_F; on symbols its derivative at zero is finite."""
     total = np.sum(A * A) if A.size else 0.0
     if not is_symbolic(total):
         return float(np.sqrt(total))
@@ -83,12 +83,12 @@ def frobenius(A: Array) -> Any:
 
 
 def decompose(A: Array, tolerance: Any, scale: Any = None) -> Decomposition:
-    """Takes A apart; see the module's docstring.
+    """The decomposition of A.
 
     Args:
         A: Shape (r, n), of finite numbers or of symbols.
-        tolerance: Relative rank tolerance.
-        scale: What pivots are measured against; None: |A|_F.
+        tolerance: Relative rank tolerance: a direction counts if its pivot exceeds `tolerance * scale`.
+        scale: Positive number; None: |A|_F.
     """
     scale = frobenius(A) if scale is None else scale
     scale = where(scale > 0.0, scale, 1.0) if is_symbolic(scale) else (scale if scale > 0.0 else 1.0)
@@ -118,7 +118,7 @@ def pinv(A: Any, rank_tolerance: float = 1e-10) -> Array:
 
 
 def _pinv_symbolic(A: Array, rank_tolerance: float) -> Array:
-    """The same on symbols: scaled, since squares overflow, and NaN where an entry is not finite."""
+    """`pinv` on symbols; scaled, because squares may overflow, and NaN if an entry is not finite."""
     largest: Any = 0.0
     for entry in A.flat:
         largest = maximum(largest, abs(entry))
@@ -180,7 +180,7 @@ def decomposition_function(rows: int, n: int) -> Any:
 
 
 def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any]]:
-    """A = C Z by Gram-Schmidt on the rows, the largest remainder first; which directions count; their pivots."""
+    """C and Z of A = C Z by Gram-Schmidt on the rows, largest remainder first; which directions count; their pivots."""
     rows, n = A.shape
     k = min(rows, n)
     remainder, C, Z = [A[i, :] for i in range(rows)], ca.SX(rows, k), ca.SX(0, n)
@@ -209,7 +209,7 @@ def _pivoted_rows(A: Any, tolerance: Any) -> tuple[Any, Any, list[Any], list[Any
 
 
 def _first_largest(values: list[Any]) -> list[Any]:
-    """One-hot choice of the first largest value."""
+    """1 for the first of the largest values, 0 for all others."""
     if len(values) == 1:
         return [ca.SX(1)]
     largest = values[0]

@@ -1,4 +1,4 @@
-"""Compiled functions: on CasADi's virtual machine at once, on generated C where a library is at hand.
+"""Compiled functions of named arrays, on CasADi's virtual machine or in C.
 
 Design: a `Kernel` owns its buffers, so a call allocates only its results. It is not thread-safe: one per thread.
 """
@@ -40,18 +40,18 @@ def _shapes(arrays: Mapping[str, Array]) -> dict[str, Shape]:
 
 
 class BufferedCall:
-    """A function on buffers of its own, for a loop in real time: write `inputs`, call, read `outputs`.
+    """A function with its own buffers, for a real-time loop: write `inputs`, call, read `outputs`.
 
-    A call allocates nothing, copies nothing and checks nothing. Not thread-safe: one per thread.
+    A call allocates, copies and checks nothing. Not thread-safe: use one per thread.
 
     Attributes:
-        inputs: Name -> array, to be written in place.
-        outputs: Name -> array, overwritten by every call.
+        inputs: Name -> array; write into it.
+        outputs: Name -> array; every call overwrites it.
         evaluate: The call itself.
     """
 
     def __init__(self, kernel: "Kernel") -> None:
-        """Takes the function of a kernel, on the engine that the kernel has now."""
+        """Uses the kernel's present engine; a later change of the kernel's engine has no effect here."""
         self.inputs = {name: np.zeros(shape, order="F") for name, shape in kernel.inputs.items()}
         self.outputs = {name: np.zeros(shape, order="F") for name, shape in kernel.outputs.items()}
         self.evaluate = kernel.bound(list(self.inputs.values()), list(self.outputs.values()))
@@ -71,20 +71,20 @@ class Kernel:
     """
 
     def __init__(self, function: Any, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> None:
-        """Takes a CasADi function whose dense inputs and outputs have these names and shapes."""
+        """Names the inputs and outputs of a CasADi function, which must be dense and have these shapes."""
         self.function, self.inputs, self.outputs = function, dict(inputs), dict(outputs)
         self._library: Library | None = None
         self._bind()
 
     @classmethod
     def compile(cls, name: str, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> "Kernel":
-        """Compiles `outputs`, expressions of `inputs`, which are arrays of plain symbols."""
+        """Makes a kernel of `outputs`, which are expressions of `inputs`, arrays of plain symbols."""
         results = ca.cse([to_sx(value) for value in outputs.values()])
         function = ca.Function(name, [to_sx(v) for v in inputs.values()], results, list(inputs), list(outputs))
         return cls(function, _shapes(inputs), _shapes(outputs))
 
     def only(self, name: str, *outputs: str) -> "Kernel":
-        """Some of the outputs, without what only the others need."""
+        """A kernel of some of the outputs, without the operations that only the others need."""
         given = self.function.sx_in()
         results = dict(zip(self.outputs, self.function.call(given), strict=True))
         function = ca.Function(name, given, [results[output] for output in outputs], list(self.inputs), list(outputs))
@@ -98,7 +98,7 @@ class Kernel:
         return Kernel(function, self.inputs, {name: (value.numel(), x.numel())})
 
     def called(self) -> Any:
-        """The CasADi function as one that stays a call where it is used among symbols, so that its code stands once."""
+        """The CasADi function as one that is never inlined, so that its code appears once."""
         given = self.function.sx_in()
         return ca.Function(f"{self.function.name()}_called", given, self.function.call(given), {"never_inline": True})
 
@@ -108,7 +108,7 @@ class Kernel:
         self._evaluate = self.bound(self._arguments, self._results)
 
     def bound(self, arguments: Sequence[Array], results: Sequence[Array]) -> Callable[[], object]:
-        """An evaluation that reads and writes these arrays, which lie in column order."""
+        """A call that reads and writes these arrays, which are in column order."""
         if self._library is not None:
             return self._library.caller(self.function.name(), arguments, results)
         buffer, evaluate = self.function.buffer()
@@ -125,7 +125,7 @@ class Kernel:
         return call
 
     def run_on(self, library: "Library") -> None:
-        """Evaluates numbers in C from now on; symbols as before."""
+        """Evaluates numbers by a library in C from now on; symbols as before."""
         self._library = library
         self._bind()
 
@@ -143,7 +143,7 @@ class Kernel:
         return [array.copy() for array in self._results]
 
     def _convert(self, values: Sequence[Any]) -> list[Array]:
-        """The same for values that are not floats of the very shape."""
+        """`__call__` for symbols, and for numbers of another type or shape."""
         if is_symbolic(*values):
             results = self.function(*[to_sx(value) for value in values])
             results = results if isinstance(results, (tuple, list)) else (results,)
@@ -156,7 +156,7 @@ class Kernel:
         return [array.copy() for array in self._results]
 
     def _refuse(self, values: Sequence[Any]) -> None:
-        """Raises ValueError for the first value of the wrong size, which NumPy would stretch to fit."""
+        """Raises ValueError for the first value of the wrong size, which NumPy would broadcast."""
         for (name, shape), value in zip(self.inputs.items(), values, strict=True):
             if np.size(value) != np.prod(shape, dtype=int):
                 raise ValueError(f"{self.function.name()}: {name}: expected shape {shape}, got {np.shape(value)}")

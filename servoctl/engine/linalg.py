@@ -14,7 +14,7 @@ __all__ = ["Decomposition", "cholesky", "decompose", "frobenius", "is_finite", "
 def cholesky(M: Array) -> tuple[Array, Any]:
     """The lower triangular L of `M = L L^T`, and whether M is positive definite.
 
-    Where it is not, entries of L are finite but mean nothing.
+    If it is not, the entries of L are finite but meaningless.
     """
     if is_symbolic(M):
         return _cholesky_symbolic(M)
@@ -25,7 +25,7 @@ def cholesky(M: Array) -> tuple[Array, Any]:
 
 
 def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
-    """By way of `M = W D^-1 W^T`, D the diagonal of W, so that no pivot waits for the square root of another."""
+    """Uses `M = W D^-1 W^T` with D the diagonal of W, so that no pivot depends on the square root of another."""
     n = len(M)
     W: Array = np.zeros((n, n), dtype=object)
     L: Array = np.zeros((n, n), dtype=object)
@@ -46,7 +46,7 @@ def _cholesky_symbolic(M: Array) -> tuple[Array, Any]:
 def solve_lower(L: Array, X: Array) -> Array:
     """L^-1 X for a lower triangular L; X of shape (n,) or (n, columns)."""
     if not is_symbolic(L, X):
-        L, X = (np.asarray(A, dtype=float) for A in (L, X))  # a traced plant's constants come as objects
+        L, X = (np.asarray(A, dtype=float) for A in (L, X))  # constants of a traced plant are object arrays
         return np.linalg.solve(L, X)
     Y, inverse = np.array(X, dtype=object), 1.0 / np.diag(L)
     for i in range(len(L)):

@@ -1,7 +1,8 @@
-"""Parameters of frozen dataclasses: the `float` and `tuple[float, ...]` fields, flattened and put back.
+"""Reads the parameters of a frozen dataclass as one vector, and makes copies with other values.
 
-Design: everything else (`int`, `str`, `bool`, tuple lengths) is structural: it decides what the code does, so a
-change of it means tracing again. Parameters are set on a copy without `__post_init__`, which could not judge symbols.
+Design: parameters are the `float` and `tuple[float, ...]` fields. Everything else (`int`, `str`, `bool`, tuple lengths)
+is structural: it decides what the code does, so a change means tracing again. Copies skip `__post_init__`, because its
+checks cannot compare symbols.
 """
 
 import copy
@@ -35,7 +36,7 @@ def annotated(kind: type) -> dict[str, bool]:
 
 
 def parameter_fields(thing: Any) -> dict[str, int | None]:
-    """Name -> None for a float field, or the length of a tuple of floats; {} for what is not a dataclass."""
+    """Name -> None for a float field, the length for a tuple of floats; {} if `thing` is not a dataclass."""
     if not dataclasses.is_dataclass(thing):
         return {}
     kind = thing if isinstance(thing, type) else type(thing)
@@ -61,7 +62,7 @@ def parameter_values(thing: Any) -> Array:
 
 
 def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
-    """A copy whose parameters are these values, in the order of `parameter_values`; nothing is checked."""
+    """A copy with these parameters, in the order of `parameter_values`; the values are not checked."""
     fields = parameter_fields(thing)
     if not fields:
         return thing
@@ -75,7 +76,7 @@ def with_parameters(thing: Any, values: Sequence[Any] | Array) -> Any:
 
 
 def structure(thing: Any) -> tuple[Any, ...]:
-    """What tells two things apart besides their parameters: class, structural fields, what `__post_init__` fixed."""
+    """Key of everything except the parameters: class, structural fields, attributes set by `__post_init__`."""
     parameters = parameter_fields(thing)
     fields = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
     names = dict.fromkeys([*fields, *getattr(thing, "__dict__", {})])
@@ -84,7 +85,7 @@ def structure(thing: Any) -> tuple[Any, ...]:
 
 
 def _hashable(value: Any) -> Any:
-    """The value, or a stand-in that is equal for equal values."""
+    """The value in a form that can be hashed and compared."""
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.ravel().tolist())
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A compiled function that is repeated until it says that it is done."""
+"""Repeats a compiled function until it reports that it is done."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +8,12 @@ import casadi as ca
 
 @dataclass(frozen=True)
 class Repeated:
-    """What C needs to repeat it in a loop.
+    """What the C code needs to write the repetition as a loop.
 
     Attributes:
-        step: CasADi function (state, ...) -> state a step on.
-        most: Most steps that are taken.
-        done: Where in the state it says 1 when it is done, 0 before.
+        step: CasADi function (state, ...) -> state after a step.
+        most: Most steps.
+        done: Index of the entry of the state that is 1 when done, 0 before.
     """
 
     step: Any
@@ -22,14 +22,14 @@ class Repeated:
 
 
 REPEATED: dict[str, Repeated] = {}
-"""Name of the CasADi function -> what it repeats."""
+"""Name of a CasADi function that repeats another -> what it repeats."""
 
 
 def repeat(name: str, step: Any, most: int, done: int) -> Any:
-    """CasADi function (state, ...) -> state when it is done, or after `most` steps and up to as many again.
+    """CasADi function (state, ...) -> state when done, or after the most steps.
 
-    On the virtual machine these are steps in pairs, pairs of pairs, each behind a branch, so that what is not needed is
-    not run; the number of steps is a power of two.
+    The virtual machine has no loops. There the steps are nested in pairs, each pair behind a branch, so that steps
+    after the end are not run. This rounds the number of steps up to a power of two, for C too.
     """
     inputs = [ca.MX.sym(step.name_in(i), *step.size_in(i)) for i in range(step.n_in())]
     state, rest = inputs[0], inputs[1:]

@@ -1,11 +1,11 @@
-"""Where a compiled function runs: generated C where that is there within seconds, else CasADi's virtual machine."""
+"""Selects the engine of a compiled function: C if it compiles within seconds, else CasADi's virtual machine."""
 
 from servoctl.engine.ccode import Library, Program
 from servoctl.engine.kernel import Kernel
 from servoctl.errors import CompileError
 
 LARGEST_SOURCE = 400_000
-"""C source whose compilation a start may wait for [byte]: about 10 s (gcc 12; coordinated robots: 70 kB, 1.5 s)."""
+"""Longest C source that a start waits for [byte]: compiling it takes about 10 s (gcc 12; 70 kB take 1.5 s)."""
 
 
 def load_at_once(program: Program, engine: str) -> Library:
@@ -25,15 +25,16 @@ def load_at_once(program: Program, engine: str) -> Library:
 
 
 def run_fast(kernel: Kernel, engine: str, *others: Kernel) -> tuple[str, str]:
-    """Puts a kernel on C where that is asked for or pays.
+    """Moves kernels from the virtual machine to C, if `engine` allows it.
 
     Args:
-        kernel: On the virtual machine.
-        engine: `auto`, `c` or `vm`.
-        others: Kernels that go with it, in one library.
+        kernel: Kernel on the virtual machine.
+        engine: `auto`, `c` or `vm`; `auto` avoids long compilations.
+        others: More kernels for the same library.
 
     Returns:
-        The engine that it got, `c` or `vm`, and why it is not C; empty where it is, or is not wanted.
+        The engine in use, `c` or `vm`, and the reason why it is not C; the reason is empty if C is in use, or `vm` was
+        asked for.
     """
     if engine == "vm":
         return "vm", ""

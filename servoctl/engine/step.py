@@ -1,4 +1,4 @@
-"""What a step of fixed length is made of, and its C: `c/steps.h`, or `c/realism.h` for a realistic run."""
+"""The functions that make up a fixed step, and the step in C: `c/steps.h`, or `c/realism.h` for a realistic run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ from servoctl.engine.emit import template
 
 @dataclass(frozen=True)
 class DelayLayout:
-    """Sizes of what stands between law and plant in a realistic run, for `c/realism.h`.
+    """Sizes of the delays, lags and noise between law and plant in a realistic run, for `c/realism.h`.
 
     Attributes:
-        coordinates: Of the plant.
-        inputs: Likewise.
-        earliest: Whole periods after which a command may begin to act.
-        latest: Whole periods after which it surely acts.
-        lagged: Whether torques lag.
+        coordinates: Number of coordinates of the plant.
+        inputs: Number of inputs of the plant.
+        earliest: Least delay of a command, in whole periods.
+        latest: Greatest delay of a command, in whole periods, rounded up.
+        lagged: Whether torques follow commands with a lag.
         width: Random numbers per tick.
     """
 
@@ -28,44 +28,46 @@ class DelayLayout:
 
     @property
     def carried(self) -> int:
-        """Numbers that a run carries beside what is integrated."""
+        """Length of the state that is not integrated: lagging torques, and commands on their way."""
         return self.inputs * self.lagged + self.latest * (self.inputs + 1)
 
     @property
     def parameters(self) -> int:
-        """Parameters of its own."""
+        """Number of parameters of the realism, in the order of the enum in `c/realism.h`."""
         return 4 * self.coordinates + 3 * self.inputs + 3
 
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """What a step of the classical Runge-Kutta method is made of: CasADi functions.
+    """The CasADi functions of a step of the classical Runge-Kutta method.
+
+    A law is evaluated continuously, or its command is held for a period, which takes one step or several.
 
     Attributes:
-        substeps: Steps of one hold; None: the law acts continuously.
-        rates: (t, x, p) -> x'; of a hold (t, x, p, command) -> x'.
-        logged: The same -> x', row; of a hold -> x', log.
-        control: (t, x, p) -> command, the first part of the row; None: the law acts continuously.
-        between: What stands between law and plant; None: nothing.
-        closing: (t, x, p) -> changes of q and of v that close the passive constraints; None: steps end where they end.
+        substeps: Steps per held command; None: continuous.
+        rates: (t, x, p) -> x'; held: (t, x, p, command) -> x'.
+        logged: (t, x, p) -> x', row; held: (t, x, p, command) -> x', log.
+        control: (t, x, p) -> command, the first part of the row; None: continuous.
+        delays: Sizes of delays, lags and noise; None: the machine is ideal.
+        closing: (t, x, p) -> changes of q and of v that close the passive constraints; None: they are not projected.
     """
 
     substeps: int | None
     rates: Any
     logged: Any
     control: Any = None
-    between: DelayLayout | None = None
+    delays: DelayLayout | None = None
     closing: Any = None
 
     @property
     def functions(self) -> list[Any]:
-        """Those that there are."""
+        """All functions that are not None."""
         return [self.rates, self.logged, *(one for one in (self.control, self.closing) if one is not None)]
 
     @property
     def size(self) -> int:
         """Length of x."""
-        return int(self.rates.numel_out(0)) + (0 if self.between is None else self.between.carried)
+        return int(self.rates.numel_out(0)) + (0 if self.delays is None else self.delays.carried)
 
     @property
     def width(self) -> int:
@@ -74,11 +76,11 @@ class StepFunctions:
 
     @property
     def command(self) -> int:
-        """Length of the command that a hold keeps."""
+        """Length of a held command; 0: continuous."""
         return 0 if self.control is None else int(self.control.numel_out(0))
 
     def source(self) -> str:
-        """C of a step."""
+        """The C code of the step."""
         state, count = int(self.rates.numel_out(0)), int(self.rates.numel_in(2))
         defined = {
             "STATE": state,
@@ -90,17 +92,17 @@ class StepFunctions:
             "RATES": f"f_{self.rates.name()}",
             "LOGGED": f"f_{self.logged.name()}",
             "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",
-            "REALISTIC": int(self.between is not None),
+            "REALISTIC": int(self.delays is not None),
             "RANDOM": 0,
             "PROJECTED": int(self.closing is not None),
         }
         if self.closing is not None:
             defined |= {"CLOSING": f"f_{self.closing.name()}", "POSE": int(self.closing.numel_out(0))}
-        files, own = ["steps.h", "stretches.h"], self.between
-        if own is not None:
+        files, delays = ["steps.h", "stretches.h"], self.delays
+        if delays is not None:
             files.insert(1, "realism.h")
-            defined |= {"PARAMETERS": 2 * count + own.parameters, "LAW_PARAMETERS": count, "RANDOM": own.width}
-            defined |= {"COORDINATES": own.coordinates, "INPUTS": own.inputs, "LAGGED": int(own.lagged)}
-            defined |= {"EARLIEST": own.earliest, "LATEST": own.latest}
+            defined |= {"PARAMETERS": 2 * count + delays.parameters, "LAW_PARAMETERS": count, "RANDOM": delays.width}
+            defined |= {"COORDINATES": delays.coordinates, "INPUTS": delays.inputs, "LAGGED": int(delays.lagged)}
+            defined |= {"EARLIEST": delays.earliest, "LATEST": delays.latest}
         lines = "".join(f"#define {name} {value}\n" for name, value in defined.items())
         return lines + "".join(map(template, files))

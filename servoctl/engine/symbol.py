@@ -1,8 +1,8 @@
-"""`Symbol`: the scalar on which the user's own NumPy functions run when they are traced.
+"""`Symbol`: the scalar that replaces numbers when a user's NumPy function is traced.
 
-Design: one CasADi SX scalar, wrapped, because a raw SX turns into NaN in silence when NumPy or `math` asks it for a
-float. Symbols live in object arrays, where NumPy calls operators and the methods below by the ufunc's name. Whatever
-would need a number (`float`, `int`, `bool`, an index) raises `TraceError` with the line of the user's code.
+Design: it wraps one CasADi SX scalar, because a raw SX silently becomes NaN when NumPy or `math` asks for a float.
+Symbols are kept in object arrays, for which NumPy calls the operators and the methods below by the ufunc's name. What
+needs a number (`float`, `int`, `bool`, an index) raises `TraceError` with the line of the user's code.
 """
 
 import linecache
@@ -23,7 +23,7 @@ _LARGEST = 1.7976931348623157e308
 
 
 def user_location() -> str | None:
-    """`file:line: source` of the innermost frame that is neither ours nor NumPy's."""
+    """`file:line: source` of the innermost frame that is neither in this package nor in NumPy."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -187,7 +187,7 @@ def _sx(value: Any) -> Any:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """A ufunc by the method of that name, for arrays in which numbers stand beside symbols."""
+    """A ufunc that calls the method of the same name, for arrays that mix numbers and symbols."""
 
     def symbolic(*items: Any) -> Any:
         first, *others = [item if isinstance(item, ca.SX) else ca.SX(item) for item in items]
@@ -215,15 +215,15 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def clip(value: Any, lower: Any, upper: Any) -> Any:
-    """The value held between `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
+    """The value limited to `lower` and `upper`; numbers, symbols or arrays of either, broadcast."""
     return minimum(maximum(value, lower), upper)
 
 
 def is_finite(*arrays: Array) -> Any:
     """Whether every entry is a finite number: a bool, or a symbol that is 0 or 1.
 
-    A sum with an infinity or a NaN in it is not finite either. The comparison is written so that no simplification can
-    remove it: `x - x == 0` would become true.
+    One test of the sum serves all entries, because a sum with an infinity or a NaN is not finite. The comparison is one
+    that CasADi cannot simplify away: `x - x == 0` would become true.
     """
     if not is_symbolic(*arrays):
         return all(bool(np.isfinite(np.asarray(array, dtype=float)).all()) for array in arrays)
@@ -235,7 +235,7 @@ def is_finite(*arrays: Array) -> Any:
 
 
 def largest(values: Any) -> Any:
-    """|values|_inf of a vector of numbers or symbols; 0 for none."""
+    """|values|_inf of a vector of numbers or symbols; 0 if it is empty."""
     result: Any = 0.0
     for value in values:
         result = maximum(result, abs(value))

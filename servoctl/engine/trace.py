@@ -1,8 +1,8 @@
-"""Runs a user's NumPy function on symbols, and says where and why that fails.
+"""Runs a user's NumPy function on symbols, and reports where and why that fails.
 
 Design: while a function is traced, NumPy's constructors give object arrays and its branching functions dispatch, so
-that ordinary code (`M = np.zeros((n, n)); M[0, 0] = ...`) holds symbols. The replacements are in place only during
-the call, under a lock. A function counts as traced only after its values equal NumPy's (`mismatch`).
+that ordinary code (`M = np.zeros((n, n)); M[0, 0] = ...`) can hold symbols. NumPy is changed only during the call,
+under a lock. A function counts as traced only after its values equal NumPy's (`mismatch`).
 """
 
 import threading
@@ -19,15 +19,15 @@ from servoctl.errors import ServoctlError, TraceError
 from servoctl.types import Array
 
 _LOCK = threading.RLock()
-_tracer: int | None = None  # the thread that traces; the replacements are NumPy's own for every other
+_tracer: int | None = None  # the thread that traces; for all others the replacements do what NumPy does
 _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 
 
 def _as_object(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy constructor, giving the thread that traces an object array wherever it would have given floats.
+    """A NumPy constructor that returns object arrays instead of floats, in the thread that traces only.
 
-    Other threads may hand the memory of their arrays to generated C meanwhile, which must find floats there.
+    Another thread may pass its arrays to generated C at the same time, which needs floats in memory.
     """
 
     def construct(*args: Any, **options: Any) -> Any:
@@ -38,7 +38,7 @@ def _as_object(constructor: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
-    """The Euclidean norm of a vector of symbols; everything else is NumPy's."""
+    """`numpy.linalg.norm` that also takes vectors of symbols."""
 
     def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
         if ord in (None, 2) and is_symbolic(x) and (axis is not None or np.ndim(x) == 1):
@@ -50,7 +50,7 @@ def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Dispatch:
-    """A NumPy function that serves symbols too; what else it has, such as `maximum.reduce`, is NumPy's."""
+    """A NumPy function that also takes symbols; its attributes, such as `maximum.reduce`, are NumPy's."""
 
     def __init__(self, symbolic: Callable[..., Any], numeric: Callable[..., Any]) -> None:
         self._symbolic, self._numeric = symbolic, numeric
@@ -63,13 +63,13 @@ class _Dispatch:
 
 
 def _holds_objects(*values: Any) -> bool:
-    """Whether a symbol or an object array is among the values: NumPy's own loops find no `sin` in a float there."""
+    """Whether a symbol or an object array is among the values; NumPy has no `sin` for floats in object arrays."""
     return any(isinstance(value, Symbol) or np.asarray(value).dtype == object for value in values)
 
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """NumPy's constructors and branching functions accept symbols inside this block, in this thread."""
+    """Inside this block, NumPy's constructors and branching functions accept symbols, in this thread."""
     global _tracer
     with _LOCK:
         outer, _tracer = _tracer, threading.get_ident()
@@ -93,13 +93,13 @@ def tracing() -> Iterator[None]:
 
 
 def _location(error: BaseException) -> str | None:
-    """`file:line source` of the innermost frame of the error that is neither ours nor NumPy's."""
+    """`file:line source` of the innermost frame of the error that is neither in this package nor in NumPy."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((_ENGINE, _NUMPY))]
     return f"{frames[-1].filename}:{frames[-1].lineno} `{frames[-1].line}`" if frames else None
 
 
 def read_only(argument: Any) -> Any:
-    """The argument; an array as a view that cannot be written to."""
+    """The argument; an array becomes a read-only view."""
     if not isinstance(argument, np.ndarray):
         return argument
     view = argument.view()
@@ -115,23 +115,23 @@ def trace(function: Callable[..., Any], *arguments: Any) -> Any:
         arguments: Symbols, arrays of them, or numbers.
 
     Raises:
-        TraceError: The code does something that symbols cannot follow; says what, and on which line.
+        TraceError: The code does something that symbols cannot follow; the message has the reason and the line.
     """
     with tracing():
         try:
             return function(*map(read_only, arguments))
         except (KeyboardInterrupt, ServoctlError):
             raise
-        except BaseException as error:  # a user's code may raise anything where a number turns out to be a symbol
+        except BaseException as error:  # user code may raise anything when it meets a symbol
             raise TraceError(
                 f"{type(error).__name__}: {error} (symbols cannot follow this)", _location(error)
             ) from error
 
 
 def mismatch(numeric: Any, symbolic: Any, scale: float, tolerance: float = 1e-10) -> float | None:
-    """Largest difference of two evaluations, relative to the scale, if it exceeds the tolerance.
+    """Largest difference of two evaluations, relative to the scale; None if it is within the tolerance.
 
-    It is infinite where only one of the two is finite, or their shapes differ.
+    The difference is infinite if the shapes differ, or an entry is finite in only one of the two.
 
     Args:
         numeric: NumPy's own value.

@@ -1,7 +1,7 @@
-"""A control law as standalone C99, for a drive's or a robot's own controller.
+"""Exports a control law as standalone C99, for the controller of a drive or a robot.
 
-Design: the code is the compiled loop's `control_kernel`, so what is exported is what was simulated; the reference that
-it is tested against comes from the NumPy engine. The C allocates nothing, prints nothing and keeps nothing.
+Design: the code is that of the compiled loop's `control_kernel`, so the exported law is the simulated one. Its test
+compares it with the NumPy engine. The C allocates nothing, prints nothing and keeps no state between calls.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
+from servoctl.engine.cost import Cost
+from servoctl.engine.statements import USE_VM
 from servoctl.errors import CompileError, ConfigError
 from servoctl.export.facts import Facts
 from servoctl.export.files import write
@@ -17,7 +19,7 @@ from servoctl.export.header import header
 from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
 from servoctl.export.single import FloatError, measure
-from servoctl.export.source import Cost, StaticSource
+from servoctl.export.source import StandaloneSource
 from servoctl.export.trial import test
 from servoctl.export.usage import MAKEFILE, README, example
 from servoctl.export.vectors import Vector, vectors
@@ -26,10 +28,10 @@ from servoctl.types import Array
 from servoctl.version import VERSION
 
 TOLERANCE = 1e-9
-"""Of u in double, relative to its largest entry or to 1."""
+"""Error of u that the test allows in double, relative to its largest entry or to 1."""
 
 SLACK = 4.0
-"""Of u in float: the test allows so many times the measured error, for other compilers' rounding."""
+"""In float the test allows this many times the measured error, because other compilers round differently."""
 
 __all__ = ["Export", "export", "write"]
 
@@ -39,14 +41,14 @@ class Export:
     """An exported law.
 
     Attributes:
-        name: Prefix of its files and names.
+        name: Prefix of the files and of the names in C.
         files: File name -> text.
-        cost: Operations in the worst case.
-        stack: About how many bytes of stack a call needs at most.
-        vectors: How many reference vectors its test has.
-        left_out: How many states were no reference, since rank, status or digits hang on rounding there.
+        cost: Operations of a call in the worst case.
+        stack: Approximate upper limit of a call's stack [byte].
+        vectors: Number of reference vectors in the test.
+        left_out: Number of states that are no reference, because rounding decides their rank, status or digits.
         float_error: Largest relative error of u in float; None for double.
-        float_differs: At how many reference states float gives another rank or status.
+        float_differs: Number of reference states at which float gives another rank or status.
     """
 
     name: str
@@ -60,34 +62,34 @@ class Export:
 
     @property
     def compile_line(self) -> str:
-        """How to compile and run the test."""
+        """Shell command that compiles and runs the test."""
         stem = f"{self.name}_law"
         return f"cc -std=c99 -O2 -o {stem}_test {stem}_test.c {stem}.c -lm && ./{stem}_test"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The export without the texts of its files, for JSON."""
         cost = {"operations": self.cost.operations, "divisions": self.cost.divisions, "functions": self.cost.functions}
-        said = {"name": self.name, "files": list(self.files), "cost": cost, "stack_bytes": self.stack}
-        said |= {"vectors": self.vectors, "left_out": self.left_out, "compile": self.compile_line}
+        facts = {"name": self.name, "files": list(self.files), "cost": cost, "stack_bytes": self.stack}
+        facts |= {"vectors": self.vectors, "left_out": self.left_out, "compile": self.compile_line}
         if self.float_error is not None:
-            said |= {"float_error": self.float_error, "float_differs": self.float_differs}
-        return said
+            facts |= {"float_error": self.float_error, "float_differs": self.float_differs}
+        return facts
 
 
 def export(run: Run, single: bool = False) -> Export:
-    """The law of a run in C.
+    """Exports the law of a run.
 
     Args:
-        run: As `load` gives it; its loop must be compiled.
-        single: Whether the law computes in float; its error is then measured, which takes a compiler.
+        run: Result of `load`, with a compiled loop.
+        single: Whether the law computes in float; its error is then measured, which needs a C compiler.
 
     Raises:
-        ConfigError: There is no law, it is not compiled, or float does not carry it.
+        ConfigError: There is no law, it is not compiled, or float is too coarse for it.
         CompileError: `single`, and there is no compiler.
     """
     loop = _compiled(run)
     name = identifier(run.name)
-    border, source = interface(loop, name, single), StaticSource(loop.control_kernel.function, single)
+    border, source = interface(loop, name, single), _source(run, loop, single)
     references, left_out = vectors(loop, run.start, border)
     if not references:
         raise ConfigError(f"{run.name}: export: NumPy and the compiled law agree at none of {left_out} states")
@@ -115,8 +117,8 @@ def export(run: Run, single: bool = False) -> Export:
         "Makefile": MAKEFILE,
         "README.txt": README,
     }
-    off, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
-    return Export(name, files, source.cost, source.stack, len(references), left_out, off, differs)
+    float_error, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
+    return Export(name, files, source.cost, source.stack, len(references), left_out, float_error, differs)
 
 
 def _start(run: Run, loop: CompiledLoop) -> Array:
@@ -133,6 +135,14 @@ def _compiled(run: Run) -> CompiledLoop:
         why = run.loop.note or "it runs in NumPy"
         raise ConfigError(f"{run.name}: law: cannot be exported, it is not compiled: {why}")
     return run.loop
+
+
+def _source(run: Run, loop: CompiledLoop, single: bool) -> StandaloneSource:
+    try:
+        return StandaloneSource(loop.control_kernel.function, single)
+    except CompileError as error:
+        reason = str(error).removesuffix(USE_VM)
+        raise ConfigError(f"{run.name}: law: cannot be exported: {reason}") from error
 
 
 def _accuracy(references: list[Vector]) -> str:

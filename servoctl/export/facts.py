@@ -1,54 +1,54 @@
-"""What the three files say in common."""
+"""The facts that the exported files share."""
 
 from dataclasses import dataclass
 
 from servoctl.export.interface import Interface
-from servoctl.export.source import StaticSource, double_literal, single_literal
+from servoctl.export.source import StandaloneSource, literal
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the texts say beside the code.
+    """Facts about an exported law.
 
     Attributes:
-        title: The config.
-        version: Of servoctl.
+        title: Name of the config.
+        version: Version of servoctl.
         border: Names, units and parameters.
-        source: The law.
-        loop: What it was made of.
-        single: Whether it computes in float.
-        accuracy: How well the law agrees with the reference, one sentence.
+        source: C code of the law.
+        loop: The compiled loop that has the law.
+        single: Whether the law computes in float.
+        accuracy: Agreement of the law with the reference, one sentence.
     """
 
     title: str
     version: str
     border: Interface
-    source: StaticSource
+    source: StandaloneSource
     loop: CompiledLoop
     single: bool
     accuracy: str
 
     @property
     def real(self) -> str:
-        """The type of a number."""
+        """C type of a number."""
         return "float" if self.single else "double"
 
     def literal(self, value: float) -> str:
         """A number in C."""
-        return single_literal(value) if self.single else double_literal(value)
+        return literal(value, self.single)
 
     @property
     def signature(self) -> str:
-        """The law's declaration, without the semicolon."""
+        """Declaration of the law's function, without the semicolon."""
         name, real = self.border.name, self.real
         memory = f" const {real} *memory," if self.border.memory else ""
-        given = f"const {name}_parameters *p, {real} t, const {real} *q, const {real} *v,{memory}"
-        return f"int {name}_law({given}\n    {name}_command *out)"
+        inputs = f"const {name}_parameters *p, {real} t, const {real} *q, const {real} *v,{memory}"
+        return f"int {name}_law({inputs}\n    {name}_command *out)"
 
     def initialiser(self, values: Array) -> str:
-        """The initialiser of the parameters' struct."""
+        """C initialiser of the struct of parameters, from all parameters of the loop."""
         groups = []
         for members in self.border.groups.values():
             entries = [[self.literal(values[place]) for place in member.places] for member in members]

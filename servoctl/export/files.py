@@ -1,7 +1,7 @@
-"""Writing an export: nothing that a person wrote is lost.
+"""Writes an export without overwriting a user's work.
 
-Design: the first line of a file carries a digest of the rest. A file without it, or changed since, is a person's and is
-never replaced; one that is as it was written is replaced where that is asked for.
+Design: the first line of a file has a digest of the rest. A file without it, or changed since, is never replaced. An
+unchanged file of an earlier export is replaced on request.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ _MARKED = re.compile(r"(?:/\*|#) " + _MARK.format("([0-9a-f]{16})") + r"(?: \*/)
 
 
 def write(texts: Mapping[str, str], folder: Path, force: bool = False) -> list[Path]:
-    """Writes files.
+    """Writes files, all or none, and returns their paths.
 
     Args:
-        texts: Name -> content.
-        folder: Made if it is not there.
-        force: Whether an earlier export, as it was written, is replaced.
+        texts: File name -> content.
+        folder: Where to write; made if it does not exist.
+        force: Whether unchanged files of an earlier export are replaced.
 
     Raises:
-        ConfigError: A file is there that may not be replaced, or the folder cannot be written.
+        ConfigError: A file exists that may not be replaced, or the folder cannot be written.
     """
     paths = {folder / name: _marked(name, text) for name, text in texts.items()}
     try:
@@ -54,7 +54,7 @@ def _digest(text: str) -> str:
 
 
 def _refusal(path: Path, text: str, force: bool) -> str | None:
-    """Why a file may not be written; None where it may."""
+    """Why a file may not be written; None if it may."""
     if not path.exists() and not path.is_symlink():
         return None
     if not path.is_file() or path.is_symlink():
@@ -62,9 +62,9 @@ def _refusal(path: Path, text: str, force: bool) -> str | None:
     there = path.read_bytes().decode("utf-8", "replace")
     if there == text:
         return None
-    found = _MARKED.match(there)
-    if found is None:
+    mark = _MARKED.match(there)
+    if mark is None:
         return f"{path}: is there already, and was not written by servoctl export (choose another --out)"
-    if found[1] != _digest(there[found.end() :]):
+    if mark[1] != _digest(there[mark.end() :]):
         return f"{path}: was changed since it was exported (move it away, or choose another --out)"
     return None if force else f"{path}: an earlier export is there (--force replaces it, or choose another --out)"

@@ -1,4 +1,4 @@
-"""`NAME_law.h`: what a caller reads."""
+"""Writes `NAME_law.h`: the interface, with units, cost and limits on use."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ extern "C" {{
 #define {name.upper()}_COORDINATES {len(border.coordinates)}
 #define {name.upper()}_INPUTS {len(border.actuators)}
 
-/* What became of a command; the higher, the worse. */
+/* Result of a call; a higher number is worse. */
 typedef enum {{
 {_statuses(name)}
 }} {name}_status;
@@ -41,15 +41,15 @@ typedef struct {{
 extern const {name}_parameters {name}_defaults;
 
 typedef struct {{
-  {real} u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN where there is no command */
+  {real} u[{len(border.actuators)}]; /* {named(border.actuators)}; NaN if there is no command */
   int rank; /* independent directions of the task that the inputs serve */
-  {real} residual; /* largest acceleration of a task row that stays out of reach, in the row's unit / s^2 */
-  {real} pivot; /* [-] smallest pivot counted into the rank: near the rank tolerance the task is nearly singular */
+  {real} residual; /* largest part of a task row that the inputs cannot deliver, in the row's unit / s^2 */
+  {real} pivot; /* [-] smallest pivot counted in the rank: near the rank tolerance the task is nearly singular */
   {name}_status status;
 {memory[0]}}} {name}_command;
 
 /*
-  The command at a state. Returns out->status.
+  Computes the command at a state. Returns out->status.
 
     p    parameters; 0 for the defaults
     t    [s] time of the task
@@ -84,24 +84,25 @@ def _about(facts: Facts) -> list[str]:
         f"Cost:    at most {cost.operations} operations a call, counted from its instructions, called functions",
         f"         included; of these {cost.divisions} divisions and square roots, {cost.functions} sines, powers and",
         "         the like",
-        f"Memory:  about {facts.source.stack} bytes of stack at most; nothing is allocated, nothing kept between calls",
+        f"Memory:  at most about {facts.source.stack} bytes of stack without optimisation, much less with -O2;",
+        "         nothing is allocated, nothing kept between calls",
         f"Numbers: {facts.accuracy}",
         "",
         "Limits on use:",
-        "- The plant is the one of the config: its parameters and its equations are what the command rests on.",
-        "- q and v are measured at time t, in the order and units below; t runs as the task is written.",
-        "- q is near the constraints of the plant itself, where it has any; the law does not put it there.",
-        "- From NOT_POSITIVE on there is no command: u is NaN, and what the drives do then is the caller's to decide.",
+        "- The command is right for the plant of the config only: its equations and its parameters.",
+        "- q and v are measured at time t, in the order and units below; t is the time in the equations of the task.",
+        "- q is near the plant's own constraints, if it has any; the law does not move it there.",
+        "- From NOT_POSITIVE on there is no command: u is NaN, and the caller decides what the drives do.",
         "- Inputs that are not finite, and parameters that are not a number, give NON_FINITE.",
-        "- Do not compile with -ffast-math: the law looks for numbers that are not finite.",
-        "- Limits of torque, speed and position are the drive's; the law knows those of law.limits alone.",
+        "- Do not compile with -ffast-math: the law tests for numbers that are not finite.",
+        "- Limits of torque, speed and position belong to the drive; the law only keeps those of law.limits.",
     ]
     if stops:
-        lines.append(f"- The config says on_infeasible: fault; stop at {', '.join(stops)} too.")
+        lines.append(f"- The config has on_infeasible: fault; stop also at {', '.join(stops)}.")
     if facts.single:
         lines += [
-            "- float counts time to 24 bits: after an hour a tick is 0.24 ms; begin t anew before that matters.",
-            "- Tolerances below what float resolves are raised: see the defaults.",
+            "- float has 24 bits: after an hour t has steps of 0.24 ms; restart t before that matters.",
+            "- Tolerances too small for float are raised: see the defaults.",
         ]
     return lines
 
@@ -113,7 +114,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _fixed(border: Interface) -> list[str]:
-    text = f"Without influence on the command, and left out: {', '.join(border.fixed)}."
+    text = f"No influence on the command, and left out: {', '.join(border.fixed)}."
     return textwrap.wrap(text, 110) if border.fixed else []
 
 
@@ -158,10 +159,10 @@ def _remark(member: Member, facts: Facts) -> str:
 
 
 def named(units: Mapping[str, str]) -> str:
-    """Names with their units, as a comment."""
+    """Names with their units, for a comment."""
     return comment(", ".join(f"{name} [{unit}]" for name, unit in units.items()))
 
 
 def rates(units: Mapping[str, str]) -> dict[str, str]:
-    """The velocities of coordinates, with their units."""
+    """Name -> unit of the velocities of coordinates."""
     return {f"{name}'": f"{unit}/s" for name, unit in units.items()}

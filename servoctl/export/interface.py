@@ -1,4 +1,4 @@
-"""What crosses the border of an exported law: its parameters, and the names and units of what goes in and comes out."""
+"""The interface of an exported law: its parameters, and the names and units of its inputs and outputs."""
 
 import inspect
 import re
@@ -21,14 +21,14 @@ _WORDS = (
 KEYWORDS = frozenset(_WORDS.split())
 
 SINGLE_FLOOR = {"rank_tolerance": 1e-5, "passive_rank_tolerance": 1e-5, "residual_tolerance": 1e-4}
-"""Least tolerances in float: its rounding, 6e-8 of the largest term, would count as a direction or as a residual."""
+"""Least tolerances in float, whose rounding, 6e-8 of the largest term, would count as a direction or a residual."""
 
 LAW_FIELDS = {
     "damping": "[1/s] on the violation rate",
     "stiffness": "[1/s^2], of a nonholonomic row [1/s], on the violation",
     "higher": "gains of the higher derivatives of the violation",
     "weights": "weight of an input in the allocation",
-    "aim": "what an input should be as far as the task leaves it free",
+    "aim": "value of an input where the task leaves it free",
     "free_damping": "damping of the motion that the task leaves free",
     "lower": "lower limit of an input",
     "upper": "upper limit of an input",
@@ -44,10 +44,10 @@ class Member:
     """One parameter of the law.
 
     Attributes:
-        group: `plant`, `law`, or `task_<name>`: a struct of its own.
-        name: The member in C.
-        length: Of an array; None for a number.
-        start: Place of its first entry among the loop's parameters.
+        group: Its struct in C: `plant`, `law`, or `task_<name>`.
+        name: Its name in C.
+        length: Length of an array; None for a number.
+        start: Index of its first entry among the loop's parameters.
         remark: Unit and meaning.
     """
 
@@ -59,7 +59,7 @@ class Member:
 
     @property
     def places(self) -> range:
-        """Where its entries stand among the loop's parameters."""
+        """Indices of its entries among the loop's parameters."""
         return range(self.start, self.start + (1 if self.length is None else self.length))
 
     def in_c(self, place: int) -> str:
@@ -69,17 +69,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Interface:
-    """The border.
+    """The interface of a law in C.
 
     Attributes:
         name: Prefix of every name in C.
         coordinates: Name -> unit.
         actuators: Name -> unit.
-        memory: Names of what the law integrates.
+        memory: Names of the entries of the law's state, which it integrates.
         members: Parameters that the law depends on.
-        fixed: Names of those that it does not depend on.
-        values: Every parameter of the loop, as exported.
-        sources: For each of these the C expression, or None for what stays at its value.
+        fixed: Names of parameters that it does not depend on.
+        values: All parameters of the loop, as exported.
+        sources: C expression of each of these; None for one that stays at its value.
     """
 
     name: str
@@ -94,18 +94,18 @@ class Interface:
     @property
     def groups(self) -> dict[str, list[Member]]:
         """Struct -> its members."""
-        found: dict[str, list[Member]] = {}
+        groups: dict[str, list[Member]] = {}
         for member in self.members:
-            found.setdefault(member.group, []).append(member)
-        return found
+            groups.setdefault(member.group, []).append(member)
+        return groups
 
 
 def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
-    """The border of a loop's law.
+    """The interface of a loop's law.
 
     Args:
-        loop: The loop.
-        name: Of the export.
+        loop: The compiled loop.
+        name: Prefix of every name in C.
         single: Whether the law computes in float; the tolerances are then at least `SINGLE_FLOOR`.
     """
     model, system, values = loop.system.model, loop.system, loop.parameters.copy()
@@ -135,7 +135,7 @@ def interface(loop: CompiledLoop, name: str, single: bool) -> Interface:
 
 
 def _members(loop: CompiledLoop) -> Iterator[Member]:
-    """Every parameter of plant, task and law, in the loop's order."""
+    """All parameters of plant, task and law, in the loop's order."""
     model, law = loop.system.model, loop.system.law
     assert law is not None
     things: list[tuple[str, Any, Mapping[str, str]]] = [("plant", model.plant, _remarks(type(model.plant)))]
@@ -161,20 +161,20 @@ def _law_remarks(loop: CompiledLoop, law: BoundLaw) -> dict[str, str]:
 
 
 def _remarks(kind: type) -> dict[str, str]:
-    """What stands in a comment behind the fields of a class; nothing where there is no source."""
-    found: dict[str, str] = {}
+    """Field -> comment on its line in the source of a class; empty if there is no source."""
+    remarks: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         try:
             source = inspect.getsource(base)
         except (OSError, TypeError):
             continue
         for name, comment in re.findall(r"^\s+(\w+)\s*:[^#\n]*#\s*(.*)$", source, re.MULTILINE):
-            found[name] = re.sub(r"\s*#\s*noqa.*", "", comment).strip()
-    return found
+            remarks[name] = re.sub(r"\s*#\s*noqa.*", "", comment).strip()
+    return remarks
 
 
 def _influence(loop: CompiledLoop) -> list[bool]:
-    """For each parameter whether the law depends on it."""
+    """For each parameter of the loop, whether the law depends on it."""
     function = loop.control_kernel.function
     pattern = function.jac_sparsity(0, list(loop.control_kernel.inputs).index("p"))
     columns = set(np.asarray(pattern.get_triplet()[1], dtype=int).tolist())
@@ -182,7 +182,7 @@ def _influence(loop: CompiledLoop) -> list[bool]:
 
 
 def identifier(text: str, taken: set[str] | None = None) -> str:
-    """A C identifier like a text, other than those that are taken, which it joins."""
+    """A C identifier made of a text; it differs from those in `taken` and is added to them."""
     word = re.sub(r"\W", "_", text, flags=re.ASCII)
     word = f"law_{word}" if not word[:1].isalpha() else word
     word = f"{word}_" if word in KEYWORDS else word
@@ -198,6 +198,6 @@ def _numbered(word: str) -> Iterable[str]:
 
 
 def comment(text: str) -> str:
-    """A text that may stand in a C comment."""
+    """A text made safe for a C comment."""
     plain = text.encode("ascii", "replace").decode().replace("??", "?")
     return " ".join(plain.split()).replace("*/", "* /").replace("/*", "/ *")

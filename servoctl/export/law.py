@@ -1,4 +1,4 @@
-"""`NAME_law.c`: the generated code behind one function."""
+"""Writes `NAME_law.c`: one public function around the generated code."""
 
 from servoctl.export.facts import Facts
 from servoctl.export.interface import comment
@@ -6,12 +6,11 @@ from servoctl.export.interface import comment
 
 def law(facts: Facts) -> str:
     """`NAME_law.c`."""
-    border, name, real = facts.border, facts.border.name, facts.real
+    border, name = facts.border, facts.border.name
     slices, size, count = facts.loop.layout.slices, facts.loop.size, len(border.values)
-    arg, res, iw, w = facts.source.buffers
     n, memory, row = len(border.coordinates), len(border.memory), facts.loop.layout.command_size
-    given = "\n".join(
-        f"  given[{i}] = {source or facts.literal(value)};"
+    parameters = "\n".join(
+        f"  parameters[{i}] = {source or facts.literal(value)};"
         for i, (source, value) in enumerate(zip(border.sources, border.values, strict=True))
     )
     remember = f"  for (i = 0; i < {memory}; ++i) x[{2 * n} + i] = memory[i];\n" if memory else ""
@@ -26,8 +25,6 @@ def law(facts: Facts) -> str:
 #error "-ffast-math: the law could not tell numbers that are not finite"
 #endif
 
-typedef {real} real;
-
 const {name}_parameters {name}_defaults = {{
 {facts.initialiser(border.values)}
 }};
@@ -35,24 +32,19 @@ const {name}_parameters {name}_defaults = {{
 {facts.source.text}
 {facts.signature}
 {{
-  real x[{size}], given[{max(1, count)}], row[{row}], w[{w}];
-  const real *arg[{arg}];
-  real *res[{res}];
-  int iw[{iw}], i, sound = isfinite(t) ? 1 : 0;
+  V x[{size}], parameters[{max(1, count)}], row[{row}];
+  int i, sound = isfinite(t) ? 1 : 0;
 
   if (!p) p = &{name}_defaults;
   for (i = 0; i < {n}; ++i) {{
     x[i] = q[i];
     x[{n} + i] = v[i];
   }}
-{remember}{given}
+{remember}{parameters}
   for (i = 0; i < {size}; ++i) if (!isfinite(x[i])) sound = 0;
-  for (i = 0; i < {count}; ++i) if (isnan(given[i])) sound = 0;
-  arg[0] = &t;
-  arg[1] = x;
-  arg[2] = given;
-  res[0] = row;
-  if (!sound || {facts.source.entry}(arg, res, iw, w)) {{
+  for (i = 0; i < {count}; ++i) if (isnan(parameters[i])) sound = 0;
+  if (sound) {facts.source.entry}(&t, x, parameters, row);
+  else {{
     for (i = 0; i < {row}; ++i) row[i] = NAN;
     row[{slices["rank"].start}] = 0;
     row[{slices["pivot_min"].start}] = 0;

@@ -1,4 +1,4 @@
-"""The law in float, held against the reference: compiled here and called."""
+"""Measures the error of the law in float: compiles it here and compares it with the reference."""
 
 import ctypes
 import tempfile
@@ -33,11 +33,11 @@ int measure(const float *numbers, float t, const float *q, const float *v, const
 
 @dataclass(frozen=True)
 class FloatError:
-    """How far the law in float is off the reference.
+    """Difference between the law in float and the reference.
 
     Attributes:
-        error: Largest difference of u, relative to its largest entry or to 1, over the vectors of the same status.
-        same: For each vector whether rank and status are the reference's.
+        error: Largest difference of u, relative to its largest entry or to 1, over the vectors in `same`.
+        same: For each vector whether rank and status equal the reference.
     """
 
     error: float
@@ -45,7 +45,7 @@ class FloatError:
 
 
 def measure(header: str, law: str, border: Interface, references: Sequence[Vector]) -> FloatError:
-    """Compiles the law and compares.
+    """Compiles the law and compares it with the reference vectors.
 
     Raises:
         CompileError: There is no compiler, or it fails.
@@ -67,8 +67,8 @@ def measure(header: str, law: str, border: Interface, references: Sequence[Vecto
         errors, same = [0.0], []
         for vector in references:
             row = np.zeros(m + 2, dtype=np.float32)
-            given = [vector.parameters[places], vector.x[:n], vector.x[n : 2 * n], vector.x[2 * n :]]
-            p, q, v, memory = (np.ascontiguousarray(part, dtype=np.float32) for part in given)
+            parts = [vector.parameters[places], vector.x[:n], vector.x[n : 2 * n], vector.x[2 * n :]]
+            p, q, v, memory = (np.ascontiguousarray(part, dtype=np.float32) for part in parts)
             function(_pointer(p), ctypes.c_float(vector.t), _pointer(q), _pointer(v), _pointer(memory), _pointer(row))
             same.append(bool(np.array_equal(row[m:], vector.command[[m, m + 3]].astype(np.float32))))
             if same[-1]:

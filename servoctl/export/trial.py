@@ -1,10 +1,10 @@
-"""`NAME_law_test.c`: the law against its reference vectors."""
+"""Writes `NAME_law_test.c`, which compares the law with its reference vectors."""
 
 from collections.abc import Sequence
 
 from servoctl.export.facts import Facts
 from servoctl.export.interface import comment
-from servoctl.export.source import double_literal
+from servoctl.export.source import literal
 from servoctl.export.vectors import Vector
 
 
@@ -21,7 +21,7 @@ def test(facts: Facts, vectors: Sequence[Vector], tolerance: float) -> str:
 #include <math.h>
 #include <stdio.h>
 
-#define TOLERANCE {double_literal(tolerance)} /* of u, relative to its largest entry or to 1 */
+#define TOLERANCE {literal(tolerance, False)} /* of u, relative to its largest entry or to 1 */
 
 typedef struct {{
   {name}_parameters p;
@@ -48,7 +48,7 @@ static int agrees(const vector *c)
   return 1;
 }}
 
-/* Not a finite number among the inputs: place 0 is t, then q, then v. */
+/* Whether an input that is not finite is refused: place 0 is t, then q, then v. */
 static int refuses(int place, {real} bad)
 {{
   {name}_command out;
@@ -93,7 +93,7 @@ def _vectors(facts: Facts, vectors: Sequence[Vector]) -> str:
         parameters = " ".join(facts.initialiser(vector.parameters).split())
         state = [vector.x[:n], vector.x[n : 2 * n]] + ([vector.x[2 * n :]] if facts.border.memory else [])
         parts = [f"{{{', '.join(map(facts.literal, part))}}}" for part in state]
-        u = ", ".join(map(double_literal, vector.command[slices["u"]]))
+        u = ", ".join(literal(value, False) for value in vector.command[slices["u"]])
         rank, status = (int(vector.command[slices[key]][0]) for key in ("rank", "status"))
         lines.append(
             f"  {{{{{parameters}}}, {facts.literal(vector.t)}, {', '.join(parts)}, {{{u}}}, {rank}, {status}}}"

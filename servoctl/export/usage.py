@@ -1,7 +1,7 @@
-"""How an exported law is built and called: `Makefile`, `README.txt` and `NAME_law_example.c`.
+"""Writes `Makefile`, `README.txt` and `NAME_law_example.c`: how to build and call an exported law.
 
-Design: `Makefile` and `README.txt` are the same for every law, so that several laws can share a folder. What depends on
-the law is in its header and in its example, a program that compiles and runs.
+Design: `Makefile` and `README.txt` are the same for every law, so that several laws can share a folder. Everything else
+is in the law's header and in its example, a program that compiles and runs.
 """
 
 from servoctl.export.facts import Facts
@@ -45,7 +45,7 @@ README = """\
 Control laws in C99, exported by servoctl. NAME is the name of the config.
 
   NAME_law.h          what to include: parameters, command, status, units, cost, limits on use
-  NAME_law.c          the law; needs the C library's math functions and nothing else
+  NAME_law.c          the law; needs only the math functions of the C library
   NAME_law_test.c     compares the law with reference vectors
   NAME_law_example.c  the smallest program that calls it
   Makefile            builds all of these
@@ -60,23 +60,23 @@ Build
   cc -std=c99 -O2 -c NAME_law.c
   cc -std=c99 -O2 -o NAME_law_test NAME_law_test.c NAME_law.c -lm && ./NAME_law_test
 
-  Do not compile with -ffast-math: the law looks for numbers that are not finite.
+  Do not compile with -ffast-math: the law tests for numbers that are not finite.
 
-Call, once per period, with coordinates and velocities as measured at time t
+Call once per period, with coordinates and velocities measured at time t
 
   #include "NAME_law.h"
 
   NAME_command out;
   if (NAME_law(0, t, q, v, &out) >= NAME_NOT_POSITIVE) {
-    ... there is no command: out.u is NaN, stop the machine ...
+    ... there is no command, out.u is NaN: stop the machine ...
   } else {
     ... apply out.u, in the order and units that NAME_law.h states ...
   }
 
   The constants of the status are in capitals: MY_ARM_NOT_POSITIVE for the law my_arm.
-  The first argument 0 takes the parameters of the config. For others, copy NAME_defaults, change the copy and give its
-  address. A law with a memory has one argument more, before &out: add the elapsed time [s] times out.memory_rate to it
-  after each call.
+  The first argument 0 selects the parameters of the config. For others, copy NAME_defaults, change the copy and pass
+  its address. A law with a memory has one more argument before &out: after each call, add the elapsed time [s] times
+  out.memory_rate to the memory.
 """
 
 
@@ -84,7 +84,7 @@ def example(facts: Facts, t: float, x: Array) -> str:
     """`NAME_law_example.c`.
 
     Args:
-        facts: Of the law.
+        facts: Facts about the law.
         t: Time of the start [s].
         x: q, v and memory at the start.
     """
@@ -124,6 +124,6 @@ int main(void)
 
 
 def _text(word: str) -> str:
-    """A name or a unit within a format of printf."""
+    """A name or a unit, safe in a format of printf."""
     plain = comment(word)
     return plain.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -1,4 +1,4 @@
-"""Reference vectors: commands of the NumPy engine at states around the start, under other parameters too."""
+"""Makes reference vectors: commands of the NumPy engine at states near the start, also under other parameters."""
 
 import copy
 import dataclasses
@@ -16,13 +16,13 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 COUNT = 20
-"""Vectors of an export."""
+"""Number of vectors of an export."""
 
 TRIALS = 200
-"""States that are tried for them."""
+"""Most states tried to find them."""
 
 AGREEMENT = 1e-10
-"""Relative difference of NumPy and the compiled law above which a state is ill-conditioned, and no reference."""
+"""Largest relative difference of NumPy and the compiled law; above it a state is ill-conditioned, and left out."""
 
 SPREAD = 0.2
 """Standard deviation of the states about the start, in their units."""
@@ -38,8 +38,8 @@ class Vector:
     Attributes:
         t: Time [s].
         x: q, v and memory.
-        parameters: Of the loop, all of them.
-        command: What NumPy says: the command part of a row.
+        parameters: All parameters of the loop.
+        command: NumPy's command, as in the command part of a row.
     """
 
     t: float
@@ -50,17 +50,17 @@ class Vector:
 
 @np.errstate(all="ignore")
 def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[Vector], int]:
-    """The vectors, and how many states were left out: rank, status or digits hang on rounding there.
+    """The vectors, and the number of states left out because rounding decides their rank, status or digits.
 
     Args:
-        loop: The loop.
-        start: Where it starts; the first vector.
-        border: Its parameters.
+        loop: The compiled loop.
+        start: State of the first vector; the others are near it.
+        border: Names and values of the parameters.
     """
-    random, n, found = np.random.default_rng(0), loop.system.model.n, list[Vector]()
+    random, n, chosen = np.random.default_rng(0), loop.system.model.n, list[Vector]()
     left_out = 0
     for trial in range(TRIALS):
-        if len(found) == COUNT:
+        if len(chosen) == COUNT:
             break
         t, x = float(start.t), np.concatenate([start.q, start.v, loop.memory_start])
         if trial:
@@ -70,10 +70,10 @@ def vectors(loop: CompiledLoop, start: State, border: Interface) -> tuple[list[V
         command = NumpyLoop(system_at(loop.system, p)).control(t, x)
         compiled = loop.control_kernel(t, x, p)[0]
         if _agree(loop, command, compiled):
-            found.append(Vector(t, x, p, command))
+            chosen.append(Vector(t, x, p, command))
         else:
             left_out += 1
-    return found, left_out
+    return chosen, left_out
 
 
 def _agree(loop: CompiledLoop, command: Array, other: Array) -> bool:
@@ -92,7 +92,7 @@ def relative_error(expected: Array, actual: Array) -> float:
 
 
 def _varied(system: System, border: Interface, random: np.random.Generator) -> Array:
-    """Other parameters, as far as plant and tasks allow them; tolerances stay."""
+    """Random parameters near those of the config, where plant and task accept them; tolerances stay."""
     values = border.values.copy()
     for member in border.members:
         if not member.name.endswith("tolerance"):

@@ -1,4 +1,4 @@
-"""What can be said of an expression once the plant's names are known, and expressions without any name."""
+"""Checks an expression against the names of a plant, and reads constant expressions such as `60*deg`."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,12 +13,12 @@ from servoctl.expression.words import ARITY, CONSTANTS, RESERVED
 
 
 def check_names(expression: Expression, coordinates: Iterable[str], parameters: Mapping[str, int | None]) -> list[str]:
-    """Every problem of an expression's names against a plant's, one sentence each; empty where all is well.
+    """Problems of an expression's names, one sentence each; empty if every name is one of the plant's.
 
     Args:
-        expression: As `parse` returns it.
+        expression: Result of `parse`.
         coordinates: Names of the plant's coordinates.
-        parameters: Name of each float field -> None, of each tuple field -> its length.
+        parameters: Parameter name -> None for a number, its length for a tuple.
     """
     return list(_name_problems(expression, list(coordinates), parameters))
 
@@ -60,11 +60,11 @@ def constant(value: Any) -> float:
     """Value of a number, or of a constant expression such as `60*deg`, `2*pi`, `5*ms`.
 
     Args:
-        value: A number, or text that uses numbers, `pi`, unit words, operators and functions only. Angles come out in
-            rad, times in s, lengths in m.
+        value: A number, or text of numbers, `pi`, unit words, operators and functions. Angles come out in rad,
+            times in s, lengths in m.
 
     Raises:
-        ExpressionError: It is neither, or its value is not finite.
+        ExpressionError: The value is of another kind, or not finite.
     """
     if isinstance(value, str):
         expression = parse(value)

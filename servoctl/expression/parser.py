@@ -1,4 +1,8 @@
-"""Text -> expression: a tokenizer and precedence climbing.
+"""Parses the text of an equation, by a tokenizer and precedence climbing.
+
+Design: Python's own parser would replace the two functions of precedence alone. The tokenizer would stay, because the
+messages quote the word that is wrong and its place, which Python's syntax errors do not; and forms that Python accepts,
+such as `1_0`, `0x1F`, `1j` and comments, would need checks of their own.
 
 Grammar, loosest first; `**` binds from right to left and tighter than the sign before it:
 
@@ -24,7 +28,7 @@ MAX_LENGTH = 10_000
 """Longest text [characters]."""
 
 MAX_DEPTH = 80
-"""Deepest nesting of parentheses, signs and exponents: the parser recurses three frames per level."""
+"""Deepest nesting of parentheses, signs and exponents; the parser takes three Python frames per level."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -70,7 +74,7 @@ def _is_name(word: str) -> bool:
 
 
 class _Parser:
-    """Reads one text; `steps` grows in postfix order and `known` follows it with the value of each constant part."""
+    """Parses one text. `steps` grows in postfix order; `known` is a stack: value of a constant part, else None."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -93,7 +97,7 @@ class _Parser:
         raise ExpressionError(message, token.start)
 
     def unexpected(self) -> NoReturn:
-        """Fail at a token that cannot follow what was read."""
+        """Raises the error for a token that cannot follow the one before it."""
         token, before = self.token, self.last.text
         if token.kind == "end":
             end = f"the equation ends after {before!r} (a value is expected)"
@@ -119,7 +123,7 @@ class _Parser:
         self.known.append(value)
 
     def apply(self, word: str, count: int, start: int) -> None:
-        """Push an operator or function; a constant part must stay finite."""
+        """Adds an operator or function; refuses a constant part that is not finite."""
         constants = [value for value in self.known[-count:] if value is not None]
         del self.known[-count:]
         self.push(Apply(word, count))
@@ -134,7 +138,7 @@ class _Parser:
         self.known[-1] = value
 
     def operation(self, minimum: int) -> None:
-        """Read operators that bind at least as tightly as `minimum`."""
+        """Reads an operand and all operators that bind at least as tightly as `minimum`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(f"nested deeper than {MAX_DEPTH} levels (split the equation)", self.token)
@@ -239,10 +243,10 @@ class _Parser:
 
 @lru_cache(maxsize=512)  # a sweep reads the same config for every run
 def parse(text: str) -> Expression:
-    """Read an equation, written as its left-hand side minus its right-hand side.
+    """Parses an equation, written as its left-hand side minus its right-hand side.
 
     Args:
-        text: At most 10 000 characters; see the grammar above.
+        text: At most 10 000 characters, in the grammar of this module.
 
     Raises:
         ExpressionError: The text is not an equation; the message names the word that is wrong.

@@ -1,4 +1,4 @@
-"""An expression: its text, its tree in postfix order, what it names, and its value."""
+"""An expression: its text, its tree in postfix order, the names it uses, and its value."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class Index:
 
 @dataclass(frozen=True)
 class Apply:
-    """An operator or a function, applied to the `count` values that stand before it."""
+    """An operator or a function of the last `count` values."""
 
     word: str
     count: int
@@ -53,7 +53,7 @@ Step = Number | Name | Rate | Index | Apply
 
 
 def _as_numpy(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Let Python numbers follow IEEE 754 as NumPy's do: inf or nan where Python raises or turns complex."""
+    """An operation that gives inf or nan on Python numbers, as NumPy does, where Python raises or returns complex."""
 
     def apply(left: Any, right: Any) -> Any:
         if isinstance(left, float | int) and isinstance(right, float | int):
@@ -79,11 +79,11 @@ OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Expression:
-    """What `parse` makes of a text; two expressions of the same text are equal.
+    """The result of `parse`; two expressions of the same text are equal.
 
     Attributes:
-        text: The text as it was given.
-        steps: The tree in postfix order: every step takes its arguments from the values before it.
+        text: The text that was parsed.
+        steps: The tree in postfix order: each step takes its arguments from the values before it.
     """
 
     text: str
@@ -91,12 +91,12 @@ class Expression:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names used by themselves: not under `der`, without an index."""
+        """Names used without `der` and without an index."""
         return frozenset(step.name for step in self.steps if isinstance(step, Name)) - {"t"}
 
     @cached_property
     def rates(self) -> frozenset[str]:
-        """Names under `der`."""
+        """Names of which `der` is used."""
         return frozenset(step.name for step in self.steps if isinstance(step, Rate))
 
     @cached_property
@@ -106,7 +106,7 @@ class Expression:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every name used, those under `der` and before an index included; without `t`, `pi`, units and functions."""
+        """Every name used, with or without `der` or an index; not `t`, `pi`, units and functions."""
         return self.plain | self.rates | {name for name, _ in self.indexed}
 
     @cached_property
@@ -126,10 +126,10 @@ class Expression:
         Args:
             values: A value for each name used: coordinates and scalar parameters by name, `"der(x)"` for the rate of
                 x, `"t"` [s], tuple parameters as sequences. Numbers, arrays or symbols.
-            functions: Function word of the grammar -> what evaluates it on such values.
+            functions: Function word -> function of such values.
 
         Raises:
-            KeyError: `values` or `functions` lacks a word that the expression uses.
+            KeyError: A name or function of the expression is missing in `values` or `functions`.
         """
         stack: list[Any] = []
         for step in self.steps:

@@ -1,4 +1,4 @@
-"""The words that an equation knows by itself."""
+"""The words with a fixed meaning in every equation: functions, units, `pi`."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -35,15 +35,15 @@ NUMPY_FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "max": np.maximum,
     }
 )
-"""Function word -> what evaluates it, for numbers and arrays of numbers."""
+"""Function word -> NumPy function, for numbers and arrays of numbers."""
 
 ARITY: Mapping[str, int] = MappingProxyType(
     {word: 2 if word in {"atan2", "min", "max"} else 1 for word in NUMPY_FUNCTIONS}
 )
-"""Function word -> number of its arguments."""
+"""Function word -> number of arguments."""
 
 KINKED = frozenset({"abs", "min", "max"})
 """Functions whose derivative jumps."""
 
 RESERVED = frozenset({"t", "der", *CONSTANTS, *ARITY})
-"""Words that no coordinate, actuator or parameter may be called."""
+"""Words that cannot be names of coordinates, actuators or parameters."""

@@ -1,9 +1,9 @@
-/* Whole runs, LANES at a time, of which only metrics are kept: memory does not grow with their length.
+/* Whole runs, LANES at a time, keeping only metrics, so that memory does not grow with their length.
 
-   A channel is what metrics are made of: an entry of a row with its sign (size 0), or the Euclidean norm of `size`
-   entries. Of it these are kept, over rows 0, every, 2 every, .. and the last, without what is not a number; AREA is
-   the integral of its square over time by trapezoids, SPAN the time that this covers; LATE is the time of the last row
-   in which its size was above a band. */
+   A channel is a value of each row: one entry with its sign (size 0), or the Euclidean norm of `size` entries. The
+   figures below are taken over rows 0, every, 2 every, .. and the last, and skip NaN. AREA is the integral of the
+   square over time by trapezoids, SPAN the time that this covers, LATE the time of the last row in which the magnitude
+   was above a band. */
 enum { LEAST, GREATEST, LAST, AREA, SPAN, COUNT, FIRST, LATE, KEPT };
 
 static inline V channel(const V* row, const long long* entries, long long size) {
@@ -31,13 +31,13 @@ static void gather(V* kept, V x, double time, double elapsed, double band, M liv
   kept[LAST] = select(live, x, before);
 }
 
-/* Takes `runs` of them from times[0] to times[steps], or until *halt.
+/* Simulates `runs` runs from times[0] to times[steps], or until *halt.
 
-   parameters, shape (runs, PARAMETERS), and starts, shape (runs, SIZE); random numbers of step k of a run stand at
-   random[which[run]][k], shape (steps + 1, RANDOM), which may be none; channel c has sizes[c] entries from firsts[c]
-   on, and a band. Gives metrics, shape (runs, channels, KEPT); statuses, shape (runs, codes): rows of each; good: steps
-   before the first with a status to stop at or a number that is not finite, steps + 1 where there is none, the row at
-   the end included; ends, shape (runs, SIZE): the state there. A run that has met one keeps what it had before. */
+   Inputs: parameters, shape (runs, PARAMETERS); starts, shape (runs, SIZE); random numbers of step k of a run at
+   random[which[run]][k], shape (steps + 1, RANDOM), with RANDOM possibly 0; channel c has sizes[c] entries from
+   firsts[c] on, and a band. Outputs: metrics, shape (runs, channels, KEPT); statuses, shape (runs, codes): number of
+   rows with each status; good: steps before the first with a status to stop at or a number that is not finite, or
+   steps + 1; ends, shape (runs, SIZE): the state after these steps. A run that met such a step is not continued. */
 void servoctl_batch(long long runs, long long steps, const double* times, long long every, const double* parameters,
     const double* starts, const double* random, const long long* which, long long status, long long stop_count,
     const double* stops, long long channels, const long long* firsts, const long long* sizes, const long long* entries,

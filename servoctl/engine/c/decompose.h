@@ -1,11 +1,11 @@
 /* The decomposition of servoctl/engine/decomposition.py in loops: A, shape (ROWS, N), K = min(ROWS, N).
 
-   A and all results lie in column order; arrays lie such that inner loops run over neighbours. Where no row depends on
-   others, C is triangular once its rows stand in the order of choice, and needs no Gram-Schmidt of its own: then U is
-   that order, R the triangle, and Z and U count from the last choice, so that R is an upper one. */
+   A and all results are in column order; the arrays are laid out so that inner loops run over neighbours. If A has full
+   row rank, C is triangular after its rows are put in the order of choice, so it needs no Gram-Schmidt: U is that
+   permutation and R the triangle. Z and U then start with the last choice, which makes R upper triangular. */
 #define ACROSS(i, count) for (int i = 0; i < count; ++i)
 
-/* C = U R by Gram-Schmidt on the columns, orthogonalised twice; where `known`, U and R stay as they are. */
+/* C = U R by Gram-Schmidt on the columns, orthogonalised twice; lanes in which `known` holds keep their U and R. */
 static void COLUMNS(V C[K][ROWS], const M* live, M known, V* U, V* R) {
   V lying[ROWS][K], triangle[K * K], along[K];
   ACROSS(i, ROWS) ACROSS(l, K) lying[i][l] = number(0.0);
@@ -21,8 +21,8 @@ static void COLUMNS(V C[K][ROWS], const M* live, M known, V* U, V* R) {
       }
     }
     ACROSS(i, ROWS) total += column[i] * column[i];
-    M counted = live[j] & (total > 0.0);
-    V length = v_sqrt(select(counted, total, number(1.0))), inverse = keep(counted, 1.0 / length);
+    M counted = live[j] & (total > number(0.0));
+    V length = v_sqrt(select(counted, total, number(1.0))), inverse = keep(counted, number(1.0) / length);
     triangle[j + j * K] = length;
     ACROSS(i, ROWS) lying[i][j] = column[i] *= inverse;
     ACROSS(i, ROWS) U[i + j * ROWS] = select(known, U[i + j * ROWS], column[i]);
@@ -41,7 +41,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     V total = number(0.0);
     ACROSS(i, ROWS) square[i] = number(0.0);
     ACROSS(c, N) ACROSS(i, ROWS) square[i] += rest[c][i] * rest[c][i];
-#if LANES == 1
+#if !defined(LANES) || LANES == 1
     int pick = 0;
     for (int i = 1; i < ROWS; ++i) if (square[i] > square[pick]) pick = i;
     ACROSS(i, ROWS) chosen[j][i] = i == pick;
@@ -67,7 +67,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
     }
     ACROSS(c, N) total += row[c] * row[c];
     live[j] = j ? (total > least) & live[j - 1] : total > least;
-    V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], 1.0 / length);
+    V length = v_sqrt(select(live[j], total, number(1.0))), inverse = keep(live[j], number(1.0) / length);
     *rank += keep(live[j], number(1.0));
     *pivot_min = select(live[j], length, *pivot_min);
     ACROSS(c, N) lying[c][j] = basis[j][c] = row[c] * inverse;

@@ -1,5 +1,5 @@
 /* Dormand and Prince's method of order 8 with its own steps, as SciPy's DOP853 takes them, from its coefficients:
-   A (12, 12), B (12), C (12), E5 (13), E3 (13), and for what lies between two steps A (3, 16), C (3), D (4, 16).
+   A (12, 12), B (12), C (12), E5 (13), E3 (13), and for outputs between two steps A (3, 16), C (3), D (4, 16).
 
    Source: Hairer, Norsett, Wanner 1993, II.5 and II.6. */
 enum { STAGES = 12, ALL = 16 };
@@ -38,15 +38,15 @@ static void between(const double* x, const double* y, double h, const double* D,
   }
 }
 
-/* At most `most` steps from times[0], states[0], up to `end`: times[k], states[k] and rows[k]. walk: step to try,
-   evaluations, outputs that are done; of outputs[], shape (asked,), those on the way give taken_states and taken_rows.
-   Returns the number of steps before the first that gets too small, or behind which a row has a status to stop at or
-   the state is not finite: that one is the caller's to look at. */
+/* Takes at most `most` steps from times[0], states[0], up to `end`: gives times[k], states[k] and rows[k].
+   progress: step to try, number of evaluations, number of outputs done. Each of outputs[], shape (asked,), that a step
+   passes gives a row of taken_states and taken_rows. Returns the number of steps before the first that gets too small,
+   or that ends in a status to stop at or a state that is not finite: the caller looks at that one. */
 long long servoctl_dop853(long long most, double end, double rtol, double atol, const double* A, const double* p,
-    long long status, long long stop_count, const double* stops, double* walk, double* times, double* states,
+    long long status, long long stop_count, const double* stops, double* progress, double* times, double* states,
     double* rows, long long asked, const double* outputs, double* taken_states, double* taken_rows) {
   const double *B = A + 144, *C = B + 12, *E5 = C + 12, *E3 = E5 + 13, *A_more = E3 + 13, *C_more = A_more + 48;
-  double k[ALL][SIZE], y[SIZE], F[7][SIZE], h = walk[0], most_growth = 10.0;
+  double k[ALL][SIZE], y[SIZE], F[7][SIZE], h = progress[0], most_growth = 10.0;
   long long good = 0;
   look(states, times[0], p, 0, k[0], rows);
   while (good < most && times[good] < end) {
@@ -61,7 +61,7 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
     combine(x, step, B, STAGES, k, after);
     project(next, p, after);
     look(after, next, p, 0, k[STAGES], row);
-    walk[1] += STAGES;
+    progress[1] += STAGES;
     double error = error_of(x, after, step, E5, E3, k, rtol, atol), growth = 0.9 * pow(error, -1.0 / 8.0);
     if (!(error < 1.0)) {
       h = step * (growth > 0.2 ? growth : 0.2);
@@ -70,14 +70,14 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
     }
     for (long long i = 0; i < stop_count; ++i) if (row[status] == stops[i]) goto leave;
     for (int i = 0; i < SIZE; ++i) if (!sound(after[i])) goto leave;
-    long long done = (long long)walk[2];
+    long long done = (long long)progress[2];
     if (done < asked && outputs[done] <= next) {
       for (int s = 0; s < 3; ++s) {
         double moment = t + C_more[s] * step;
         combine(x, step, A_more + s * ALL, STAGES + 1 + s, k, y);
         RATES(&moment, y, p, k[STAGES + 1 + s]);
       }
-      walk[1] += 3;
+      progress[1] += 3;
       between(x, after, step, C_more + 3, k, F);
     }
     for (; done < asked && outputs[done] <= next; ++done) {
@@ -90,16 +90,16 @@ long long servoctl_dop853(long long most, double end, double rtol, double atol, 
       if (outputs[done] != next) { project(outputs[done], p, y); }
       for (int i = 0; i < SIZE; ++i) taken_states[done * SIZE + i] = y[i];
       look(y, outputs[done], p, 0, rates, place);
-      walk[1] += 1;
+      progress[1] += 1;
       for (long long i = 0; i < stop_count; ++i) if (place[status] == stops[i]) goto leave;
     }
-    walk[2] = (double)done;
+    progress[2] = (double)done;
     h = step * (growth < most_growth ? growth : most_growth);
     most_growth = 10.0;
     for (int i = 0; i < SIZE; ++i) k[0][i] = k[STAGES][i];
     times[++good] = next;
   }
 leave:
-  walk[0] = h;
+  progress[0] = h;
   return good;
 }

@@ -1,7 +1,7 @@
-/* The number that generated code computes with: a double, or LANES of them side by side, one run in each lane.
+/* The number V of generated code: a double, or LANES of them side by side, one run in each lane.
 
-   Every lane takes the operations that the scalar code takes, in their order, so its numbers are the same to the bit:
-   the flags forbid contraction, and functions of libm are called lane by lane. */
+   Every lane takes the operations of the scalar code in the same order, so its results are the same to the bit: the
+   compiler flags forbid contraction, and functions of libm are called lane by lane. */
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ FUNCTION(floor) FUNCTION(ceil) FUNCTION(erf)
 FUNCTION2(atan2) FUNCTION2(hypot) FUNCTION2(pow) FUNCTION2(fmod) FUNCTION2(copysign)
 
 static inline V v_fabs(V x) { return from_bits(bits(x) & 0x7fffffffffffffffLL); }
-/* What is not a number counts as missing, as in C's fmin and fmax; of 0 and -0 the second is taken. */
+/* As C's fmin and fmax: of a number and a NaN the number; of 0 and -0 the second argument. */
 static inline V v_fmax(V x, V y) { return select((x > y) | (y != y), x, y); }
 static inline V v_fmin(V x, V y) { return select((x < y) | (y != y), x, y); }
 static inline V v_sign(V x) { return select(x < 0.0, number(-1.0), select(x > 0.0, number(1.0), x)); }

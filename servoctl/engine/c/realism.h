@@ -1,10 +1,11 @@
-/* One period of a realistic run. What it means stands in closed_loop/realism.py, in what order in
-   integrate/realistic.py; this is the same, lane by lane. Defined before this is included, beside those of steps.h:
+/* One period of a realistic run: noise, delay and lag between law and plant, as in Python, lane by lane. Macros to
+   define before it is included, besides those of steps.h:
 
-   COORDINATES, INPUTS; EARLIEST, LATEST, LAGGED of `Realism`; LAW_PARAMETERS: of the law, and of the simulated plant.
+   COORDINATES, INPUTS, EARLIEST, LATEST, LAGGED of `DelayLayout`; LAW_PARAMETERS: their number, which the simulated
+   plant has too.
 
-   x holds what is integrated, the torques where LAGGED, and LATEST commands, the newest first, each with its delay;
-   p the law's parameters, the simulated plant's, and those of `Realism` in the order of its fields. */
+   x holds what is integrated, the torques if LAGGED, and LATEST commands, the newest first, each with its delay.
+   p holds the law's parameters, those of the simulated plant, and those of the realism in the order of the enum. */
 #define SENT (INPUTS + 1)
 #define STRETCHES (LATEST - EARLIEST + 1)
 #define OF_PLANT (p + LAW_PARAMETERS)
@@ -14,7 +15,7 @@ enum {
   DELAY = UPPER + INPUTS, JITTER, EVERY
 };
 
-/* What is measured of q and v. */
+/* Measured q and v: with noise, rounded to the resolution; a resolution of 0 rounds nothing. */
 static void measure(const V* x, const V* r, const V* w, V* seen) {
   for (int i = 0; i < 2 * COORDINATES; ++i) {
     V value = x[i], size = r[RESOLUTION + i];
@@ -27,12 +28,12 @@ static void measure(const V* x, const V* r, const V* w, V* seen) {
   }
 }
 
-/* The torque once the command u stands: what lags is still what it was. */
+/* The torque right after the command u begins to act: it jumps to u, or stays if it lags. */
 static void lag(const V* torque, const V* u, const V* r, V* now) {
   for (int i = 0; i < INPUTS; ++i) now[i] = select(r[LAG + i] > 0.0, torque[i], u[i]);
 }
 
-/* The torque half a stretch and a whole one later. */
+/* The torque half a length and a whole length later: a first-order lag. */
 static void follow(const V* torque, const V* u, V length, const V* r, V* halfway, V* last) {
   for (int i = 0; i < INPUTS; ++i) {
     M slow = r[LAG + i] > 0.0;
@@ -42,12 +43,12 @@ static void follow(const V* torque, const V* u, V length, const V* r, V* halfway
   }
 }
 
-/* The command that holds u and, beside it, what the law said. */
-static void hold(const V* said, const V* u, V* command) {
-  for (int i = 0; i < COMMAND; ++i) command[i] = i < INPUTS ? u[i] : said[i];
+/* The command that acts: inputs u, and the rest of the row as the law returned it. */
+static void hold(const V* from_law, const V* u, V* command) {
+  for (int i = 0; i < COMMAND; ++i) command[i] = i < INPUTS ? u[i] : from_law[i];
 }
 
-/* The row at t and x' there; the commands that matter, and when the stretches begin in which one of them stands. */
+/* The row at t and x' there; the commands on their way, and the times in the period from which each of them acts. */
 static void begin_period(const V* x, V t, V h, const V* p, const V* w, V* rates, V* row, V* sent, V* begins) {
   const V *r = OF_REALISM, *torque = x + STATE, *kept = torque + LAGGED * INPUTS;
   V seen[STATE];

@@ -1,5 +1,5 @@
-/* Sine and cosine without branches, below one unit in the last place: half of a plant's time goes into them, and libm
-   takes one lane at a time. Beyond SINE_LIMIT, and for what is not finite, libm's own.
+/* Sine and cosine without branches, with an error below one unit in the last place: they take half of a plant's time,
+   and libm computes one lane at a time. Above SINE_LIMIT, and if x is not finite, libm is called.
 
    The argument less the nearest multiple of pi/2, in three parts of pi/2, then the polynomials of fdlibm on
    [-pi/4, pi/4]: k_sin.c and k_cos.c, Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved. Developed at

@@ -1,9 +1,10 @@
-/* One step of the classical Runge-Kutta method, and stretches of them. Defined before this is included:
+/* One step of the classical Runge-Kutta method. Macros to define before it is included:
 
-   STATE: what is integrated, SIZE: what a run carries, PARAMETERS, COMMAND and WIDTH of a row, RANDOM: random numbers of
-   a step; REALISTIC: `step` and `look` are those of realism.h; PARTS: Runge-Kutta steps of a hold, 0: the law acts continuously;
-   PROJECTED: each step ends on the passive constraints, by CLOSING (t, x, p) -> changes of q and v, POSE each;
-   RATES (t, x, p) -> x', LOGGED (t, x, p) -> x', row; or for a hold CONTROL (t, x, p) -> command,
+   STATE: length of what is integrated; SIZE: length of x, with delayed commands; PARAMETERS; COMMAND: length of the
+   command, WIDTH: of a row; RANDOM: random numbers of a step; REALISTIC: `step` and `look` are those of realism.h;
+   PARTS: Runge-Kutta steps of a held command, 0: the law acts continuously; PROJECTED: each step ends on the passive
+   constraints, by CLOSING (t, x, p) -> changes of q and v, POSE each;
+   RATES (t, x, p) -> x', LOGGED (t, x, p) -> x', row; or for a held command CONTROL (t, x, p) -> command,
    RATES (t, x, p, command) -> x', LOGGED (t, x, p, command) -> x', log. */
 #if PARTS
 #define HELD(command) , command
@@ -12,7 +13,7 @@
 #endif
 
 #if PROJECTED
-/* x put back onto the passive constraints: two Newton steps in q, then one in v; `Loop.projected` in C. */
+/* Projects x onto the passive constraints: two Newton steps in q, then one in v; `Loop.projected` in C. */
 static void project(V t, const V* p, V* x) {
   V dq[POSE], dv[POSE];
   for (int round = 0; round < 2; ++round) {
@@ -49,7 +50,7 @@ static void look(const V* x, V t, const V* p, const V* w, V* rates, V* row) {
 #endif
 }
 
-/* x after h, which is one step or one hold, and the row at its start; `next` may be x. */
+/* x after h, which is one step or one held command, and the row at its start; `next` may be x. */
 static void step(const V* x, V t, V h, const V* p, const V* w, V* next, V* row) {
   V k1[STATE];
   look(x, t, p, w, k1, row);

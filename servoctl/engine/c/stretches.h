@@ -7,7 +7,7 @@ void servoctl_runge_kutta_step(const double** arg, double** res) {
 
 /* Steps from times[k] to times[k + 1], k = 0 .. count - 1: states[k] -> states[k + 1] and rows[k]; random numbers
    random[k], shape (count, RANDOM). Returns the number of steps before the first whose row has a status to stop at, or
-   that ends in a number that is not finite: that one is the caller's to look at. */
+   that ends in a number that is not finite: the caller looks at that one. */
 long long servoctl_steps(long long count, const double* times, const double* p, long long status,
     long long stop_count, const double* stops, const double* random, double* states, double* rows) {
   for (long long k = 0; k < count; ++k) {

@@ -1,0 +1,5 @@
+#define number(x) ((V) (x))
+#define select(m, a, b) ((m) ? (a) : (b))
+#define keep(m, a) ((m) ? (a) : number(0.0))
+#define any(m) (m)
+#define invert(m) (!(m))

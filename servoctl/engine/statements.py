@@ -1,0 +1,203 @@
+"""The statements in C of one CasADi function of scalars, and what they cost.
+
+Design: one C variable per instruction, and comparisons stay comparisons until arithmetic asks for 0 or 1, so that the
+compiler makes vector selections of them. CasADi writes x*(1/y) back as x/y: a denominator that serves more than once
+is inverted once.
+"""
+
+from collections import Counter
+from typing import Any
+
+import casadi as ca
+
+from servoctl.engine.cost import Cost
+from servoctl.errors import CompileError
+
+LARGEST_FLOAT = 3.4028234663852886e38
+
+USE_VM = " (take --engine vm)"
+"""What to do where there is no C, for somebody who runs a config."""
+
+_UNARY = {
+    ca.OP_NEG: "-{0}",
+    ca.OP_SQ: "{0} * {0}",
+    ca.OP_TWICE: "number(2.0) * {0}",
+    ca.OP_INV: "number(1.0) / {0}",
+    ca.OP_ASSIGN: "{0}",
+}
+_BINARY = {
+    ca.OP_ADD: "{0} + {1}",
+    ca.OP_SUB: "{0} - {1}",
+    ca.OP_MUL: "{0} * {1}",
+    ca.OP_DIV: "{0} / {1}",
+    ca.OP_CONSTPOW: "v_pow({0}, {1})",
+}
+CHEAP_OF_ONE, CHEAP_OF_TWO = ("floor", "ceil", "fabs", "sign"), ("copysign", "fmin", "fmax", "fmod")
+SLOW_OF_ONE = (
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log",
+    "expm1", "log1p", "erf",
+)  # fmt: skip
+SLOW_OF_TWO = ("atan2", "hypot", "pow")
+FUNCTIONS = ("sqrt", *CHEAP_OF_ONE, *CHEAP_OF_TWO, *SLOW_OF_ONE, *SLOW_OF_TWO)
+"""Functions of V, each written `v_<name>` in C."""
+
+_UNARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}})" for name in ("sqrt", *CHEAP_OF_ONE, *SLOW_OF_ONE)}
+_BINARY |= {getattr(ca, f"OP_{name.upper()}"): f"v_{name}({{0}}, {{1}})" for name in (*CHEAP_OF_TWO, *SLOW_OF_TWO)}
+_COMPARE = {ca.OP_LT: "{0} < {1}", ca.OP_LE: "{0} <= {1}", ca.OP_EQ: "{0} == {1}", ca.OP_NE: "{0} != {1}"}
+_DIVISIONS = {ca.OP_DIV, ca.OP_INV, ca.OP_SQRT}
+_SLOW = {getattr(ca, f"OP_{name.upper()}") for name in (*SLOW_OF_ONE, *SLOW_OF_TWO)} | {ca.OP_CONSTPOW}
+
+
+def operation_name(operation: int) -> str:
+    """What CasADi calls an operation: `erfinv`."""
+    return next(word[3:].lower() for word in dir(ca) if word.startswith("OP_") and getattr(ca, word) == operation)
+
+
+class Statements:
+    """The statements of one function.
+
+    Attributes:
+        lines: Of C.
+        cost: Of these lines, without the functions that they call.
+        numbers: How many variables they declare.
+        calls: Names of the functions that they call, in order.
+    """
+
+    def __init__(self, function: Any, single: bool) -> None:
+        """Writes the statements.
+
+        Args:
+            function: CasADi function of scalars.
+            single: Whether V is a float, so that larger constants become the largest float.
+
+        Raises:
+            CompileError: An operation has no C, or the function is one of matrices.
+        """
+        if not function.is_a("SXFunction"):
+            raise CompileError(f"{function.name()}: no C code for a function of matrices (make it of scalars, ca.SX)")
+        self.lines: list[str] = []
+        self.cost, self.numbers, self.calls = Cost(), 0, list[str]()
+        self._function, self._single = function, single
+        self._expressions: Any = None
+        self._held: dict[int, str] = {}  # place in CasADi's work vector -> variable
+        self._comparisons: set[str] = set()
+        self._inverses: dict[str, str] = {}
+        count = function.n_instructions()
+        self._steps = [
+            (function.instruction_id(i), function.instruction_input(i), function.instruction_output(i))
+            for i in range(count)
+        ]
+        self._shared = self._denominators()
+        read = {inputs[0] for operation, inputs, _ in self._steps if operation == ca.OP_INPUT}
+        self.lines += [f"  (void) x{k};" for k in range(function.n_in()) if k not in read]
+        for i, step in enumerate(self._steps):
+            self._statement(i, *step)
+
+    def _denominators(self) -> set[int]:
+        """The instructions by whose results more than one is divided."""
+        made: dict[int, int] = {}
+        uses: Counter[int] = Counter()
+        for i, (operation, inputs, outputs) in enumerate(self._steps):
+            if operation in (ca.OP_DIV, ca.OP_INV):
+                uses[made[inputs[-1] if operation == ca.OP_DIV else inputs[0]]] += 1
+            if operation != ca.OP_OUTPUT:
+                made |= dict.fromkeys(outputs, i)
+        alone = {i for i in uses if self._steps[i][0] in (ca.OP_CONST, ca.OP_CALL)}
+        return {i for i, times in uses.items() if times > 1} - alone
+
+    def _statement(self, i: int, operation: int, inputs: list[int], outputs: list[int]) -> None:
+        if operation == ca.OP_INPUT:
+            self._set(i, outputs[0], f"x{inputs[0]}[{inputs[1]}]", Cost())
+        elif operation == ca.OP_CONST:
+            self._held[outputs[0]] = self._constant(self._function.instruction_constant(i))
+        elif operation == ca.OP_OUTPUT:
+            self.lines.append(f"  y{outputs[0]}[{outputs[1]}] = {self._value(inputs[0])};")
+        elif operation == ca.OP_CALL:
+            self._call(i, inputs, outputs)
+        elif operation in _COMPARE:
+            self._compare(i, outputs[0], _COMPARE[operation].format(*map(self._value, inputs)))
+        elif operation in (ca.OP_AND, ca.OP_OR):
+            sign = " & " if operation == ca.OP_AND else " | "
+            self._compare(i, outputs[0], sign.join(map(self._comparison, inputs)))
+        elif operation == ca.OP_NOT:
+            self._compare(i, outputs[0], f"invert({self._comparison(inputs[0])})")
+        elif operation == ca.OP_IF_ELSE_ZERO:
+            self._set(i, outputs[0], f"keep({self._comparison(inputs[0])}, {self._value(inputs[1])})", Cost(1))
+        elif operation in _UNARY or operation in _BINARY:
+            self._arithmetic(i, operation, inputs, outputs[0])
+        else:
+            raise CompileError(
+                f"{self._function.name()}: no C code for the operation {operation_name(operation)}{USE_VM}"
+            )
+
+    def _arithmetic(self, i: int, operation: int, inputs: list[int], place: int) -> None:
+        inverse = self._inverses.get(self._held[inputs[-1]]) if operation in (ca.OP_DIV, ca.OP_INV) else None
+        if inverse is not None and operation == ca.OP_INV:
+            self._set(i, place, inverse, Cost())
+        elif inverse is not None:
+            self._set(i, place, f"{self._value(inputs[0])} * {inverse}", Cost(1))
+        else:
+            text = _UNARY[operation] if operation in _UNARY else _BINARY[operation]
+            cost = Cost(1, int(operation in _DIVISIONS), int(operation in _SLOW))
+            self._set(i, place, text.format(*map(self._value, inputs)), cost)
+
+    def _constant(self, value: float) -> str:
+        if value != value:
+            return "number(NAN)"
+        if abs(value) == float("inf"):
+            return f"number({'-' if value < 0 else ''}INFINITY)"
+        return f"number({min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT) if self._single else value!r})"
+
+    def _set(self, i: int, place: int, text: str, cost: Cost) -> None:
+        self._held[place] = f"a{i}"
+        self._declare(f"const V a{i} = {text};", cost)
+        if i in self._shared:
+            self._inverses[f"a{i}"] = f"b{i}"
+            self._declare(f"const V b{i} = number(1.0) / a{i};", Cost(1, 1))
+
+    def _compare(self, i: int, place: int, text: str) -> None:
+        self._held[place] = f"a{i}"
+        self._comparisons.add(f"a{i}")
+        self._declare(f"const M a{i} = {text};", Cost(1))
+
+    def _declare(self, line: str, cost: Cost, numbers: int = 1) -> None:
+        self.lines.append(f"  {line}")
+        self.cost += cost
+        self.numbers += numbers
+
+    def _value(self, place: int) -> str:
+        held = self._held[place]
+        if held not in self._comparisons:
+            return held
+        self.cost += Cost(1)
+        return f"keep({held}, number(1.0))"
+
+    def _comparison(self, place: int) -> str:
+        held = self._held[place]
+        if held in self._comparisons:
+            return held
+        self.cost += Cost(1)
+        return f"({held} != number(0.0))"
+
+    def _call(self, i: int, inputs: list[int], outputs: list[int]) -> None:
+        """Arrays c of the inputs and d of the outputs, and the call."""
+        if self._expressions is None:
+            self._expressions = self._function.instructions_sx()
+        called = self._expressions[i].which_function()
+        names, position = [], 0
+        for k in range(called.n_in()):
+            values = [self._value(place) for place in inputs[position : position + called.nnz_in(k)]]
+            position += len(values)
+            names.append(f"c{i}_{k}")
+            self._declare(f"const V c{i}_{k}[] = {{{', '.join(values) or 'number(0.0)'}}};", Cost(), len(values))
+        position = 0
+        for k in range(called.n_out()):
+            size = called.nnz_out(k)
+            names.append(f"d{i}_{k}")
+            self._declare(f"V d{i}_{k}[{max(1, size)}];", Cost(), size)
+            for j, place in enumerate(outputs[position : position + size]):
+                if place >= 0:
+                    self._held[place] = f"d{i}_{k}[{j}]"
+            position += size
+        self.calls.append(called.name())
+        self.lines.append(f"  f_{called.name()}({', '.join(names)});")

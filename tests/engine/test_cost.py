@@ -1,0 +1,146 @@
+"""The cost of a function in C: its generated code, compiled as C++ with a number that counts, takes what is stated."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from servoctl.assembly import load
+from servoctl.engine.cost import Cost
+from servoctl.engine.decomposition import decomposition_function
+from servoctl.engine.emit import emitted
+from servoctl.engine.repeat import repeat
+from servoctl.engine.statements import FUNCTIONS, Statements
+from servoctl.export.source import StandaloneSource
+from servoctl.types import Array
+
+CXX = shutil.which("c++") or shutil.which("g++")
+needs_cxx = pytest.mark.skipif(CXX is None, reason="no C++ compiler on the path")
+
+HEAD = """
+#include <cmath>
+#define restrict __restrict__
+static long count[3]; /* operations, divisions, functions */
+struct M {
+  bool is; M() {} M(bool b) : is(b) {} explicit operator bool() const { return is; }
+  M operator&(M o) const { ++count[0]; return is && o.is; }
+  M operator|(M o) const { ++count[0]; return is || o.is; }
+};
+struct V {
+  double x; V() {} explicit V(double y) : x(y) {}
+  V operator-() const { ++count[0]; return V(-x); }
+  V &operator+=(V o) { return *this = V(x + o.x, 0); }
+  V &operator-=(V o) { return *this = V(x - o.x, 0); }
+  V &operator*=(V o) { return *this = V(x * o.x, 0); }
+  V(double y, int division) : x(y) { ++count[0]; count[1] += division; }
+};
+static V operator+(V a, V b) { return V(a.x + b.x, 0); }
+static V operator-(V a, V b) { return V(a.x - b.x, 0); }
+static V operator*(V a, V b) { return V(a.x * b.x, 0); }
+static V operator/(V a, V b) { return V(a.x / b.x, 1); }
+static M operator<(V a, V b) { ++count[0]; return a.x < b.x; }
+static M operator>(V a, V b) { ++count[0]; return a.x > b.x; }
+static M operator<=(V a, V b) { ++count[0]; return a.x <= b.x; }
+static M operator==(V a, V b) { ++count[0]; return a.x == b.x; }
+static M operator!=(V a, V b) { ++count[0]; return a.x != b.x; }
+static V number(double x) { return V(x); }
+static V select(M m, V a, V b) { ++count[0]; return m.is ? a : b; }
+static V keep(M m, V a) { ++count[0]; return m.is ? a : V(0.0); }
+static M invert(M m) { ++count[0]; return !m.is; }
+static bool any(M m) { return m.is; }
+static V v_sqrt(V a) { return V(std::sqrt(a.x), 1); }
+static V v_fabs(V a) { return V(std::fabs(a.x), 0); }
+static V v_fmin(V a, V b) { return V(std::fmin(a.x, b.x), 0); }
+static V v_fmax(V a, V b) { return V(std::fmax(a.x, b.x), 0); }
+static V v_sin(V a) { ++count[2]; return V(std::sin(a.x), 0); }
+static V v_cos(V a) { ++count[2]; return V(std::cos(a.x), 0); }
+"""
+
+
+def counted(function: Any, folder: Path, *values: Array) -> Cost:
+    """Operations that one call takes."""
+    inputs = [np.ascontiguousarray(np.ravel(value, order="F"), dtype=float) for value in values]
+    sizes = [function.nnz_out(i) for i in range(function.n_out())]
+    names = [f"(const V*) x[{i}]" for i in range(len(inputs))] + [f"y{i}" for i in range(len(sizes))]
+    call = (
+        "".join(f"  V y{i}[{size}];\n" for i, size in enumerate(sizes)) + f"  f_{function.name()}({', '.join(names)});"
+    )
+    text = HEAD + "\n".join(each.text for each in emitted([function]).values())
+    take = "for (int i = 0; i < 3; ++i) taken[i] = count[i];"
+    text += f'extern "C" void call(const double** x, long* taken) {{\n{call}\n  {take}\n}}\n'
+    (folder / "counted.cpp").write_text(text)
+    built = folder / f"{function.name()}.so"
+    subprocess.run(
+        [str(CXX), "-O0", "-w", "-fpermissive", "-fPIC", "-shared", "-o", built, folder / "counted.cpp"], check=True
+    )
+    pointers = (ctypes.c_void_p * len(inputs))(*(each.ctypes.data for each in inputs))
+    taken = (ctypes.c_long * 3)()
+    ctypes.CDLL(str(built)).call(pointers, taken)
+    return Cost(*taken)
+
+
+def stated(function: Any) -> Cost:
+    return StandaloneSource(function, single=False).cost
+
+
+@needs_cxx
+@pytest.mark.parametrize(("rows", "n", "rank"), [(1, 1, 0), (2, 5, 1), (3, 6, 2), (7, 4, 4), (5, 5, 3)])
+def test_a_decomposition_that_loses_rank_takes_the_operations_stated(
+    rows: int, n: int, rank: int, tmp_path: Path
+) -> None:
+    random, function = np.random.default_rng(1), decomposition_function(rows, n)
+    A = random.normal(size=(rows, rank)) @ random.normal(size=(rank, n))
+    assert counted(function, tmp_path, A, np.array([1e-10])) == stated(function)
+
+
+@needs_cxx
+def test_a_decomposition_of_full_rank_takes_less(tmp_path: Path) -> None:
+    taken = counted(decomposition_function(3, 6), tmp_path, np.eye(3, 6), np.array([1e-10]))
+    most = stated(decomposition_function(3, 6))
+    assert (taken.operations, most.operations) == (709, 859)
+    assert (taken.divisions, most.divisions) == (6, 12)
+
+
+@needs_cxx
+@pytest.mark.parametrize("name", ["two_mass_spring", "coordinated_robots", "coordinated_robots_limited"])
+def test_a_law_takes_at_most_the_operations_stated(name: str, tmp_path: Path) -> None:
+    run = load(name)
+    loop: Any = run.loop
+    x = np.concatenate([run.start.q, run.start.v, loop.memory_start])
+    function = loop.control_kernel.function
+    taken, most = counted(function, tmp_path, np.array([run.start.t]), x, loop.parameters), stated(function)
+    assert taken.functions == most.functions
+    assert taken.divisions <= most.divisions
+    share = taken.operations / most.operations
+    assert 0.01 < share <= 1 if "limited" in name else 0.8 < share <= 1  # the search for limits takes 32 steps at most
+
+
+def test_a_divisor_that_serves_twice_is_inverted_once() -> None:
+    x, y = ca.SX.sym("x"), ca.SX.sym("y")
+    assert Statements(ca.Function("f", [x, y], [ca.sin(x) * y + ca.sqrt(x) / y - 2.0]), False).cost == Cost(6, 2, 1)
+    halves = Statements(ca.Function("g", [x, y], [x / y + y / x + 2.0 / y]), False)
+    assert halves.cost == Cost(6, 2, 0)  # 1/y, two products with it, y/x, two sums
+
+
+def test_a_function_that_is_repeated_counts_as_often_as_it_may_be_called() -> None:
+    state = ca.SX.sym("state", 2)
+    step = ca.Function("half_step", [state], [ca.vertcat(state[0] / 2, state[0] <= 1)], {"never_inline": True})
+    functions = emitted([repeat("half_steps", step, 8, done=1)])
+    once = functions["half_step"].cost
+    assert functions["half_steps"].calls == 8 * ("half_step",)
+    whole = ca.Function("whole", [state], [repeat("half_steps_again", step, 8, done=1)(state)])
+    assert stated(whole) == once * 8 + Cost(8 * 3)  # each step: is it done, and a choice for each entry
+
+
+def test_every_function_of_numbers_has_a_name_in_c() -> None:
+    x, pairs = ca.SX.sym("x"), {"atan2", "hypot", "pow", "fmod", "copysign", "fmin", "fmax"}
+    for name in set(FUNCTIONS) - pairs:
+        (line,) = (
+            line for line in Statements(ca.Function("one", [x], [getattr(ca, name)(x)]), False).lines if "v_" in line
+        )
+        assert f"v_{name}(a" in line
