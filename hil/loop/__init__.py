@@ -7,7 +7,7 @@ by whoever called it, so that a simulated run needs only the law, and a run on d
 import servoctl.compiled  # noqa: F401 - what follows may be found compiled
 from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
 from hil.loop.controller import Controller
-from hil.loop.rig import Reading, Rig
+from hil.loop.rig import Finding, Reading, Rig
 from hil.loop.simulated import SimulatedRig
 from hil.loop.tick import Tick, TickLoop
 
@@ -15,6 +15,7 @@ __all__ = [
     "SECOND",
     "Clock",
     "Controller",
+    "Finding",
     "Reading",
     "Rig",
     "SimulatedRig",

@@ -11,9 +11,8 @@ from hil.sensing.gravity import (
     not_ready,
     task_errors,
 )
-from hil.sensing.plausibility import Finding
 from hil.sensing.prediction import Prediction
-from hil.sensing.sensing import Sensing, Sight
+from hil.sensing.sensing import Measurement, Sensing
 from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 
 __all__ = [
@@ -22,12 +21,11 @@ __all__ = [
     "Displacements",
     "DisturbanceObserver",
     "Estimate",
-    "Finding",
     "GravityCompensation",
     "Hold",
+    "Measurement",
     "Prediction",
     "Sensing",
-    "Sight",
     "StaticBalance",
     "TrackingMonitor",
     "accelerations",

@@ -6,12 +6,13 @@ move no faster than the machine may: those show where displacements are measured
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Estimate
 
@@ -59,22 +60,6 @@ class AxisMemory:
         self.rejected: Final = rejected
         self.travel: Final = travel
         self.moved: Final = moved
-
-
-class Finding(NamedTuple):
-    """Something that a channel shows and that cannot be.
-
-    Attributes:
-        channel: Its name.
-        reason: In a person's words, with numbers.
-        stops: Whether it must stop the machine; else the sample was left out, once.
-        motion: Whether it is the machine's motion that cannot be, and no sample.
-    """
-
-    channel: str
-    reason: str
-    stops: bool
-    motion: bool = False
 
 
 def judge(

@@ -14,10 +14,11 @@ import numpy as np
 from hil.drives import Feedback
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.observability import require_seen
-from hil.sensing.plausibility import AxisMemory, Finding, Redundancy, judge
+from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
 from hil.sensing.tracking import TrackingMonitor
@@ -28,7 +29,7 @@ SAMPLING = 2
 """Periods: the time constant of the rate filter, unless it is given."""
 
 
-class Sight(NamedTuple):
+class Measurement(NamedTuple):
     """What a tick's samples say.
 
     Attributes:
@@ -127,7 +128,7 @@ class Sensing:
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
-    ) -> Sight:
+    ) -> Measurement:
         """Where the machine is.
 
         Args:
@@ -180,7 +181,7 @@ class Sensing:
         if finite:
             self._q, self._v, self._now = found.q, found.v, now
         valid = heard and finite and found.rank == self._model.n
-        return Sight(found, np.array(ages), findings, y, self._rates, valid)
+        return Measurement(found, np.array(ages), findings, y, self._rates, valid)
 
     def _take(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
         """Takes one channel's sample in; returns the last good one."""

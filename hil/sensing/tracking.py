@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel
-from hil.sensing.plausibility import Finding
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.engine.select_engine import run_fast

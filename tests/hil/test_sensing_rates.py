@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.drives import Sample
+from hil.loop import Finding
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel, Finding
+from hil.sensing import Channel
 from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter, Track
 
