@@ -27,7 +27,7 @@ def resolved_steps(
         state: Where.
     """
     positions, speeds = sample_errors(values, nodes)
-    inverse = sensing.coordinates.view(state.t, state.q).seen.pseudoinverse() * sensing.displacements.weights
+    inverse = sensing.coordinates.inverse(state.t, state.q)
     found: dict[str, tuple[float, float]] = {}
     for dq, dv in [*((move, 0.0) for move in (inverse * positions).T), *((0.0, move) for move in (inverse * speeds).T)]:
         above, below = (

@@ -1,4 +1,4 @@
-"""From samples of drives and encoders to the machine's coordinates; knows no bytes and no bus."""
+"""Computes the machine's coordinates from samples of drives and encoders; independent of protocols and buses."""
 
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
@@ -8,7 +8,6 @@ from hil.sensing.gravity import (
     StaticBalance,
     accelerations,
     falls_without_torque,
-    not_ready,
     task_errors,
 )
 from hil.sensing.prediction import Prediction
@@ -30,6 +29,5 @@ __all__ = [
     "TrackingMonitor",
     "accelerations",
     "falls_without_torque",
-    "not_ready",
     "task_errors",
 ]

@@ -138,8 +138,7 @@ def _friction(prepared: RigSetup, trajectory: Trajectory) -> Array:
 def _sampled(prepared: RigSetup, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
     """What the error of each sample does to T u and to the violations, shape (samples, rows) each."""
     positions, speeds = sample_errors(prepared.settings.values, (*prepared.drives, *prepared.sensors))
-    coordinates, loop = prepared.sensing.coordinates, prepared.loop
-    inverse = coordinates.view(state.t, state.q).seen.pseudoinverse() * prepared.sensing.displacements.weights
+    loop, inverse = prepared.loop, prepared.sensing.coordinates.inverse(state.t, state.q)
     still = np.zeros_like(inverse)
     moves = np.concatenate(
         [np.concatenate([inverse * positions, still]), np.concatenate([still, inverse * speeds])], axis=1

@@ -161,7 +161,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a coordinate that nothing measures": (
         BELT,
         [("  sensors:", "  # sensors:"), ("    - {coordinate", "    # - {coordinate")],
-        "hil.drives: TwoMassSpring: 1 of 2 freedoms are measured; unseen: x2 (add an encoder node under hil.sensors ",
+        "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 (add an encoder node under hil.sensors ",
     ),
     "an unknown fault": (
         BELT,
@@ -362,7 +362,7 @@ def test_encoders_that_contradict_the_start_pose_stop_the_run_before_any_torque(
     path = changed(tmp_path, BELT, [("  safety:", fault)])
     assert ends("hil", path, "--duration", 0.1, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
-    assert "sensor x2: the start pose puts it at 0.5 m, it is at 0.6" in err
-    assert "start_tolerance is 0.005 m" in err
+    assert "sensor x2: expected 0.5 m at the start pose, measured 0.6" in err
+    assert "start_tolerance 0.005 m" in err
     assert "enabling" not in err
     assert "DID NOT CONFIRM" not in err

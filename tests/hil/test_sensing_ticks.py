@@ -170,8 +170,8 @@ def test_the_start_pose_is_held_against_what_is_measured() -> None:
     other = moved(samples[1], 0.25)
     given = float(B[:, 1] @ q)
     assert eyes.check_start(q, [samples[0], other, *samples[2:]], 0.01) == [
-        f"drive u2: the start pose puts it at {given:.5g} rad, it is at {given + 0.25:.5g} rad: +0.25 rad apart, "
-        "start_tolerance is 0.01 rad"
+        f"drive u2: expected {given:.5g} rad at the start pose, measured {given + 0.25:.5g} rad (difference +0.25 rad, "
+        "start_tolerance 0.01 rad)"
     ]
 
 
