@@ -161,7 +161,8 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a coordinate that nothing measures": (
         BELT,
         [("  sensors:", "  # sensors:"), ("    - {coordinate", "    # - {coordinate")],
-        "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 (add an encoder node under hil.sensors ",
+        "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 (add an encoder node under "
+        "hil.sensors ",
     ),
     "an unknown fault": (
         BELT,
