@@ -62,7 +62,8 @@ def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[
         first += [
             (
                 k,
-                f"{name} was sent {run[f'u.{name}'][k]:.9g}, the law gave {run[f'law.{name}'][k]:.9g}, and no limit explains it",
+                f"{name} was sent {run[f'u.{name}'][k]:.9g}, the law gave {run[f'law.{name}'][k]:.9g}, "
+                "and no limit explains the difference",
             )
             for k in np.flatnonzero(wrong)[:1].tolist()
         ]
@@ -117,7 +118,5 @@ def _compare_frames(
         except ValueError:  # the logged torque is not finite, or above the limit
             same = False
         if not same:
-            differing.append(
-                (k, f"{drive.settings.name} was sent {torque:.9g}, the frame {frame} holds another torque")
-            )
+            differing.append((k, f"{drive.settings.name} was sent {torque:.9g}, frame {frame} holds another torque"))
     return compared, differing

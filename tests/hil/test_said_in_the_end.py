@@ -37,7 +37,7 @@ def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
     assert (EventKind.HANDSHAKE, "a") in kinds(ended) and (EventKind.NEVER_ENABLED, "a") in kinds(ended)
     assert EventKind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]
     said = next(str(event) for event in ended.events if event.kind is EventKind.NEVER_ENABLED)
-    assert said.startswith("a: this run never enabled the drive and sent it no torque; whether it is on by others")
+    assert said.startswith("a: this run never enabled the drive and sent it no torque; the drive did not report")
     drives = ended.trajectory.metadata["drives"]
     assert drives["a"]["confirmed_off"] is None
 
@@ -171,7 +171,7 @@ def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) ->
         run.run(heard.append)
     said = [event.detail if event.kind is EventKind.STAGE else event.kind.name for event in heard]
     assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
-    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
+    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "incomplete"))
     assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
     assert load_run(tmp_path / "run") is not None
