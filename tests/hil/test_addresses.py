@@ -37,7 +37,7 @@ def rig(drive: str, sensor: str) -> list[str]:
         (
             f"{CIA402}, node: 1, master: 2",
             "protocol: cia402, node: 2, counts_per_turn: 65536, velocity_unit: rpm",
-            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id, master or host, or a",
+            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id",
         ),
     ],
 )  # fmt: skip

@@ -156,7 +156,8 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a start pose beyond a limit": (
         BELT,
         [("position_limits: [-0.3, 0.3]", "position_limits: [0.1, 0.3]")],
-        "hil.drives[0].position_limits: F is at 0 in the start pose, outside 0.1 to 0.3 (correct the pose or the limits; 'offset' is the motor's",
+        "hil.drives[0].position_limits: F is at 0 in the start pose, outside 0.1 to 0.3 (correct the pose or the "
+        "limits; 'offset' is the motor's zero)",
     ),
     "a coordinate that nothing measures": (
         BELT,

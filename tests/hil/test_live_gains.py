@@ -88,7 +88,7 @@ def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None
     [
         (
             "{law.correction.baumgarte.gamma: [1, 2]}",
-            "hil.live.law.correction.baumgarte.gamma: not a gain (expected law.",
+            "law.correction.baumgarte.gamma: not a gain (expected law.",
         ),
         ("{law.correction.second_order.damping: [1, 2]}", "second_order.damping: not a gain"),
         ("{law.rank_tolerance: [1, 2]}", "hil.live.law.rank_tolerance: not a gain"),
