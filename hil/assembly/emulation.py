@@ -1,4 +1,4 @@
-"""A config's rig on emulated drives in lock-step, with the simulated plant behind them."""
+"""Builds the emulated drives of a config and the simulated plant behind them, in virtual time."""
 
 from typing import Any
 
@@ -19,33 +19,33 @@ from servoctl.simulation.system import System
 from servoctl.types import State
 
 POWER_UP = 0.1
-"""How long the drives have been powered when the loop comes [s]."""
+"""Time for which the drives have been powered when the loop starts [s]."""
 
 
-def in_lockstep(prepared: RigSetup, engine: str = "auto") -> Environment:
-    """Emulated drives, just powered on, and the buses to them."""
-    return place_on(prepared, emulated(prepared, engine))
+def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
+    """The environment of a run on emulated drives in virtual time."""
+    return environment_of(setup, make_emulator(setup, engine))
 
 
-def emulated(prepared: RigSetup, engine: str = "auto") -> Emulator:
-    """A config's emulated drives, on wires of their own, with the faults of the config to come."""
-    settings = prepared.settings
+def make_emulator(setup: RigSetup, engine: str = "auto") -> Emulator:
+    """The emulated drives of a config on buses of their own, with the scripted faults scheduled."""
+    settings = setup.settings
     nodes = targets((*settings.drives, *settings.sensors))
     faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
     return Emulator.build(
-        simulated(prepared),
-        prepared.start,
+        simulated_system(setup),
+        setup.start,
         settings.values.period,
         settings.drives,
         settings.sensors,
         {name: BusOptions(bitrate=bus["bitrate"]) for name, bus in settings.buses.items()},
-        likeness(prepared, engine),
+        emulation_options(setup, engine),
         faults,
     )
 
 
-def place_on(prepared: RigSetup, emulator: Emulator) -> Environment:
-    """Where a run is on emulated drives, once they have been powered for a while."""
+def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
+    """The environment of a run on these emulated drives; lets them power up first."""
     emulator.clock.sleep_until(nanoseconds(POWER_UP))
 
     def truth() -> State:
@@ -53,11 +53,11 @@ def place_on(prepared: RigSetup, emulator: Emulator) -> Environment:
         return State(emulator.clock.now() / SECOND, q, v)
 
     def facts() -> dict[str, Any]:
-        seen = emulator.observer.report()
+        reports = emulator.observer.report()
         loads = {name: wire.load() for name, wire in emulator.wires.items()}
         return {
-            "observer": [str(each) for each in seen[:100]],
-            "emulator": {"seed": prepared.seed, "bus_load": loads, "diverged": emulator.plant.diverged},
+            "observer": [str(each) for each in reports[:100]],
+            "emulator": {"seed": setup.seed, "bus_load": loads, "diverged": emulator.plant.diverged},
         }
 
     return Environment(
@@ -66,15 +66,15 @@ def place_on(prepared: RigSetup, emulator: Emulator) -> Environment:
     )  # fmt: skip
 
 
-def likeness(prepared: RigSetup, engine: str = "auto") -> EmulationOptions:
-    """What the emulated machine is like, as the config has it."""
-    settings, values = prepared.settings, prepared.settings.values.emulation
+def emulation_options(setup: RigSetup, engine: str = "auto") -> EmulationOptions:
+    """Actuators, encoders and noise of the emulated machine, from the config."""
+    settings, values = setup.settings, setup.settings.values.emulation
     actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
-    nodes = (*prepared.drives, *prepared.sensors)
+    nodes = (*setup.drives, *setup.sensors)
     return EmulationOptions(
         actuators={drive.name: actuator for drive in settings.drives},
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
-        seed=prepared.seed,
+        seed=setup.seed,
         engine=engine,
     )
 
@@ -84,18 +84,18 @@ def _encoder(values: Emulation, quantum: float) -> EncoderModel:
     return EncoderModel(resolution=float(np.abs(resolution)), noise=values.encoder_noise)
 
 
-def simulated(prepared: RigSetup) -> System:
-    """The plant behind the drives: the model's, unless the config says where it differs.
+def simulated_system(setup: RigSetup) -> System:
+    """The plant behind the drives: that of the model, with the parameters of `hil.emulation.parameters`.
 
     Raises:
-        ConfigError: With what differs it is no machine.
+        ConfigError: The plant refuses these parameters.
     """
-    differing = prepared.settings.values.emulation.parameters
-    if not differing:
-        return prepared.run.system
-    assert prepared.run.loaded is not None
-    written = [f"plant.parameters.{name}={value}" for name, value in differing.items()]
+    parameters = setup.settings.values.emulation.parameters
+    if not parameters:
+        return setup.run.system
+    assert setup.run.loaded is not None
+    overrides = [f"plant.parameters.{name}={value}" for name, value in parameters.items()]
     try:
-        return make_run(prepared.run.loaded.overridden(written), "vm", strict=False).system
+        return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False).system
     except ServoctlError as error:
         raise ConfigError(f"hil.emulation.parameters: {error}") from error

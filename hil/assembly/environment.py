@@ -1,27 +1,18 @@
-"""What a loop runs on: buses, a clock, and on emulated drives the faults that a script does to the loop itself."""
+"""The environment of a run: buses, a clock and, on emulated drives, the scripted faults of the loop itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from hil.bus import Bus
+from hil.emulator.host_faults import HostFaults
 from hil.loop import Clock, Controller
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, State
 
 
-class HostFaults(Protocol):
-    """Scripted faults of the loop itself."""
-
-    def stall(self) -> int:
-        """How long the loop shall do nothing now [ns]."""
-
-    def tamper(self, u: Array) -> Array:
-        """What the law shall seem to have said."""
-
-
 class TamperedController(Controller):
-    """A law whose answers a script of faults changes."""
+    """A controller whose commands are changed by scripted faults."""
 
     def __init__(self, loop: Loop, faults: HostFaults) -> None:
         super().__init__(loop)
@@ -33,17 +24,17 @@ class TamperedController(Controller):
 
 @dataclass(frozen=True)
 class Environment:
-    """What the loop runs on.
+    """Buses and clock of a run.
 
     Attributes:
         buses: Name -> open bus.
-        clock: The run's.
-        emulated: Whether the drives are.
+        clock: Clock of the run.
+        emulated: Whether the drives are emulated.
         lockstep: Whether time is virtual.
-        truth: The simulated plant's state now; None where there is none to see.
-        facts: What to say of it at the end.
+        truth: Returns the present state of the simulated plant; None: not known.
+        facts: Returns further entries of the summary; called at the end.
         engaged: Called once, when the task begins.
-        faults: What the loop must do to itself; None: nothing.
+        faults: Scripted faults of the loop itself; None: none.
     """
 
     buses: Mapping[str, Bus]

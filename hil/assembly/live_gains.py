@@ -1,8 +1,8 @@
-"""Gains that an operator changes while the loop runs: within bounds, never at once, and the same in a replay.
+"""Gains that the operator changes during a run: within bounds, along a ramp, and reproducible in a replay.
 
-Design: what is ramped are the numbers of the config themselves, tick by tick, and every tick's are logged as columns;
-so a row says by which law its torque was made. The law is linear in damping and stiffness, so its torque moves no
-faster than they do. A value is refused where a violation would grow at the period, one cycle late.
+Design: the numbers of the config themselves are ramped, tick by tick, and each tick's values are logged as columns. So
+every row tells the law that made its torque. The law is linear in damping and stiffness, so its torque changes no
+faster than they do. A value is refused if a violation would grow at this period with one period of delay.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from servoctl.laws.gain_limits import growth
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 
-EXPECTED = "law.correction.<kind>.<gain> or task.<name>.correction.<kind>.<gain>, of a correction that is there"
+EXPECTED = "law.correction.<kind>.<gain> or task.<name>.correction.<kind>.<gain> of a correction in the config"
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Gain:
     """A number of a correction.
 
     Attributes:
-        path: In the config.
-        task: Whose own correction it is of; None: of the common one.
-        field: Of the correction.
-        keys: On the way from there to the number: a task's name, or an index.
-        lower: Least value.
+        path: Path in the config.
+        task: Task whose own correction holds it; None: the common correction.
+        field: Field of the correction.
+        keys: Keys from the field to the number: a task's name, or an index.
+        lower: Smallest value.
         upper: Largest value.
     """
 
@@ -45,22 +45,22 @@ class Gain:
     upper: float
 
     def correction(self, law: ConstraintFollowing) -> Correction | None:
-        """Whose number it is."""
+        """The correction that holds the number."""
         return law.correction if self.task is None else (law.corrections or {}).get(self.task)
 
     def value(self, law: ConstraintFollowing) -> Any:
-        """What a law has there.
+        """The value in a law.
 
         Raises:
-            KeyError, IndexError, TypeError: It has nothing there.
+            KeyError, IndexError, TypeError: The law has nothing at this path.
         """
-        found = getattr(self.correction(law), self.field)
+        value = getattr(self.correction(law), self.field)
         for key in self.keys:
-            found = found[key]
-        return found
+            value = value[key]
+        return value
 
     def put(self, law: ConstraintFollowing, value: float) -> ConstraintFollowing:
-        """The law with another value."""
+        """A copy of the law with another value."""
         correction = cast(Any, self.correction(law))
         changed = replace(correction, **{self.field: _put(getattr(correction, self.field), self.keys, value)})
         if self.task is None:
@@ -78,25 +78,24 @@ def _put(tree: Any, keys: Sequence[str | int], value: float) -> Any:
 
 
 class LiveGains:
-    """The gains of a law that may change, where they stand, and where they are going.
+    """The gains of a law that may change, their present values and their targets.
+
+    Args:
+        loaded: A config with `hil`.
+        model: Plant and task to which the law is bound.
+        bound: The bound law.
 
     Attributes:
         gains: In the order of the config.
-        values: In force, in that order.
-        ramp: Ticks that a change takes.
+        values: Present values, in that order.
+        ramp: Number of ticks of a change.
+
+    Raises:
+        ConfigError: A path is not a gain, its bounds exclude the config's value, or a value within the bounds is
+            unstable at the period; every problem at once.
     """
 
     def __init__(self, loaded: LoadedConfig, model: Model, bound: BoundLaw | None) -> None:
-        """Takes them from a config.
-
-        Args:
-            loaded: A config with `hil`.
-            model: Plant and task, as the law is bound to.
-            bound: The law.
-
-        Raises:
-            ConfigError: A path is no gain, or its bounds do not hold it or what the period bears; every one at once.
-        """
         problems = Problems(loaded)
         hil, law = loaded.config.hil, build_law(loaded, model.plant, problems)
         problems.check()
@@ -119,83 +118,92 @@ class LiveGains:
             self.gains += (gain,)
             self.values += (float(gain.value(law)),)
         problems.check()
-        self._given = self._from = self._to = self.values
+        self._config_values = self._from = self._to = self.values
         for i, gain in enumerate(self.gains):
             for end in (gain.lower, gain.upper):
-                for sentence in self._unfit(_with(self.values, i, end)):
-                    problems.add(f"{end:g}: {sentence}", "hil", "live", gain.path)
+                for problem in self._problems(_with(self.values, i, end)):
+                    problems.add(f"{end:g}: {problem}", "hil", "live", gain.path)
         problems.check()
 
     def begin(self, take_law: Callable[[BoundLaw], None]) -> None:
-        """Goes back to the config's values, where an earlier run has left others."""
+        """Restores the config's values after an earlier run has changed them."""
         self._left = 0
-        if self.gains and self.values != self._given:
-            self._from = self._to = self._given
-            self.force(self._given, take_law)
+        if self.gains and self.values != self._config_values:
+            self._from = self._to = self._config_values
+            self.force(self._config_values, take_law)
 
     def law(self, values: Sequence[float]) -> BoundLaw:
-        """The law with these values.
+        """The bound law with these values.
 
         Raises:
-            TaskError: A correction does not take them.
+            TaskError: A correction refuses them.
         """
         law = self._law
         for gain, value in zip(self.gains, values, strict=True):
             law = gain.put(law, value)
         return replace(self._bound, **cast(Any, law.gains_of(self._model.task_rows)))
 
-    def _unfit(self, values: Sequence[float]) -> list[str]:
-        """Why values cannot be had, in the words of `check`; takes milliseconds."""
+    def _problems(self, values: Sequence[float]) -> list[str]:
+        """Why these values are not possible, as `check` says it; takes milliseconds."""
         try:
             law = cast(BoundConstraintFollowing, self.law(values))
         except TaskError as error:
             return str(error).splitlines()
-        found = [RowGains("task", row, *law.gains(i), self._spacing).problem for i, row in enumerate(law.rows)]
-        return [sentence for sentence in found if sentence is not None]
+        problems = [RowGains("task", row, *law.gains(i), self._spacing).problem for i, row in enumerate(law.rows)]
+        return [problem for problem in problems if problem is not None]
 
-    def ask(self, index: int, value: float) -> str:
-        """Sets out for another value; takes some 100 us, once per wish.
+    def request(self, index: int, value: float) -> str:
+        """Starts a change to another value, or refuses it; takes about 100 us.
 
         Returns:
-            What is done; or, with nothing done, why not.
+            The change, or why it is refused.
         """
         if not 0 <= index < len(self.gains):
             return "refused: there is no such gain"
         gain, before = self.gains[index], self.values[index]
         if not gain.lower <= value <= gain.upper:  # NaN too
             return f"refused: {value:g} is outside [{gain.lower:g}, {gain.upper:g}]"
-        wanted = _with(self._to, index, float(value))
+        target = _with(self._to, index, float(value))
         try:
-            worst = self._growth(wanted)
+            worst = self._growth(target)
         except TaskError as error:
             return f"refused: {value:g}: {error}"
         if worst >= 1.0:
             return f"refused: with {value:g} a violation would grow by {worst:.4g} per period of {self._period:g} s"
-        self._from, self._to, self._left = self.values, wanted, self.ramp
+        self._from, self._to, self._left = self.values, target, self.ramp
         return f"{before:g} -> {value:g} within {self.ramp * self._period:g} s"
 
     def _growth(self, values: Sequence[float]) -> float:
-        """Largest growth of a violation over a period, one cycle late."""
-        law, by = cast(BoundConstraintFollowing, self.law(values)), self._spacing
+        """Largest growth of a violation over a period, with one period of delay; 1 is the limit of stability."""
+        law, spacing = cast(BoundConstraintFollowing, self.law(values)), self._spacing
         rows = {(*law.gains(i), row.has_rate) for i, row in enumerate(law.rows)}
         return max(
-            growth(damping, stiffness, has_rate, self._period, by.held, higher, by.delay, velocity=by.velocity)
+            growth(
+                damping,
+                stiffness,
+                has_rate,
+                self._period,
+                spacing.held,
+                higher,
+                spacing.delay,
+                velocity=spacing.velocity,
+            )
             if damping or stiffness
             else 0.0
             for damping, stiffness, higher, has_rate in rows
         )
 
     def advance(self, take_law: Callable[[BoundLaw], None]) -> None:
-        """One tick on the way; does nothing at the end of it."""
+        """Moves one tick along the ramp; does nothing after its end."""
         if not self._left:
             return
         self._left -= 1
         share = 1.0 - self._left / self.ramp
-        between = (a + share * (b - a) for a, b in zip(self._from, self._to, strict=True))
-        self.force(tuple(between) if self._left else self._to, take_law)
+        values = (a + share * (b - a) for a, b in zip(self._from, self._to, strict=True))
+        self.force(tuple(values) if self._left else self._to, take_law)
 
     def force(self, values: Sequence[float], take_law: Callable[[BoundLaw], None]) -> None:
-        """These values at once: for a start, and for a replay."""
+        """Sets values at once, without a ramp: at a start, and in a replay."""
         self.values = tuple(values)
         take_law(self.law(self.values))
 
@@ -208,7 +216,7 @@ def _gain(path: str, law: ConstraintFollowing, lower: float, upper: float) -> Ga
     """The gain at a path.
 
     Raises:
-        ConfigError: There is none, or the bounds do not hold it; the message lacks its place.
+        ConfigError: There is none, or its bounds exclude it; the message does not name file and line.
     """
     words = path.split(".")
     task = words[1] if words[0] == "task" and len(words) > 1 else None
@@ -216,18 +224,18 @@ def _gain(path: str, law: ConstraintFollowing, lower: float, upper: float) -> Ga
     gain = Gain(path, task, "", (), lower, upper)
     correction = gain.correction(law) if words[0] in ("law", "task") else None
     if rest[:1] != ["correction"] or correction is None or rest[1:2] != [correction.label]:
-        raise ConfigError(f"no gain (expected {EXPECTED})")
+        raise ConfigError(f"not a gain (expected {EXPECTED})")
     fields = rest[1:] if correction.label == "poles" else rest[2:]
     if not fields or fields[0] not in {field.name for field in dataclasses.fields(cast(Any, correction))}:
-        raise ConfigError(f"no gain (expected {EXPECTED})")
+        raise ConfigError(f"not a gain (expected {EXPECTED})")
     keys = tuple(int(key) if key.isdigit() else key for key in fields[1:])
     gain = replace(gain, field=fields[0], keys=keys)
     try:
         value = gain.value(law)
     except (KeyError, IndexError, TypeError):
-        raise ConfigError(f"nothing at {'.'.join(fields[1:])!r} (name a task, or count the rows from 0)") from None
+        raise ConfigError(f"nothing at {'.'.join(fields[1:])!r} (give a task, or a row counted from 0)") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"not one number but {value} (name one of them in the path)")
+        raise ConfigError(f"expected one number, got {value} (choose one of them in the path)")
     if not lower <= value <= upper:
-        raise ConfigError(f"the config's own value {value:g} is outside [{lower:g}, {upper:g}] (widen the bounds)")
+        raise ConfigError(f"the config's value {value:g} is outside [{lower:g}, {upper:g}] (widen the bounds)")
     return gain

@@ -1,4 +1,4 @@
-"""What is known of a config's nodes before they are heard: channels, and what watches them."""
+"""How the nodes of a config measure: their channels, and the sensing built from them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,20 +24,20 @@ def make_sensing(
     engine: str,
     rank_tolerance: float,
 ) -> Sensing:
-    """Samples -> q and v, for a run.
+    """Builds what computes q and v from the samples of a run.
 
     Args:
         model: The plant.
         drives: In the order of its actuators.
         sensors: Encoder nodes.
-        start: The start pose.
-        values: What the config says of the rig.
-        prediction: The model's motion.
+        start: Start pose.
+        values: Section `hil` of the config.
+        prediction: Predicts the model's motion.
         engine: `auto`, `c`, `vm` or `numpy`.
-        rank_tolerance: Of the passive constraints.
+        rank_tolerance: Tolerance of the passive constraints.
 
     Raises:
-        ConfigError: A node fits nothing, or a freedom is not measured.
+        ConfigError: A node fits no actuator or coordinate, or a degree of freedom is not measured.
         PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
     """
     nodes, limits = (*drives, *sensors), np.array([drive.settings.torque_limit for drive in drives])
@@ -48,8 +48,8 @@ def make_sensing(
         channel, name = channel_of(node, values.period), node.settings.name
         leap = values.safety.start_tolerance
         channels.append(replace(channel, held=held[name], speed_limit=fastest[name], leap=leap))
-    unexplained = DisturbanceObserver(model, rank_tolerance, engine)
-    tracking = TrackingMonitor(unexplained, channels[: len(drives)], limits, values.safety.tracking, values.period)
+    observer = DisturbanceObserver(model, rank_tolerance, engine)
+    tracking = TrackingMonitor(observer, channels[: len(drives)], limits, values.safety.tracking, values.period)
     sensing = Sensing(
         model,
         channels,
@@ -63,12 +63,12 @@ def make_sensing(
         tracking=tracking,
         engine=engine,
     )
-    tracking.know(partial(_rate_errors, sensing, sample_errors(values, nodes)[1]))
+    tracking.set_errors(partial(_rate_errors, sensing, sample_errors(values, nodes)[1]))
     return sensing
 
 
 def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> dict[str, float]:
-    """Actuator or coordinate -> acceleration that friction of these sizes may take from it at the start pose."""
+    """Actuator or coordinate -> largest acceleration that friction of these sizes can prevent at the start pose."""
     motors, coordinates = accelerations(model, start, torques, rank_tolerance)
     plant = model.plant
     names = (*plant.actuators, *plant.coordinates)
@@ -76,14 +76,13 @@ def _held(model: Model, start: State, torques: Array, rank_tolerance: float) -> 
 
 
 def _rate_errors(sensing: Sensing, largest: Array, t: float, q: Array) -> Array:
-    """Of v at a pose by each sample's largest error of its rate [joint unit/s], shape (nodes, n)."""
-    inverse = sensing.coordinates.view(t, q).seen.pseudoinverse() * sensing.displacements.weights
-    errors: Array = (inverse * largest).T
+    """Errors of v at a pose by each sample's largest rate error `largest` [joint unit/s], shape (nodes, n)."""
+    errors: Array = (sensing.coordinates.inverse(t, q) * largest).T
     return errors
 
 
 def channel_of(node: Node, period: float) -> Channel:
-    """What is known of a node by itself."""
+    """The channel of a node, by the node alone."""
     settings = node.settings
     limit = node.settings.speed_limit if isinstance(node, Drive) else np.inf
     return Channel(

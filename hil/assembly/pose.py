@@ -1,4 +1,4 @@
-"""Whether a machine may be in its start pose, and what holds it there."""
+"""Whether the start pose is allowed, and what holds the machine there."""
 
 import numpy as np
 
@@ -11,23 +11,26 @@ from servoctl.types import Array, State
 
 
 def check_limits(loaded: LoadedConfig, settings: HilSettings, displacements: Array) -> None:
-    """Refuses a start pose that is beyond the position limits of a drive.
+    """Refuses a start pose beyond the position limits of a drive.
 
     Args:
         loaded: The config.
-        settings: What it says of the rig.
-        displacements: Of the drives at the start pose, in the plant's order, then of whatever else [joint unit].
+        settings: Its rig.
+        displacements: Displacements at the start pose: of the drives in the plant's order, then of encoders [joint
+            unit].
 
     Raises:
-        ConfigError: It is.
+        ConfigError: A drive would start beyond its limits.
     """
     order, problems = [drive.actuator for drive in settings.values.drives], []
-    for drive, there in zip(settings.drives, displacements, strict=False):
+    for drive, position in zip(settings.drives, displacements, strict=False):
         lower, upper = drive.position_limits
-        if not lower <= there <= upper:
+        if not lower <= position <= upper:
             where = loaded.where("hil", "drives", order.index(drive.name), "position_limits")
-            what = f"the start pose puts {drive.name} at {there:.4g}, beyond {lower:.4g} to {upper:.4g}"
-            problems.append(f"{where}: {what} (correct one of them; a motor's zero goes under 'offset')")
+            problems.append(
+                f"{where}: {drive.name} is at {position:.4g} in the start pose, outside {lower:.4g} to {upper:.4g} "
+                "(correct the pose or the limits; 'offset' is the motor's zero)"
+            )
     if problems:
         raise ConfigError(problems)
 
@@ -36,31 +39,41 @@ def check_fall(
     loaded: LoadedConfig,
     settings: HilSettings,
     model: Model,
-    holding: GravityCompensation,
+    compensation: GravityCompensation,
     start: State,
     tolerance: float,
-    fall: StaticBalance,
+    balance: StaticBalance,
 ) -> str:
-    """What holds a machine that falls without torque.
+    """A note on what holds a machine that falls without torque.
+
+    Args:
+        loaded: The config.
+        settings: Its rig.
+        model: The plant.
+        compensation: Torques that hold a pose.
+        start: Start pose.
+        tolerance: Rank tolerance of the passive constraints.
+        balance: How the machine falls.
 
     Raises:
-        ConfigError: Nothing does.
+        ConfigError: Neither brakes nor motors hold it.
     """
     where = loaded.where("hil", "drives")
-    falling = (
-        f"without torque the machine falls from its start pose ({fall.coordinate}: {fall.acceleration:.3g} per s^2)"
+    falls = (
+        "without torque the machine falls from its start pose "
+        f"({balance.coordinate}: {balance.acceleration:.3g} per s^2)"
     )
     braked = [i for i, drive in enumerate(settings.drives) if drive.brake]
-    left = falls_without_torque(model, start.t, start.q, tolerance, braked)
-    if left.falls:
+    with_brakes = falls_without_torque(model, start.t, start.q, tolerance, braked)
+    if with_brakes.falls:
         free = ", ".join(drive.name for drive in settings.drives if not drive.brake)
-        still = f"; with its brakes closed {left.coordinate} still does" if braked else ""
+        still = f"; with its brakes closed {with_brakes.coordinate} still falls" if braked else ""
         raise ConfigError(
-            f"{where}: {falling}{still}; without a brake: {free} (declare brake: true where there is one)"
+            f"{where}: {falls}{still}; without a brake: {free} (set brake: true where the motor has one)"
             if free
-            else f"{where}: {falling}{still} (no motor brakes it: take a start pose that holds by itself)"
+            else f"{where}: {falls}{still} (no brake can hold it: choose a start pose that holds by itself)"
         )
-    hold = holding(start.t, start.q)
+    hold = compensation(start.t, start.q)
     if not hold.holds:
-        raise ConfigError(f"{where}: {falling}, and its motors cannot hold it there (take another start pose)")
-    return f"{falling}: its brakes hold it, then {np.abs(hold.u).max():.3g} at most from its motors"
+        raise ConfigError(f"{where}: {falls}, and its motors cannot hold it there (choose another start pose)")
+    return f"{falls}: its brakes hold it, then its motors with at most {np.abs(hold.u).max():.3g}"

@@ -1,4 +1,4 @@
-"""A config -> everything that a run on drives needs, computed before anything is sent."""
+"""Turns a config into everything that a run on drives needs, before anything is sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from hil.assembly.live_gains import LiveGains
 from hil.assembly.measuring import make_sensing
 from hil.assembly.pose import check_fall, check_limits
 from hil.assembly.resolution import resolved_steps
-from hil.assembly.settings import HilSettings, hil_settings, look_at_rig
+from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.open import is_loopback
 from hil.drives import Drive, Feedback, Node
 from hil.drives.protocols import build
@@ -37,36 +37,37 @@ from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 STOP_DECAYS = 5.0
-"""Time constants that a controlled stop takes."""
+"""Duration of a controlled stop in time constants of the slowest motion."""
 
-BEGINNING = 1e-9
-"""When the path moves already: what it is engaged by, for before it stands [s]."""
+ENGAGE_TIME = 1e-9
+"""Task time at which the task is engaged [s]. At 0 a path that starts to move still has speed 0."""
 
 STABLE = 0.25
-"""Of the damping at which a controlled stop would become unstable at the period."""
+"""Largest damping of a controlled stop, as a share of the damping that is unstable at the period."""
 
 
 LONGEST_WATCHDOG = 0.1
-"""Of a drive, beyond which that is said [s]."""
+"""Warn above this watchdog time of a drive [s]."""
 
 
 @dataclass(frozen=True)
 class RigSetup:
-    """A run on drives, ready to begin.
+    """Everything that a run on drives needs.
 
     Attributes:
         run: Law, plant and task, as for a simulation.
-        settings: What the config says of the rig.
-        start: The start pose, at rest.
+        settings: Section `hil` of the config, checked.
+        start: Start pose, at rest.
         drives: In the order of the plant's actuators.
         sensors: Encoder nodes.
-        sensing: Samples -> q and v.
-        holding: What holds a pose.
+        sensing: Computes q and v from samples.
+        prediction: Predicts the state at which a torque acts.
+        gravity_compensation: Computes the torques that hold a pose.
         falls: Whether the machine moves from rest without torque.
-        bounds: When an event is one.
-        live: Gains that an operator may change.
-        notes: What a person should know before it begins.
-        reseeded: Seed in place of the config's; None: that.
+        bounds: Limits beyond which an event is reported.
+        live_gains: Gains that the operator may change.
+        notes: What the operator should know before the run.
+        reseeded: Seed that replaces the config's; None: the config's.
     """
 
     run: Run
@@ -76,41 +77,41 @@ class RigSetup:
     sensors: tuple[Node, ...]
     sensing: Sensing
     prediction: Prediction
-    holding: GravityCompensation
+    gravity_compensation: GravityCompensation
     falls: bool
     bounds: Bounds
-    live: LiveGains
+    live_gains: LiveGains
     notes: tuple[str, ...]
     reseeded: int | None = None
 
     @property
     def loop(self) -> Loop:
-        """The law's closed loop."""
+        """Closed loop of the law."""
         return self.run.loop
 
     @property
     def tasks(self) -> dict[str, list[str]]:
         """Task -> names of its rows."""
-        found: dict[str, list[str]] = {}
+        tasks: dict[str, list[str]] = {}
         for row in self.loop.system.model.task_rows:
-            found.setdefault(row.group, []).append(row.name)
-        return found
+            tasks.setdefault(row.group, []).append(row.name)
+        return tasks
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Seed of all random numbers."""
         if self.reseeded is not None:
             return self.reseeded
         return 0 if self.run.loaded is None else self.run.loaded.config.run.seed
 
     def renewed(self, faults: Sequence[Mapping[str, Any]], seed: int | None = None) -> "RigSetup":
-        """The same rig for another run, with nothing known yet of its drives; what is compiled is shared.
+        """The same rig with fresh drives, for another run; compiled functions are shared.
 
         Only one of the two may run at a time.
 
         Args:
-            faults: Of its emulated drives, in place of the config's.
-            seed: Of everything random; None: as before.
+            faults: Scripted faults; they replace the config's.
+            seed: Seed of all random numbers; None: as before.
         """
         settings, period = self.settings, self.settings.values.period
         values = settings.values.model_copy(update={"faults": tuple(faults)})
@@ -124,20 +125,20 @@ class RigSetup:
         )
 
     def plan(self, stage: Stage, duration: float | None) -> RunPlan:
-        """What the stages need.
+        """The plan for the stages of a run.
 
         Args:
-            stage: The last one.
-            duration: Time in it [s]; None: that of the config.
+            stage: Last stage.
+            duration: Time in the last stage [s]; None: that of the config.
         """
         safety, model, rest = self.settings.values.safety, self.loop.system.model, np.zeros(len(self.drives))
         law = self.loop.system.law
 
         def hold(q: Array) -> Array:
-            return self.holding(0.0, q).u if self.falls else rest
+            return self.gravity_compensation(0.0, q).u if self.falls else rest
 
         def errors(t: float, q: Array, v: Array) -> dict[str, tuple[float, float]]:
-            return task_errors(model, State(max(t, BEGINNING), q, v), () if law is None else law.wishes)
+            return task_errors(model, State(max(t, ENGAGE_TIME), q, v), () if law is None else law.wishes)
 
         return RunPlan(
             stage,
@@ -178,49 +179,50 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     try:
         run = make_run(loaded, "numpy" if engine == "numpy" else "auto", waiting=True, problems=problems)
     except ConfigError:
-        look_at_rig(loaded, problems)
+        check_rig(loaded, problems)
         raise
     model = run.system.model
     settings = hil_settings(loaded, model.plant)
     values = settings.values
-    live = LiveGains(loaded, model, run.system.law)
+    live_gains = LiveGains(loaded, model, run.system.law)
     notes = [*run.warnings, *_check_gains(loaded, run.system, values)]
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
-    notes += [*_shared_replies(drives), *_unread(settings, drives)]
+    notes += [*_shared_replies(drives), *_unreadable(settings, drives)]
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)
     try:
         sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
-        raise ConfigError([_placed(loaded, problem) for problem in error.problems]) from None
+        raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
     check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
-    falls, holding = (
-        falls_without_torque(model, start.t, start.q, tolerance),
-        GravityCompensation(model, tolerance, engine),
-    )
-    if falls.falls:
-        notes.append(check_fall(loaded, settings, model, holding, start, tolerance, falls))
+    balance = falls_without_torque(model, start.t, start.q, tolerance)
+    compensation = GravityCompensation(model, tolerance, engine)
+    if balance.falls:
+        notes.append(check_fall(loaded, settings, model, compensation, start, tolerance, balance))
     unwatched = ", ".join(drive.settings.name for drive in drives if not drive.watchdog)
     if unwatched:
-        notes.append(f"{unwatched}: no watchdog in the drive: when the loop dies, its last torque stays")
+        notes.append(f"{unwatched}: no watchdog in the drive: it keeps its last torque when the loop dies")
     safety = values.safety
     if safety.drive_watchdog > LONGEST_WATCHDOG:
-        what = f"so long the last torque stays when the loop dies (at most {LONGEST_WATCHDOG:g} s is usual)"
-        notes.append(f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: {what}")
+        notes.append(
+            f"{loaded.where('hil', 'safety', 'drive_watchdog')}: {safety.drive_watchdog:g} s: drives keep their last "
+            f"torque for this time when the loop dies (usual: at most {LONGEST_WATCHDOG:g} s)"
+        )
     bounds = Bounds(
         values.period, safety.stale, safety.lost, safety.late_ticks, safety.late_share, safety.clamped == "stop"
     )
     return RigSetup(
-        run, settings, start, drives, sensors, sensing, prediction, holding, falls.falls, bounds, live, tuple(notes)
-    )
+        run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, live_gains,
+        tuple(notes),
+    )  # fmt: skip
 
 
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
-    """The config with the defaults that hold on drives; `realism` is of simulated runs, as `hil.emulation` is here."""
+    """The config with the defaults for drives, and without `realism`: `hil.emulation` takes its place on drives."""
     law = loaded.document.values["law"]
     if isinstance(law, Mapping) and "on_infeasible" not in law:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
@@ -228,10 +230,10 @@ def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
 
 
 def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]:
-    """What the law's gains leave to be said at the loop's period.
+    """Warnings about the law's gains at the period of the loop.
 
     Raises:
-        ConfigError: The violation of a row would grow.
+        ConfigError: A row is unstable at this period.
     """
     gains, where = list(task_gains(system, Spacing.on_drives(values))), loaded.where("hil", "period")
     problems = [f"{where}: {gain.problem}" for gain in gains if gain.problem is not None]
@@ -241,40 +243,40 @@ def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]
 
 
 def _shared_replies(drives: Sequence[Drive]) -> list[str]:
-    """Drives whose replies have one id."""
-    found: dict[tuple[str, int], list[str]] = {}
+    """Notes on drives whose replies share one CAN id."""
+    users: dict[tuple[str, int], list[str]] = {}
     for drive in drives:
         for identity in drive.identities if drive.feedback is Feedback.REPLY else ():
-            found.setdefault((drive.settings.bus, identity), []).append(drive.settings.name)
+            users.setdefault((drive.settings.bus, identity), []).append(drive.settings.name)
     return [
-        f"{', '.join(names)}: reply by one id, 0x{identity:03X}: replies that begin at the same instant destroy each "
-        "other (give each drive its own where it can have one)"
-        for (_, identity), names in found.items()
+        f"{', '.join(names)}: reply with the same id, 0x{identity:03X}: replies that start at the same instant destroy "
+        "each other (give each drive its own reply id if it has this setting)"
+        for (_, identity), names in users.items()
         if len(names) > 1
     ]
 
 
-def _unread(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
-    """What drives on real buses cannot be asked, one sentence for all whose protocol it is."""
+def _unreadable(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
+    """Notes on settings that cannot be read from drives on real buses, one per protocol."""
     real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for drive in drives:
         if drive.unverified and drive.settings.bus in real:
-            found.setdefault(drive.unverified, []).append(drive.settings.name)
-    return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
+            names.setdefault(drive.unverified, []).append(drive.settings.name)
+    return [f"{', '.join(drives)}: {note}" for note, drives in names.items()]
 
 
-def _placed(loaded: LoadedConfig, problem: str) -> str:
-    """A problem of a field of the config, with its line."""
-    field, _, what = problem.partition(": ")
-    return f"{loaded.where(*field.split('.'))}: {what}"
+def _with_line(loaded: LoadedConfig, problem: str) -> str:
+    """A problem of a config field, with file and line."""
+    field, _, text = problem.partition(": ")
+    return f"{loaded.where(*field.split('.'))}: {text}"
 
 
 def stop_damping(settings: HilSettings, model: Model, start: State) -> list[float]:
-    """D of the controlled stop for each drive [actuator unit per its speed].
+    """Damping D of the controlled stop for each drive [actuator unit per its speed].
 
-    What is given or, where nothing is, what brings the slowest motion at the start pose to a stand within `stop_time`;
-    in any case little enough to be stable under a zero-order hold: `D T |B^T Phi B| < 2`.
+    The config's value; by default the value that stops the slowest motion at the start pose within `stop_time`. In both
+    cases it is limited so that the stop is stable under a zero-order hold: `D T |B^T Phi B| < 2`.
     """
     terms = assemble(start, model.plain.matrices(start), 1e-6)
     stiffness = np.linalg.svd(terms.project(terms.inputs), compute_uv=False) ** 2
@@ -282,6 +284,7 @@ def stop_damping(settings: HilSettings, model: Model, start: State) -> list[floa
     if not len(moved):
         return [0.0] * len(settings.drives)
     values = settings.values
-    wanted = STOP_DECAYS / (values.safety.stop_time * float(moved.min()))
-    given = wanted if values.safety.stop_damping is None else values.safety.stop_damping
-    return [min(given, STABLE * 2.0 / (values.period * float(moved.max())))] * len(settings.drives)
+    damping = values.safety.stop_damping
+    if damping is None:
+        damping = STOP_DECAYS / (values.safety.stop_time * float(moved.min()))
+    return [min(damping, STABLE * 2.0 / (values.period * float(moved.max())))] * len(settings.drives)

@@ -1,4 +1,4 @@
-"""A config's `hil` section -> nodes and buses, checked against the plant; every problem at once, with its line."""
+"""Turns the `hil` section of a config into nodes and buses, and checks it against the plant."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -21,19 +21,19 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
 
 ABSURD = 1e9
-"""Angle [rad] and torque [N m] that no motor has."""
+"""Angle [rad] and torque [N m] beyond those of any motor."""
 
 
 @dataclass(frozen=True)
 class HilSettings:
-    """What a config says of a rig.
+    """The rig of a config.
 
     Attributes:
-        values: The section itself.
+        values: Section `hil`.
         drives: One per actuator, in the plant's order.
         sensors: Encoder nodes.
-        buses: Name -> interface, bit rate and python-can's own keys.
-        loads: Name -> how much of the bus is used.
+        buses: Name -> interface, bit rate and further keys of python-can.
+        loads: Name -> load of the bus.
     """
 
     values: Hil
@@ -44,20 +44,20 @@ class HilSettings:
 
     @property
     def lockstep(self) -> bool:
-        """Whether every bus is emulated in lock-step."""
+        """Whether every bus is emulated in virtual time."""
         return all(bus["interface"] == EMULATED for bus in self.buses.values())
 
 
 def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None = None) -> HilSettings:
-    """The rig that a config describes.
+    """The rig of a config.
 
     Args:
         loaded: The config.
         plant: Its plant.
-        problems: What is wrong with the config elsewhere.
+        problems: Problems in other sections, reported together with those of the rig; None: none.
 
     Raises:
-        ConfigError: There is none, or it does not fit the plant; every problem at once.
+        ConfigError: The config has no rig, or the rig does not fit the plant; every problem at once.
     """
     values = loaded.config.hil
     problems = Problems(loaded) if problems is None else problems
@@ -78,20 +78,19 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     timed = not problems.touch("hil.period")
     for path, node in nodes:
         try:
-            found = protocol_problems(node, values.period) if timed else options_problems(node)
-            for problem in found:
+            for problem in protocol_problems(node, values.period) if timed else options_problems(node):
                 problems.add(problem.what, *path, *problem.path)
         except ConfigError as error:
             problems.add(str(error).partition("protocol: ")[2] or error, *path, "protocol")
-    _law_limits(loaded, [each for _, each in drives], problems)
+    _check_law_limits(loaded, [each for _, each in drives], problems)
     if timed:
-        _times(values, problems)
-    _faults(values, nodes, buses, problems)
-    known: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+        _check_times(values, problems)
+    _check_faults(values, nodes, buses, problems)
+    parameters: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
     for name in values.emulation.parameters:
-        if name not in known:
-            what = f"{type(plant).__name__} has no such parameter ({remedy(name, known)})"
-            problems.add(what, "hil", "emulation", "parameters", name)
+        if name not in parameters:
+            unknown = f"{type(plant).__name__} has no such parameter ({remedy(name, parameters)})"
+            problems.add(unknown, "hil", "emulation", "parameters", name)
     problems.check()
     check_ids(nodes, problems)
     loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
@@ -104,11 +103,11 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
     return HilSettings(values, tuple(ordered), tuple(each for _, each in sensors), buses, loads)
 
 
-def look_at_rig(loaded: LoadedConfig, problems: Problems) -> None:
-    """Adds what is wrong with the rig to what is wrong with a config elsewhere, as far as the plant is known.
+def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
+    """Adds the problems of the rig to those of other sections, if the plant can be built.
 
     Raises:
-        ConfigError: Always where there is anything; every problem at once.
+        ConfigError: There is a problem; every problem at once.
     """
     plant = build_plant(loaded, Problems(loaded))
     if plant is not None and loaded.config.hil is not None:
@@ -118,15 +117,15 @@ def look_at_rig(loaded: LoadedConfig, problems: Problems) -> None:
 
 def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, DriveSettings]]:
     first: dict[str, int] = {}
-    found = []
+    drives = []
     for i, drive in enumerate(values.drives):
         name = drive.actuator
         if name not in plant.actuators:
-            what = f"there is no actuator '{name}' ({remedy(name, plant.actuators)})"
-            problems.add(what, "hil", "drives", i, "actuator")
+            problem = f"there is no actuator '{name}' ({remedy(name, plant.actuators)})"
+            problems.add(problem, "hil", "drives", i, "actuator")
         elif first.setdefault(name, i) != i:
-            what = f"'{name}' has a drive already, entry {first[name] + 1} (one drive per actuator)"
-            problems.add(what, "hil", "drives", i, "actuator")
+            problem = f"'{name}' already has a drive, entry {first[name] + 1} (one drive per actuator)"
+            problems.add(problem, "hil", "drives", i, "actuator")
         lower, upper = drive.position_limits
         settings = DriveSettings(
             name, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
@@ -138,17 +137,19 @@ def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, Dr
         angle = max(abs(settings.motor(limit)) for limit in (lower, upper))
         torque = abs(settings.motor_torque(drive.torque_limit))
         if not (angle < ABSURD and torque < ABSURD) and not problems.touch("hil.drives"):
-            what = f"at the limits the motor is at {angle:.3g} rad and makes {torque:.3g} N m"
-            problems.add(f"{what} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear")
-        found.append((i, settings))
+            problem = f"at the limits the motor turns to {angle:.3g} rad and makes {torque:.3g} N m"
+            problems.add(
+                f"{problem} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear"
+            )
+        drives.append((i, settings))
     missing = [name for name in plant.actuators if name not in {drive.actuator for drive in values.drives}]
     if missing:
         problems.add(f"no drive for {', '.join(missing)} (every actuator needs one)", "hil", "drives")
-    return found
+    return drives
 
 
 def _evaluated(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a protocol, constant expressions as numbers."""
+    """Options of a protocol, with constant expressions evaluated."""
     return {name: _number(value) for name, value in options.items()}
 
 
@@ -158,29 +159,29 @@ def _number(value: Any) -> Any:
     try:
         return constant(value)
     except ExpressionError:
-        return value  # a word
+        return value  # text, not an expression
 
 
 def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, SensorSettings]]:
     first: dict[str, int] = {}
-    found = []
+    sensors = []
     for i, sensor in enumerate(values.sensors):
         name = sensor.coordinate
         if name not in plant.coordinates:
-            what = f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})"
-            problems.add(what, "hil", "sensors", i, "coordinate")
+            problem = f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})"
+            problems.add(problem, "hil", "sensors", i, "coordinate")
         elif first.setdefault(name, i) != i:
-            what = f"'{name}' has an encoder already, entry {first[name] + 1} (remove one)"
-            problems.add(what, "hil", "sensors", i, "coordinate")
+            problem = f"'{name}' already has an encoder, entry {first[name] + 1} (remove one)"
+            problems.add(problem, "hil", "sensors", i, "coordinate")
         settings = SensorSettings(
             name, sensor.bus, sensor.protocol, sensor.node, sensor.gear, sensor.sign, sensor.offset, sensor.options
         )
-        found.append((i, settings))
-    return found
+        sensors.append((i, settings))
+    return sensors
 
 
-def _law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:
-    """A law must not ask for more than a drive may be told."""
+def _check_law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:
+    """The law's limits must not exceed those of the drives."""
     law = loaded.config.law
     limits = law.limits or {} if isinstance(law, LawConfig) else {}
     for drive in drives:
@@ -189,20 +190,20 @@ def _law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Pro
             continue
         largest = limit if isinstance(limit, (int, float)) else max(map(abs, limit))
         if largest > drive.torque_limit:
-            what = f"{largest:g} is above torque_limit {drive.torque_limit:g} of its drive (lower it)"
-            problems.add(what, "law", "limits", drive.name)
+            problem = f"{largest:g} is above torque_limit {drive.torque_limit:g} of its drive (lower it)"
+            problems.add(problem, "law", "limits", drive.name)
 
 
-def _times(values: Hil, problems: Problems) -> None:
+def _check_times(values: Hil, problems: Problems) -> None:
     period, safety = values.period, values.safety
     if safety.drive_watchdog < 3 * period:
-        what = f"{safety.drive_watchdog:g} s is less than 3 periods of {period:g} s (give at least {3 * period:g})"
-        problems.add(what, "hil", "safety", "drive_watchdog")
+        problem = f"{safety.drive_watchdog:g} s is less than 3 periods of {period:g} s (set at least {3 * period:g})"
+        problems.add(problem, "hil", "safety", "drive_watchdog")
     if safety.lost < safety.stale:
         problems.add(f"{safety.lost:g} s is less than stale {safety.stale:g} s", "hil", "safety", "lost")
 
 
-def _faults(
+def _check_faults(
     values: Hil, nodes: list[tuple[tuple[str, str, int], SensorSettings]], buses: Mapping[str, Any], problems: Problems
 ) -> None:
     if values.faults:
@@ -214,12 +215,12 @@ def _faults(
 
 
 def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> BusLoad:
-    """How much of a bus its nodes use, the SYNC that they may need included."""
+    """Load of a bus by its nodes, and by SYNC if a node needs it."""
     here = [(node_class(node), node) for node in nodes if node.bus == name]
     synced = any(kind.feedback is Feedback.SYNC for kind, _ in here)
 
     def traffic(period: float) -> list[FrameTraffic]:
-        found = [each for kind, node in here for each in kind.traffic(node, period)]
-        return [*found, FrameTraffic(0, 1 / period)] if synced else found
+        frames = [each for kind, node in here for each in kind.traffic(node, period)]
+        return [*frames, FrameTraffic(0, 1 / period)] if synced else frames
 
     return describe_load(traffic, values.period, bitrate, values.max_bus_load)

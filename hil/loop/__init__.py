@@ -7,7 +7,7 @@ neither the law nor the safety rules: a session on drives puts its stages and ch
 import servoctl.compiled  # noqa: F401 - from here on, imports find compiled modules
 from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
 from hil.loop.controller import Controller
-from hil.loop.rig import Reading, Rig
+from hil.loop.rig import Finding, Reading, Rig
 from hil.loop.tick import Tick, TickLoop
 from hil.loop.virtual_time import VirtualClock
 
@@ -15,6 +15,7 @@ __all__ = [
     "SECOND",
     "Clock",
     "Controller",
+    "Finding",
     "Reading",
     "Rig",
     "Tick",

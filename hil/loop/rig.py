@@ -1,6 +1,7 @@
-"""What the loop needs of a machine: reading and writing once per tick."""
+"""The contract between the tick loop and a machine: read once, write once per tick."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mypy_extensions import mypyc_attr
@@ -8,15 +9,34 @@ from mypy_extensions import mypyc_attr
 from servoctl.types import Array
 
 
+class Finding(NamedTuple):
+    """A measurement or a motion that is not plausible.
+
+    Attributes:
+        channel: Name of the drive or encoder.
+        reason: Explanation for the operator, with numbers.
+        stops: True: the machine must stop. False: the sample was rejected once.
+        motion: True: the machine does not move as its model predicts. False: a sample is wrong.
+    """
+
+    channel: str
+    reason: str
+    stops: bool
+    motion: bool = False
+
+
 class Reading(NamedTuple):
-    """Measured state of the machine at a tick.
+    """State of the machine at one tick.
 
     Attributes:
         q: Coordinates, shape (n,).
         v: Velocities, shape (n,).
-        ages: Age of each drive's sample, shape (drives,) [s]; infinite if there is none yet.
+        ages: Age of each node's last sample, shape (nodes,) [s]; infinite before the first.
         valid: Whether q and v may be used.
-        residual: Largest difference between redundant measurements [joint unit].
+        residual: Largest disagreement of redundant measurements [joint unit].
+        positions: Displacement of each drive's joint, in the order of the actuators [joint unit]; NaN: not known.
+        speeds: Speed of each drive's joint [joint unit/s]; NaN: not known.
+        findings: Implausible samples and motions at this tick.
     """
 
     q: Array
@@ -24,6 +44,9 @@ class Reading(NamedTuple):
     ages: Array
     valid: bool = True
     residual: float = 0.0
+    positions: Sequence[float] = ()
+    speeds: Sequence[float] = ()
+    findings: Sequence[Finding] = ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

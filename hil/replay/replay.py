@@ -1,7 +1,7 @@
-"""A run's law once more, on the states that the run logged: the same input must come out.
+"""Whether a run's law, evaluated again on the logged states, gives the same inputs.
 
-Design: the law is a pure function of time, state and memory, all of which a row holds. On the engine of the run the
-result is the same to the bit; on another it is the same to rounding, so there a tolerance applies, and is said.
+Design: the law is a pure function of time, state and memory, and a row holds all three. On the engine of the run the
+result is equal to the bit; on another engine it is equal to rounding, so a tolerance applies, and the result states it.
 """
 
 import dataclasses
@@ -34,21 +34,21 @@ from servoctl.simulation.rows import Integrator
 from servoctl.types import Array
 
 OTHER_ENGINE = 1e-9
-"""Tolerance where the engine is not the run's, relative to the largest |u| of each actuator."""
+"""Tolerance on another engine than the run's, relative to the largest |u| of each actuator."""
 
 CONFIG, FRAMES = "config.yaml", "can.blf"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One value that is not what it was.
+    """One value that differs.
 
     Attributes:
-        row: Its row, counted from 0.
+        row: Row, counted from 0.
         t: Time of the row [s].
-        actuator: Name.
-        logged: What the run has [actuator unit].
-        recomputed: What the law gives now [actuator unit].
+        actuator: Name of the actuator.
+        logged: Value in the run [actuator unit].
+        recomputed: Value that the law gives now [actuator unit].
     """
 
     row: int
@@ -60,21 +60,21 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """How a run and its law agree.
+    """Result of the comparison.
 
     Attributes:
-        rows: Rows that were compared.
-        skipped: Rows of a run on drives in which the law was not asked.
-        differing: Rows in which an input differs by more than the tolerance.
-        largest: Actuator -> largest difference [its unit]; NaN where one side alone is not a number.
+        rows: Number of compared rows.
+        skipped: Number of rows of a run on drives in which the law was not evaluated.
+        differing: Number of rows in which an input differs by more than the tolerance.
+        largest: Actuator -> largest difference [its unit]; NaN if only one of the two values is NaN.
         units: Actuator -> unit.
-        first: The first difference beyond the tolerance; None where there is none.
-        engine: What recomputed.
-        logged_engine: What the run says it used.
+        first: First difference beyond the tolerance; None: no difference.
+        engine: Engine of the recomputation.
+        logged_engine: Engine of the run.
         tolerance: Relative to the largest |u| of each actuator; 0: to the bit.
-        samples: Positions of drives that `can.blf` gives again; 0 where the folder has none.
-        other_samples: Those of them that the run logged otherwise.
-        sent: Torques sent that were compared with the law's, and frames with them; None where it was no run on drives.
+        samples: Number of drive positions decoded again from `can.blf`; 0 if the folder has no such file.
+        other_samples: Number of those that differ from the logged positions.
+        sent: Comparison of torques and frames sent; None if the run was not on drives.
     """
 
     rows: int
@@ -92,13 +92,13 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Whether all that was compared is the same."""
+        """Whether everything that was compared is equal."""
         sent = self.sent
         wrong = 0 if sent is None else sent.other_torques + sent.other_frames
         return not (self.differing or self.other_samples or wrong)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The result as plain values."""
         return dict(plain(dataclasses.asdict(self)))
 
 
@@ -108,23 +108,23 @@ def replay(
     tolerance: float | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Replay:
-    """Recomputes what the law gave from the states that a run folder holds.
+    """Recomputes the law's inputs from the states in a run folder, and compares.
 
     Args:
-        folder: The run folder.
-        classes: Folder that class paths like `cart.py:Cart` in its config are relative to; None: the working folder.
-        tolerance: Relative to the largest |u| of each actuator; None: 0 on the run's own engine, else `OTHER_ENGINE`.
-        progress: Called now and then with the fraction that is done, 0 to 1.
+        folder: Run folder.
+        classes: Folder to which class paths like `cart.py:Cart` in its config are relative; None: working folder.
+        tolerance: Relative to the largest |u| of each actuator; None: 0 on the run's engine, else `OTHER_ENGINE`.
+        progress: Called now and then with the share that is done, 0 to 1.
 
     Raises:
         ConfigError: The folder's config is wrong, or has no law.
         RunFolderError: The folder cannot be read, or holds no config or no rows.
-        ColumnError: The rows are not those of the config.
+        ColumnError: The rows do not belong to the config.
     """
     folder = Path(folder)
     run = load_run(folder)
     if not len(run):
-        raise RunFolderError(f"{folder}: holds no rows (there is nothing to recompute)")
+        raise RunFolderError(f"{folder}: contains no rows (nothing can be recomputed)")
     config = folder / CONFIG
     if not config.is_file() or not config.stat().st_size:
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
@@ -132,14 +132,14 @@ def replay(
     loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
     if loaded.config.realism is not None:
         raise ConfigError(
-            f"{loaded.where('realism')}: u is what acted, after delay and actuators; what the law answered, the run "
-            "did not log (run it again: its seed makes the same run)"
+            f"{loaded.where('realism')}: the logged u is the input after delay and actuators; the run did not log the "
+            "output of the law (run it again: the same seed gives the same run)"
         )
     best: Replay | None = None
     for recompute in _loops(loaded, run):
-        found = _compared(run, recompute, tolerance, progress)
-        if best is None or found.differing < best.differing:
-            best = found
+        result = _compared(run, recompute, tolerance, progress)
+        if best is None or result.differing < best.differing:
+            best = result
         if not best.differing:
             break
     assert best is not None
@@ -153,23 +153,23 @@ def replay(
 
 
 def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple[int, int]:
-    """How many logged positions there are to compare with what the frames say, and how many differ."""
+    """Number of logged positions that can be compared with the frames, and how many of them differ."""
     drives = [build(drive, settings.values.period) for drive in settings.drives]
     nodes = [[drive for drive in drives if drive.settings.bus == bus] for bus in settings.buses]
-    found: dict[str, list[Sample]] = {drive.settings.name: [] for drive in drives}
+    decoded_samples: dict[str, list[Sample]] = {drive.settings.name: [] for drive in drives}
     for node, sample in decoded(folder, nodes):
-        found[node.settings.name].append(sample)
+        decoded_samples[node.settings.name].append(sample)
     compared = other = 0
     ends = np.round((run.t + run["read"]) * SECOND)
     last = np.inf
-    if run.metadata.get("status") == "running":  # cut off with its recorder: frames may end before the rows do
-        last = max((samples[-1].time for samples in found.values() if samples), default=0)
-    for name, samples in found.items():
+    if run.metadata.get("status") == "running":  # the recorder died: the frames may end before the rows
+        last = max((samples[-1].time for samples in decoded_samples.values() if samples), default=0)
+    for name, samples in decoded_samples.items():
         logged = run[f"position.{name}"]
         newest = np.searchsorted([sample.time for sample in samples], ends, "right") - 1
         positions = np.array([sample.position for sample in samples] + 2 * [np.nan])
         same = positions[newest] == logged
-        if not run.metadata.get("lockstep"):  # a frame may have come in after the rig had looked
+        if not run.metadata.get("lockstep"):  # a frame may have arrived after the rig had read
             same |= positions[newest - 1] == logged
         known = ~np.isnan(logged) & (ends <= last)
         compared += int(known.sum())
@@ -178,19 +178,19 @@ def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple
 
 
 def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
-    """The law on the engine of the run, or on what can be had instead.
+    """The law on the engine of the run, or on another one if that is not available.
 
-    Engine `numpy` has two forms, with the plant as it is written and with its compiled twin; a run does not say which.
+    Engine `numpy` has two forms: with the plant as written, and with a compiled plant. A run does not record which.
     """
     logged, on_drives = run.metadata.get("engine"), "task_time" in run.columns
     for engine in {"numpy": ("auto", "numpy"), "vm": ("vm",)}.get(str(logged), ("auto",)):
         made = make_run(loaded, engine, strict=False, waiting=on_drives)
         if made.system.law is None:
-            raise ConfigError(f"{loaded.where('law')}: there is none (u was given, not computed)")
+            raise ConfigError(f"{loaded.where('law')}: the run has no law (u came from the config)")
         if logged == "numpy" and made.loop.engine != "numpy":
             continue
         settings = made.settings
-        if on_drives:  # a tick evaluates the law alone, whatever `run` says
+        if on_drives:  # a tick evaluates only the law, with any settings of `run`
             settings = dataclasses.replace(settings, period=settings.period or 1.0, integrator=Integrator("dop853"))
         if logged == "c":
             take_engine(made.loop, made.start, settings, "c")
@@ -199,31 +199,38 @@ def _loops(loaded: LoadedConfig, run: Trajectory) -> Iterator["_Law"]:
 
 
 def _gains(loaded: LoadedConfig, run: Trajectory, loop: Loop) -> LiveGains | None:
-    """The gains that may have changed while the run went on; None where none could.
+    """The gains that may have changed during the run; None: no gain could.
 
     Raises:
-        RunFolderError: The config does not know those that the run has logged.
+        RunFolderError: The logged gains are not those of the config.
     """
     logged = list(run.group(LIVE))
     if not logged:
         return None
-    known = [] if loaded.config.hil is None else list(loaded.config.hil.live)
-    if logged != known:
+    allowed = [] if loaded.config.hil is None else list(loaded.config.hil.live)
+    if logged != allowed:
         raise RunFolderError(
-            f"{LIVE}: the run has changed {', '.join(logged)}, its config lets {', '.join(known) or 'nothing'} change "
+            f"{LIVE}: the run changed {', '.join(logged)}, but its config allows only {', '.join(allowed) or 'none'} "
             "(a replay needs the config.yaml of the run)"
         )
     return LiveGains(loaded, loop.system.model, loop.system.law)
 
 
 class _Law:
-    """Evaluates the law as the run did."""
+    """Evaluates the law as the run did.
+
+    Args:
+        loop: Closed loop of the law.
+        sampled: Whether the run held its inputs over a period.
+        on_drives: Whether it was a run on drives.
+        gains: Gains that may have changed; None: no gain could.
+    """
 
     def __init__(self, loop: Loop, sampled: bool, on_drives: bool, gains: LiveGains | None) -> None:
         self.loop, self._sampled, self._on_drives, self._gains = loop, sampled, on_drives, gains
 
     def __call__(self, t: float, x: Array, last: bool, gains: Array) -> Array:
-        """u, shape (m,), by these gains; the last row of a simulation belongs to no hold."""
+        """u with these gains, shape (m,). The last row of a simulation belongs to no hold."""
         if self._gains is not None and (values := tuple(gains.tolist())) != self._gains.values:
             self._gains.force(values, self.loop.take_law)
         held = self._sampled and (self._on_drives or not last)
@@ -240,10 +247,10 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
     states = np.column_stack([run[name] for name in names + [f"memory.{name}" for name in law.loop.memory_names]])
     gains = np.column_stack([np.empty((len(run), 0)), *run.group(LIVE).values()])
     times = run.columns.get("task_time", run.t)
-    asked = ~np.isnan(logged).all(axis=1) if group == "law" else np.ones(len(run), dtype=bool)
-    if not asked.any():
-        raise RunFolderError("law: gave no u in any row (there is nothing to compare)")
-    recomputed, rows = np.full_like(logged, np.nan), np.flatnonzero(asked)
+    evaluated = ~np.isnan(logged).all(axis=1) if group == "law" else np.ones(len(run), dtype=bool)
+    if not evaluated.any():
+        raise RunFolderError("law: no row has a u of the law (nothing can be compared)")
+    recomputed, rows = np.full_like(logged, np.nan), np.flatnonzero(evaluated)
     done = run.metadata.get("status") == "done"
     with np.errstate(all="ignore"):
         for count, k in enumerate(rows.tolist()):
@@ -254,14 +261,14 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
         scale = np.nanmax(np.abs(logged[rows]), axis=0, initial=0.0)
     if tolerance is None:
         tolerance = 0.0 if engine == logged_engine else OTHER_ENGINE
-    nothing = np.isnan(logged) & np.isnan(recomputed)
+    both_nan = np.isnan(logged) & np.isnan(recomputed)
     same = (logged == recomputed) & (np.signbit(logged) == np.signbit(recomputed))
-    wrong = ~(nothing | same | ((tolerance > 0.0) & (difference <= tolerance * scale)))
-    difference[nothing | same] = 0.0
-    places = np.argwhere(wrong)
+    wrong = ~(both_nan | same | ((tolerance > 0.0) & (difference <= tolerance * scale)))
+    difference[both_nan | same] = 0.0
+    indices = np.argwhere(wrong)
     first = None
-    if len(places):
-        k, i = (int(index) for index in places[0])
+    if len(indices):
+        k, i = (int(index) for index in indices[0])
         first = Difference(k, float(run.t[k]), actuators[i], float(logged[k, i]), float(recomputed[k, i]))
     return Replay(
         rows=len(rows),
@@ -277,11 +284,11 @@ def _compared(run: Trajectory, law: _Law, tolerance: float | None, progress: Cal
 
 
 def decoded(folder: str | PathLike[str], nodes: Sequence[Sequence[Node]]) -> Iterator[tuple[Node, Sample]]:
-    """Every sample that the nodes make of the frames in `can.blf`: those of the run, once more.
+    """Decodes every sample of a run again from the frames in `can.blf`.
 
     Args:
-        folder: The run folder.
-        nodes: Fresh ones, as the config makes them, by index of their bus; they take the frames in.
+        folder: Run folder.
+        nodes: Fresh nodes as the config makes them, by index of their bus; they receive the frames.
 
     Raises:
         OSError: The folder has no `can.blf`.

@@ -1,8 +1,8 @@
-"""The torques that a run on drives logged as sent, against its law and against the frames that went out.
+"""Whether the torques that a run logged as sent agree with its law and with the frames on the bus.
 
-Design: three things say what a drive was told: the law's torque, the torque behind the limits, and the frame. In
-`full` the second is the first unless a limit changes it, and then it is that limit's; at every working stage the frames
-are the second as the drive's codec writes it.
+Design: a torque is known three times: from the law, after the limits, and in the frame. In stage `full` the second
+equals the first, or the value that a limit gives. In every working stage the frame is the second, as the drive's codec
+encodes it.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ _WORKING = [STAGES.index(mode.value) for mode in WORKING]
 
 @dataclass(frozen=True)
 class Sent:
-    """How what was sent agrees.
+    """Result of the comparison.
 
     Attributes:
-        torques: Torques of the stage `full` that were compared with the law's.
-        other_torques: Those of them that neither the law nor a limit explains.
-        frames: Torque frames that were compared with the torques.
-        other_frames: Those of them that say another torque.
-        first: The first disagreement; empty where there is none.
+        torques: Number of torques of stage `full` that were compared with the law's.
+        other_torques: Number of those that neither the law nor a limit explains.
+        frames: Number of torque frames that were compared with the logged torques.
+        other_frames: Number of those that hold another torque.
+        first: The first difference; empty: no difference.
     """
 
     torques: int
@@ -47,30 +47,34 @@ def compare_sent(run: Trajectory, folder: str | PathLike[str], drives: Sequence[
     """Compares the law's torques, the torques sent, and the frames.
 
     Args:
-        run: On drives.
+        run: A run on drives.
         folder: Its folder, with `can.blf`.
-        drives: Fresh ones, as the config makes them.
-        buses: Their names, in the order of their numbers.
+        drives: Fresh drives as the config makes them.
+        buses: Names of the buses, in the order of their numbers.
     """
     period = float(run.metadata.get("timing", {}).get("nominal_period_s", 0.0)) or float(np.min(run["elapsed"]))
     torques = other_torques = 0
     first: list[tuple[int, str]] = []
     for drive in drives:
-        compared, wrong = _unexplained(run, drive.settings, period)
+        compared, wrong = _compare_torques(run, drive.settings, period)
         torques, other_torques = torques + int(compared.sum()), other_torques + int(wrong.sum())
         name = drive.settings.name
         first += [
-            (k, f"{name} was sent {run[f'u.{name}'][k]:.9g}, the law gave {run[f'law.{name}'][k]:.9g}, no limit is why")
+            (
+                k,
+                f"{name} was sent {run[f'u.{name}'][k]:.9g}, the law gave {run[f'law.{name}'][k]:.9g}, "
+                "and no limit explains the difference",
+            )
             for k in np.flatnonzero(wrong)[:1].tolist()
         ]
-    frames, strange = _frames(run, folder, drives, buses)
-    first += strange[:1]
-    k, what = min(first, default=(0, ""))
-    return Sent(torques, other_torques, frames, len(strange), what and f"row {k}, t = {run.t[k]:.6g} s: {what}")
+    frames, differing = _compare_frames(run, folder, drives, buses)
+    first += differing[:1]
+    k, text = min(first, default=(0, ""))
+    return Sent(torques, other_torques, frames, len(differing), text and f"row {k}, t = {run.t[k]:.6g} s: {text}")
 
 
-def _unexplained(run: Trajectory, drive: DriveSettings, period: float) -> tuple[Array, Array]:
-    """Rows that are compared, and those whose torque neither the law nor a limit explains, shape (rows,) each."""
+def _compare_torques(run: Trajectory, drive: DriveSettings, period: float) -> tuple[Array, Array]:
+    """Which rows are compared, and which of their torques neither the law nor a limit explains, shape (rows,) each."""
     law, sent, position = (run[f"{group}.{drive.name}"] for group in ("law", "u", "position"))
     stage = run["stage"]
     compared = stage == _FULL
@@ -78,7 +82,7 @@ def _unexplained(run: Trajectory, drive: DriveSettings, period: float) -> tuple[
     before = np.concatenate([[0.0], sent[:-1]])
     limit, (lower, upper) = drive.torque_limit, drive.position_limits
     wanted = np.clip(law, -limit, limit)
-    # the torque before has held for a period, or for less behind a late tick
+    # the previous torque was held for a period, or for less after a late tick
     now = run.t + run["read"]
     held = np.minimum(np.diff(now, prepend=now[0] - period), period)
     shortest = held if run.metadata.get("lockstep") else held / 2
@@ -90,29 +94,29 @@ def _unexplained(run: Trajectory, drive: DriveSettings, period: float) -> tuple[
     return compared, compared & ~explained
 
 
-def _frames(
+def _compare_frames(
     run: Trajectory, folder: str | PathLike[str], drives: Sequence[Drive], buses: Sequence[str]
 ) -> tuple[int, list[tuple[int, str]]]:
-    """How many torque frames were compared, and row and sentence of each that says another torque than its row."""
+    """Number of compared torque frames; row and explanation of each frame that differs from its row."""
     sender = {(buses.index(drive.settings.bus), drive.command(0.0).id): drive for drive in drives}
     torques = {drive.settings.name: run[f"u.{drive.settings.name}"] for drive in drives}
     began, decided = np.round(run.t * SECOND), np.round((run.t + run["read"]) * SECOND)
     stage = run["stage"]
     working = np.isin(stage, _WORKING)
-    working[1:] &= working[:-1]  # in the first such tick the drives may still be being enabled
-    compared, strange = 0, []
+    working[1:] &= working[:-1]  # in the first such tick the drives may not be enabled yet
+    compared, differing = 0, []
     for bus, sent, frame, time in read_frames(folder):
         drive = sender.get((bus, frame.id)) if sent else None
-        asked = None if drive is None else drive.torque_bytes(frame)
+        in_frame = None if drive is None else drive.torque_bytes(frame)
         k = int(np.searchsorted(decided, time, "right")) - 1
-        if drive is None or asked is None or k < 1 or not working[k] or (k + 1 < len(run) and time >= began[k + 1]):
+        if drive is None or in_frame is None or k < 1 or not working[k] or (k + 1 < len(run) and time >= began[k + 1]):
             continue
         compared += 1
         torque = float(torques[drive.settings.name][k])
         try:
-            same = asked == drive.torque_bytes(drive.command(torque))
-        except ValueError:  # not finite, or above the limit
+            same = in_frame == drive.torque_bytes(drive.command(torque))
+        except ValueError:  # the logged torque is not finite, or above the limit
             same = False
         if not same:
-            strange.append((k, f"{drive.settings.name} was sent {torque:.9g}, the frame {frame} says another torque"))
-    return compared, strange
+            differing.append((k, f"{drive.settings.name} was sent {torque:.9g}, frame {frame} holds another torque"))
+    return compared, differing

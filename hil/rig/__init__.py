@@ -1,1 +1,1 @@
-"""Drives on CAN as one machine: samples in, coordinates out, torques on the wire."""
+"""Drives on CAN as one machine: samples in, coordinates out, torques sent to the drives."""

@@ -1,4 +1,4 @@
-"""Frames between buses and nodes, each recorded on its way."""
+"""Frames between buses and nodes; every frame is recorded on its way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ Record = Callable[[int, bool, Frame, int], None]
 
 
 class _Line(NamedTuple):
-    """A bus, its number in the log, the nodes to which an id belongs, and who listens beside them."""
+    """A bus, its number in the log, the nodes that receive each id, and further listeners."""
 
     bus: Bus
     number: int
@@ -27,14 +27,19 @@ class _Line(NamedTuple):
 class Dispatch:
     """All buses and nodes of a rig.
 
+    Args:
+        buses: Name -> open bus.
+        nodes: Drives, then encoder nodes.
+        clock: Clock of the run.
+        record: Receives every frame that is sent or received.
+
     Attributes:
         buses: Name -> bus.
         nodes: Drives, then encoder nodes.
-        unknown: Frames of nobody we know.
+        unknown: Number of received frames with an id that no node uses.
     """
 
     def __init__(self, buses: Mapping[str, Bus], nodes: Sequence[Node], clock: Clock, record: Record) -> None:
-        """Takes open buses, the nodes on them, the run's clock, and who writes frames down."""
         self.buses, self.nodes, self.clock = dict(buses), list(nodes), clock
         self.listeners: dict[str, list[Callable[[Frame], None]]] = {name: [] for name in buses}
         self.unknown = 0
@@ -56,7 +61,7 @@ class Dispatch:
         ]
 
     def send(self, bus: str, frame: Frame) -> None:
-        """Sends a frame; a bus that is down takes none, which its health says."""
+        """Sends a frame. A bus that fails is reported by `healths`, not by an exception."""
         line = self._lines[bus]
         try:
             line.bus.send(frame)
@@ -66,24 +71,27 @@ class Dispatch:
         self._record(line.number, True, frame, self._now())
 
     def synchronise(self) -> None:
-        """Sends SYNC on every bus whose nodes wait for it."""
+        """Sends SYNC on every bus with nodes that sample after SYNC."""
         for bus in self._synced:
             self.send(bus, SYNC)
 
     def keep_alive(self) -> None:
-        """Feeds the watchdogs of all drives that no verb keeps quiet, once per bus and frame."""
+        """Resets the watchdogs of all drives, each distinct frame once per bus.
+
+        A bus is left out while a handshake keeps one of its drives quiet.
+        """
         for bus, drives in self._drives.items():
             if not any([drive.quiet for drive in drives]):
                 for frame in dict.fromkeys([frame for drive in drives for frame in drive.alive_frames()]):
                     self.send(bus, frame)
 
-    def tend(self, period: int) -> int:
-        """SYNC and food for watchdogs before the loop runs, once a period [ns] however often somebody asks.
+    def service(self, period: int) -> int:
+        """Sends SYNC and resets watchdogs while no tick loop runs, at most once per period [ns].
 
-        Every drive answers a SYNC: at the pace of a handshake on one bus, the answers would fill another.
+        Every drive answers each SYNC. At the pace of a handshake on one bus, the answers would fill another bus.
 
         Returns:
-            When they are due again [ns].
+            When the next call is due [ns].
         """
         now = self._now()
         if now >= self._due:
@@ -93,9 +101,9 @@ class Dispatch:
         return self._due
 
     def receive(self, bus: str, until: int) -> bool:
-        """Takes the next frame of a bus in; returns whether there was one until then [ns].
+        """Receives the next frame of a bus; returns whether one came before `until` [ns].
 
-        A bus that is down gives none, which its health says; the others must go on.
+        A bus that fails is reported by `healths`, not by an exception: the other buses must go on.
         """
         line = self._lines[bus]
         try:
@@ -106,7 +114,7 @@ class Dispatch:
             return False
         if frame is None:
             return False
-        if frame.time > (now := self._now()):  # a time stamp from ahead would hide that nothing comes any more
+        if frame.time > (now := self._now()):  # a time stamp in the future would hide that the samples have stopped
             frame = frame.at(now)
         self._record(line.number, False, frame, frame.time)
         nodes = line.routes.get(frame.id)
@@ -120,18 +128,18 @@ class Dispatch:
         return True
 
     def drain(self) -> None:
-        """Takes in what has arrived."""
+        """Receives every frame that has arrived."""
         now = self._now()
         for bus in self._lines:
             while self.receive(bus, now):
                 pass
 
     def wait(self, until: int, missing: Callable[[], str | None]) -> None:
-        """Takes frames in until none is missing, or until a moment [ns].
+        """Receives frames until none is missing, or until a moment [ns].
 
         Args:
             until: That moment.
-            missing: Name of a bus that a frame is missing from; None where none is.
+            missing: Returns the name of a bus on which a frame is missing; None: no frame is missing.
         """
         self.drain()
         while (bus := missing()) is not None and self.receive(bus, until):
@@ -140,17 +148,17 @@ class Dispatch:
         self.drain()
 
     @property
-    def well(self) -> bool:
-        """Whether nothing is wrong with any bus."""
+    def healthy(self) -> bool:
+        """Whether every bus works."""
         return not self._down and all([bus.well for bus in self.buses.values()])
 
     def healths(self) -> dict[str, Health]:
-        """Name of a bus -> how it stands; one that has failed us is down, whatever it says."""
-        found = {name: bus.health for name, bus in self.buses.items()}
+        """Name of a bus -> its health. A bus that has raised is down, even if it reports otherwise."""
+        healths = {name: bus.health for name, bus in self.buses.items()}
         for name, reason in self._down.items():
-            if found[name].link in (Link.ACTIVE, Link.WARNING):
-                found[name] = found[name]._replace(link=Link.DOWN, reason=reason)
-        return found
+            if healths[name].link in (Link.ACTIVE, Link.WARNING):
+                healths[name] = healths[name]._replace(link=Link.DOWN, reason=reason)
+        return healths
 
     def close(self) -> None:
         """Closes every bus."""
@@ -158,10 +166,15 @@ class Dispatch:
 
 
 class BusExchange(Exchange):
-    """One bus before the loop runs."""
+    """One bus before the tick loop runs.
+
+    Args:
+        dispatch: All buses and nodes.
+        bus: Name of the bus.
+        period: Time between two resets of the watchdogs [s].
+    """
 
     def __init__(self, dispatch: Dispatch, bus: str, period: float) -> None:
-        """Takes the frames' way, the name of the bus, and how often watchdogs are fed [s]."""
         self._dispatch, self._bus, self._period = dispatch, bus, nanoseconds(period)
         self.listeners = dispatch.listeners[bus]
 
@@ -172,5 +185,5 @@ class BusExchange(Exchange):
         clock, dispatch = self._dispatch.clock, self._dispatch
         end = clock.now() + nanoseconds(limit)
         while not done() and clock.now() < end:
-            dispatch.wait(min(end, dispatch.tend(self._period)), lambda: None if done() else self._bus)
+            dispatch.wait(min(end, dispatch.service(self._period)), lambda: None if done() else self._bus)
         return done()

@@ -1,4 +1,4 @@
-"""Verbs of several drives, side by side, at a pace that a controller's queue takes."""
+"""Handshakes of several drives side by side, at a pace that a controller's transmit queue can take."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,16 +8,16 @@ from hil.frame import Frame
 from hil.loop import Clock, nanoseconds
 
 BURST = 5
-"""Frames that go out on one bus at one look: half of the queue that a SocketCAN interface has as it comes."""
+"""Frames sent on one bus per call of `advance`: half of SocketCAN's default transmit queue (10 frames)."""
 
 
 class StepInProgress(NamedTuple):
-    """A step in progress.
+    """A step that is not finished.
 
     Attributes:
-        step: What it is.
+        step: The step.
         left: Frames that are still to be sent.
-        deadline: When it must be over [ns]; it counts from the last frame.
+        deadline: The step must be finished by then [ns]; it counts from the last frame. 0: no frame was sent yet.
     """
 
     step: HandshakeStep
@@ -26,85 +26,82 @@ class StepInProgress(NamedTuple):
 
 
 class Handshake:
-    """Generators of steps in progress, one per node."""
+    """Takes several nodes from state to state at the same time.
+
+    Args:
+        steps: Node -> its steps.
+        send: Sends a frame; takes the name of a bus and the frame.
+        clock: Clock of the run.
+        limit: Time limit of the whole handshake [s].
+    """
 
     def __init__(
-        self, verbs: Mapping[Node, Steps], send: Callable[[str, Frame], None], clock: Clock, limit: float
+        self, steps: Mapping[Node, Steps], send: Callable[[str, Frame], None], clock: Clock, limit: float
     ) -> None:
-        """Begins.
-
-        Args:
-            verbs: Node -> what it does.
-            send: Takes the name of a bus and a frame.
-            clock: The run's.
-            limit: Time for all of it [s].
-        """
-        self._verbs, self._send, self._clock, self._limit = dict(verbs), send, clock, limit
+        self._steps, self._send, self._clock, self._limit = dict(steps), send, clock, limit
         self._end = clock.now() + nanoseconds(limit)
-        self._steps: dict[Node, StepInProgress] = {}
+        self._current: dict[Node, StepInProgress] = {}
         self._room: dict[str, int] = {}
 
     def advance(self) -> bool:
-        """Goes on as far as the drives have come; returns whether every verb is over.
+        """Continues as far as the drives have answered; returns whether every handshake is finished.
 
         Raises:
-            DriveError: A drive refuses, or a step has taken too long; names every such drive.
+            DriveError: A drive refuses, or a step took too long; the message names every such drive.
         """
-        wrong: list[str] = []
+        problems: list[str] = []
         self._room = {}
-        for node in list(self._verbs):
+        for node in list(self._steps):
             try:
-                late = self._advance(node)
+                problem = self._advance(node)
             except DriveError as error:
-                wrong.append(f"{node.settings.name}: {error}")
-                continue
-            if late is not None:
-                wrong.append(late)
-        if wrong:
+                problem = f"{node.settings.name}: {error}"
+            if problem is not None:
+                problems.append(problem)
+        if not problems and self._steps and self._clock.now() > self._end:
+            names = ", ".join(node.settings.name for node in self._steps)
+            problems.append(f"{names}: not ready within {self._limit:g} s")
+        if problems:
             self.abandon()
-            raise DriveError("\n".join(wrong))
-        if self._verbs and self._clock.now() > self._end:
-            names = ", ".join(node.settings.name for node in self._verbs)
-            self.abandon()
-            raise DriveError(f"{names}: not ready within {self._limit:g} s")
-        return not self._verbs
+            raise DriveError("\n".join(problems))
+        return not self._steps
 
     def _advance(self, node: Node) -> str | None:
-        """Takes one node's verb on; a sentence where a step has taken too long."""
+        """Continues with one node; returns an explanation where a step took too long."""
         while True:
-            begun = self._steps.get(node)
-            if begun is None:
-                step = next(self._verbs[node], None)
+            current = self._current.get(node)
+            if current is None:
+                step = next(self._steps[node], None)
                 if step is None:
-                    del self._verbs[node]
+                    del self._steps[node]
                     return None
-                begun = StepInProgress(step, step.send, 0)
-            if begun.left or not begun.deadline:
-                begun = self._sent(node, begun)
-                self._steps[node] = begun
-                if begun.left:
+                current = StepInProgress(step, step.send, 0)
+            if current.left or not current.deadline:
+                current = self._send_frames(node, current)
+                self._current[node] = current
+                if current.left:
                     return None
-            step = begun.step
+            step = current.step
             if not step.done():
-                late = self._clock.now() > begun.deadline
+                late = self._clock.now() > current.deadline
                 return f"{node.settings.name}: {step.expected} within {step.limit:g} s" if late else None
-            del self._steps[node]
+            del self._current[node]
 
-    def _sent(self, node: Node, begun: StepInProgress) -> StepInProgress:
-        """As many of a step's frames as there is room for now."""
+    def _send_frames(self, node: Node, current: StepInProgress) -> StepInProgress:
+        """Sends as many frames of a step as the bus can take now."""
         bus = node.settings.bus
         room = self._room.get(bus, BURST)
-        for frame in begun.left[:room]:
+        for frame in current.left[:room]:
             self._send(bus, frame)
-        left = begun.left[room:]
-        self._room[bus] = max(0, room - len(begun.left))
-        return StepInProgress(begun.step, left, self._clock.now() + nanoseconds(begun.step.limit))
+        self._room[bus] = max(0, room - len(current.left))
+        deadline = self._clock.now() + nanoseconds(current.step.limit)
+        return StepInProgress(current.step, current.left[room:], deadline)
 
     def abandon(self) -> None:
-        """Ends what is not over; no drive stays quiet, whatever ending the verb of another one raises."""
-        verbs, self._verbs = self._verbs, {}
+        """Ends what is not finished. No drive stays quiet, even if another drive's handshake raises while it ends."""
+        unfinished, self._steps = self._steps, {}
         failure: Exception | None = None
-        for node, steps in verbs.items():
+        for node, steps in unfinished.items():
             try:
                 steps.close()
             except Exception as error:

@@ -1,59 +1,62 @@
-"""Drives on CAN as a rig: samples in, q and v out, torques on the wire while it may, and every drive off at the end.
+"""Drives on CAN as a rig: samples in, q and v out, torques sent while allowed, every drive off at the end.
 
-Design: once `disable` or `stop` was called no torque goes out any more, whatever is asked for: that is latched here,
-below everything that decides. What fails for one drive on the way out never keeps the others on.
+Design: after `disable` or `stop` no torque is sent any more, whatever the caller asks for. This is latched here, below
+everything that decides. A failure of one drive on the way out never keeps the other drives on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from hil.drives.base import Condition, Drive, Feedback, Node
+from hil.drives.base import Condition, Drive, Feedback, Node, Steps
 from hil.drives.sample import Sample
 from hil.frame import Frame
-from hil.loop import SECOND, Clock, Reading, Rig, nanoseconds
+from hil.loop import SECOND, Clock, Reading, nanoseconds
 from hil.rig.dispatch import BusExchange, Dispatch
 from hil.rig.handshake import Handshake
-from hil.safety.events import EventKind
+from hil.safety.drive_rig import DriveRig
 from hil.safety.monitor import Monitor
-from hil.sensing import Finding, Prediction, Sensing
+from hil.sensing import Prediction, Sensing
 from servoctl.errors import in_one_line
 from servoctl.types import Array, State
 
 ENABLE_TIME = 5.0
-"""Time that all drives have to be enabled [s]."""
+"""Time limit for enabling all drives [s]."""
 
 OFF_TIME = 0.5
-"""Time that drives have to go off when the loop has ended [s]."""
+"""Time limit for switching all drives off after the loop [s]."""
 
 BRAKE_TIME = 0.1
-"""Of that, how long drives may brake by themselves [s]."""
+"""Part of `OFF_TIME` in which drives may brake by themselves [s]."""
 
 PAUSE = 1_000_000
-"""Time to the next look at a bus that raises, while drives are sent off [ns]."""
+"""Pause before a bus that raises is read again while drives are switched off [ns]."""
 
-NOTHING = Sample(np.nan, np.nan, np.nan, 0)
-
-
-def _kind(finding: Finding) -> EventKind:
-    if finding.motion:
-        return EventKind.TRACKING
-    return EventKind.ENCODER if finding.stops else EventKind.IMPLAUSIBLE
+NO_SAMPLE = Sample(np.nan, np.nan, np.nan, 0)
 
 
-class CanRig(Rig):
-    """Drives and encoder nodes.
+class CanRig(DriveRig):
+    """Drives and encoder nodes on CAN.
+
+    Args:
+        dispatch: Carries frames between buses and nodes.
+        drives: In the order of the plant's actuators.
+        sensors: Encoder nodes.
+        sensing: Computes q and v from samples.
+        start: Start pose as given in the config.
+        period: Period of the loop [s].
+        tolerance: Largest difference from the start pose [joint unit].
+        sends: Whether anything may be sent; False in shadow.
+        prediction: Predicts the state at which this tick's torques act; None: the law gets the measured state.
+        truth: Returns the present state of the simulated plant; None: there is no simulated plant.
 
     Attributes:
-        positions: Displacements of the joints at the last read [joint unit]; NaN before there is one.
-        speeds: Of the joints [joint unit/s].
-        measured: Position, then speed, then torque of each drive's last sample as it came [joint and actuator units];
-            NaN where there is none.
-        problems: What sensing found at the last read: kind, subject, detail.
-        sends: Whether anything may be sent at all; not in shadow.
-        off: Whether torque is over for good.
-        failures: Drive, or nothing where none is known -> what was raised while drives were sent off.
-        true: The simulated plant's state at the beginning of the last read; the start pose where there is none.
+        measured: Position, then speed, then torque of each drive's last raw sample [joint and actuator units]; NaN
+            where there is no sample yet.
+        sends: Whether anything may be sent; False in shadow.
+        off: Whether torque is switched off for good.
+        failures: Name of a drive ('' if unknown) -> exception raised while drives were switched off.
+        true: State of the simulated plant at the beginning of the last read; the start pose without one.
     """
 
     def __init__(
@@ -69,27 +72,10 @@ class CanRig(Rig):
         prediction: Prediction | None = None,
         truth: Callable[[], State] | None = None,
     ) -> None:
-        """Takes what is on the buses.
-
-        Args:
-            dispatch: Frames' way to the nodes.
-            drives: In the order of the plant's actuators.
-            sensors: Encoder nodes.
-            sensing: Samples -> q and v.
-            start: The pose that the machine is said to be in.
-            period: Of the loop [s].
-            tolerance: Largest difference from that pose [joint unit].
-            sends: Whether anything may be sent at all.
-            prediction: Of the state at which this tick's torques act; None: the law gets the state as it is.
-            truth: The simulated plant's state now; None where there is none to see.
-        """
         self._drives, self._nodes, self._dispatch = list(drives), [*drives, *sensors], dispatch
         self._sensing, self._start = sensing, start
         self._period, self._tolerance, self.sends = period, tolerance, sends
-        self.positions = [np.nan] * len(self.drives)
-        self.speeds = [np.nan] * len(self.drives)
-        self.measured = [np.nan] * (3 * len(self.drives))
-        self.problems: list[tuple[EventKind, str, str]] = []
+        self.measured = [np.nan] * (3 * len(self._drives))
         self.off = not sends
         self.failures: dict[str, str] = {}
         self._awaited = [
@@ -100,25 +86,27 @@ class CanRig(Rig):
         self._polled = [node for node in self._nodes if node.feedback is not Feedback.SYNC]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
-        self._verbs: Handshake | None = None
+        self._enabling: Handshake | None = None
         self._cancelled = False
         self._began = 0
         self._written = 0
-        self._command = np.zeros(len(self.drives))
-        self._count = 0
+        self._command = np.zeros(len(self._drives))
+        self._disable_calls = 0
 
     @property
     def drives(self) -> Sequence[Drive]:
-        """In the order of the plant's actuators."""
+        """Drives in the order of the plant's actuators."""
         return self._drives
 
     @property
     def clock(self) -> Clock:
-        """The run's."""
+        """Clock of the run."""
         return self._dispatch.clock
 
     def start(self, deadline: int) -> None:
-        """Identifies every node; then configures every drive and lets its watchdog run out once, unless cancelled.
+        """Identifies every node, then configures every drive and tests its watchdog, unless cancelled.
+
+        The test of a watchdog lets it expire once.
 
         Raises:
             DriveError: A node is not what the config says, refuses, or does not answer in time; names every such node.
@@ -131,20 +119,23 @@ class CanRig(Rig):
         self._perform({drive: drive.configure(exchanges[drive.settings.bus]) for drive in self.drives}, deadline)
         self._perform({drive: drive.test_watchdog() for drive in self.drives}, deadline)
 
-    def _perform(self, verbs: dict[Node, object], deadline: int) -> None:
+    def _perform(self, steps: Mapping[Node, Steps], deadline: int) -> None:
+        """Runs a handshake with several nodes to its end."""
         left = (deadline - self.clock.now()) / SECOND
-        running = Handshake(verbs, self._dispatch.send, self.clock, left)  # type: ignore[arg-type]
+        running = Handshake(steps, self._dispatch.send, self.clock, left)
         period = nanoseconds(self._period)
         try:
             while not (self._cancelled or running.advance()):
                 end = self.clock.now() + period
                 while self.clock.now() < end:
-                    self._dispatch.wait(min(end, self._dispatch.tend(period)), lambda: next(iter(self._dispatch.buses)))
+                    self._dispatch.wait(
+                        min(end, self._dispatch.service(period)), lambda: next(iter(self._dispatch.buses))
+                    )
         finally:
             running.abandon()
 
     def cancel(self) -> None:
-        """Cuts `start` short; may be called from a signal handler."""
+        """Ends `start` early; may be called from a signal handler."""
         self._cancelled = True
 
     def read(self, deadline: int) -> Reading:
@@ -161,7 +152,7 @@ class CanRig(Rig):
         return self._sense()
 
     def _missing(self) -> str | None:
-        """Name of a bus that a sample of this tick is still to come from."""
+        """Name of a bus on which a sample of this tick is still missing."""
         began, written = self._began, self._written
         for node, bus, synced in self._awaited:
             sample = node.sample
@@ -170,30 +161,37 @@ class CanRig(Rig):
         return None
 
     def _sense(self) -> Reading:
-        now, free = self.clock.now(), self._free
-        sight = self._sensing.read(
+        now, free = self.clock.now(), self._moves_freely
+        measurement = self._sensing.read(
             now / SECOND,
             now,
             [node.sample for node in self._nodes],
             self._command if free else None,
             self._began if self.sends else None,
         )
-        found, drives = sight.estimate, len(self.drives)
-        self.positions, self.speeds = list(sight.positions[:drives]), list(sight.rates[:drives])
-        samples = [drive.sample or NOTHING for drive in self._drives]
+        estimate, count = measurement.estimate, len(self._drives)
+        samples = [drive.sample or NO_SAMPLE for drive in self._drives]
         self.measured = [each.position for each in samples]
         self.measured += [each.velocity for each in samples]
         self.measured += [each.torque for each in samples]
-        self.problems = [(_kind(finding), finding.channel, finding.reason) for finding in sight.findings]
-        residual = max(map(abs, found.residual.tolist()), default=0.0)
-        q, v = found.q, found.v
-        if self._prediction is not None and sight.valid and free:
+        residual = max(map(abs, estimate.residual.tolist()), default=0.0)
+        q, v = estimate.q, estimate.v
+        if self._prediction is not None and measurement.valid and free:
             q, v = self._prediction(now / SECOND, self._ahead, q, v, self._command)
-        return Reading(q, v, sight.ages, sight.valid, residual)
+        return Reading(
+            q,
+            v,
+            measurement.ages,
+            measurement.valid,
+            residual,
+            measurement.positions[:count],
+            measurement.rates[:count],
+            measurement.findings,
+        )
 
     @property
-    def _free(self) -> bool:
-        """Whether the machine moves by the torques that are sent: no brake holds it, no drive is off."""
+    def _moves_freely(self) -> bool:
+        """Whether the torques that are sent move the machine: every drive is enabled, so no brake is closed."""
         enabled = Condition.ENABLED
         return not self.off and all([drive.condition is enabled for drive in self._drives])
 
@@ -209,45 +207,39 @@ class CanRig(Rig):
         self._written = self.clock.now()
 
     def begin_enable(self, torques: Sequence[float]) -> None:
-        """Starts to enable every drive, each with its torque from the first instant on."""
         for drive in self.drives:
             drive.enable_requested = True
-        verbs = {drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)}
-        self._verbs = Handshake(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
+        steps: dict[Node, Steps] = {
+            drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)
+        }
+        self._enabling = Handshake(steps, self._dispatch.send, self.clock, ENABLE_TIME)
 
     def advance(self) -> bool:
-        """Goes on with it; returns whether it is over.
-
-        Raises:
-            DriveError: A drive refuses, or does not answer in time.
-        """
-        return self._verbs is None or self._verbs.advance()
+        return self._enabling is None or self._enabling.advance()
 
     def start_problems(self) -> list[tuple[str, str]]:
-        """Drive and sentence where an encoder contradicts the start pose."""
         samples = [node.sample for node in self._nodes if node.sample is not None]
         return [("", sentence) for sentence in self._sensing.check_start(self._start.q, samples, self._tolerance)]
 
     def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
-        """Reports what nodes and buses say; in shadow the drives are not ours, nor are their faults and masters."""
+        # In shadow another master commands the drives: their faults and their other master are not reported.
         monitor.feedback(self.clock.now(), since)
         if self.sends:
             monitor.drives(self.clock.now(), working)
-        if not self._dispatch.well:
+        if not self._dispatch.healthy:
             monitor.buses(now, self._dispatch.healths())
 
     def disable(self, brake: bool) -> bool:
-        """Sends every drive off, by its own braking where wanted; returns whether all have confirmed. Never raises."""
         self.off = True
-        if self._verbs is not None:
-            self._try("", self._verbs.abandon)
+        if self._enabling is not None:
+            self._try("", self._enabling.abandon)
         for drive in self._drives:
             self._send_off(drive, brake)
-        self._count += 1
-        return self._count > 1 and all([drive.confirmed_off for drive in self._drives])
+        self._disable_calls += 1
+        return self._disable_calls > 1 and all([drive.confirmed_off for drive in self._drives])
 
     def _send_off(self, drive: Drive, brake: bool) -> None:
-        """Sends the frames that stop one drive; where it cannot be asked to brake, those that disable it."""
+        """Sends the frames that stop one drive; if they cannot be made, those that disable it."""
         name, bus = drive.settings.name, drive.settings.bus
         frames: Sequence[Frame] = ()
         try:
@@ -263,12 +255,13 @@ class CanRig(Rig):
                 self._failed(name, error)
 
     def stop(self) -> None:
-        """Sends every drive off and waits until all have confirmed, `OFF_TIME` at most; `unconfirmed` says which not.
+        """Switches every drive off and waits until all have confirmed, at most `OFF_TIME`.
 
-        Drives that nobody has sent off before brake by themselves first, where they can. For every way out of the loop;
-        after `disable` has confirmed it does nothing. What one drive, or a bus, raises meanwhile goes to `failures`.
+        Every way out of the loop calls it. `unconfirmed` names the drives that did not confirm, `failures` holds what
+        a drive or a bus raised. Drives that were not switched off before brake by themselves first, where they can.
+        It does nothing after `disable` has returned True.
         """
-        if not self.sends or (self.off and not self.unconfirmed and self._count > 1):
+        if not self.sends or (self.off and not self.unconfirmed and self._disable_calls > 1):
             return
         now = self.clock.now()
         end, braking = now + nanoseconds(OFF_TIME), now if self.off else now + nanoseconds(BRAKE_TIME)
@@ -276,12 +269,12 @@ class CanRig(Rig):
             self._listen(self.clock.now() + nanoseconds(max(self._period, 0.005)))
 
     def _listen(self, until: int) -> None:
-        """Takes in what drives answer, and keeps their watchdogs fed, up to a moment [ns]."""
+        """Receives the drives' answers and resets their watchdogs until a moment [ns]."""
         period = nanoseconds(self._period)
         while (now := self.clock.now()) < until:
             due = until
             try:
-                due = min(until, self._dispatch.tend(period))
+                due = min(until, self._dispatch.service(period))
             except Exception as error:
                 self._failed("", error)
             try:
@@ -298,7 +291,7 @@ class CanRig(Rig):
             self._failed(name, error)
 
     def _failed(self, name: str, error: Exception) -> None:
-        """Notes what was raised on the way out: the first of each drive is the one that helps."""
+        """Keeps the first exception of each drive: the later ones follow from it."""
         self.failures.setdefault(name, in_one_line(error))
 
     @property

@@ -1,8 +1,8 @@
-"""What may go wrong on drives, how it is noticed, and what follows.
+"""What can go wrong on drives, how it is detected, and how the run reacts.
 
-Design: a `Monitor` looks at one tick's facts and reports events; an event's kind decides the reaction. The worst
-reaction so far is latched for the rest of the run: nothing goes back to work by itself. Python over CAN is no safety
-function: a hardware emergency stop is a precondition on real drives.
+Design: a `Monitor` checks the facts of one tick and reports events. The kind of an event decides the reaction. The
+worst reaction so far is latched for the rest of the run: nothing resumes by itself. Python over CAN is not a safety
+function: real drives need a hardware emergency stop.
 """
 
 from hil.safety.events import Event, EventKind, Reaction

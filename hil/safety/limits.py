@@ -1,4 +1,4 @@
-"""The last thing that a torque passes: limits of torque, of its rate, and of where it may push."""
+"""The last check before a torque is sent: its size, its rate, and its direction beyond a position limit."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,21 +10,19 @@ from hil.loop import SECOND
 class Limits:
     """Clamps torques, one axis at a time.
 
+    Args:
+        drives: In the order of the actuators.
+        period: Period of the loop [s]. The rate limit allows at most the step of one period, also after a gap.
+        now: Clock of the run [ns]. After a late tick less time has passed, so a smaller step is allowed. None: every
+            torque follows the one before by one period.
+
     Attributes:
-        previous: What each drive was last told, at the joint [actuator unit].
+        previous: Last torque of each drive, at the joint [actuator unit].
         clamped: Whether the last torque of each axis was changed.
         blocked: Whether the last torque of each axis was blocked by a position limit.
     """
 
     def __init__(self, drives: Sequence[DriveSettings], period: float, now: Callable[[], int] | None = None) -> None:
-        """Takes the drives.
-
-        Args:
-            drives: In the order of the actuators.
-            period: Of the loop [s]: after a longer time no larger step is allowed.
-            now: The run's clock [ns]: after a shorter time, as behind a late tick, a smaller one is; None: each
-                torque is a period after the one before.
-        """
         self._axes = [(drive.torque_limit, drive.torque_rate_limit, *drive.position_limits) for drive in drives]
         self._period, self._now, self._last = period, now, 0
         self.previous = [0.0] * len(self._axes)
@@ -35,32 +33,33 @@ class Limits:
         """Torques that may be sent: finite, within the limits, and not pushing further beyond a position limit.
 
         Args:
-            wanted: At the joints [actuator unit]; one that is not finite becomes 0, by the rate limit.
-            positions: Of the joints [joint unit]; NaN blocks nothing. What is blocked is 0 at once.
+            wanted: Torques at the joints [actuator unit]. A non-finite one moves to 0 at the rate limit.
+            positions: Positions of the joints [joint unit]; NaN blocks nothing. A blocked torque becomes 0 at once.
         """
         elapsed, allowed = self._elapsed(), list(wanted)
         for i, (limit, rate, lower, upper) in enumerate(self._axes):
             torque, last, step = wanted[i], self.previous[i], rate * elapsed
             slow = last - step <= torque <= last + step
             self.blocked[i] = self.clamped[i] = False
-            if not (slow and -limit <= torque <= limit and lower <= positions[i] <= upper):  # NaN is neither
+            # written so that NaN fails every comparison and takes the slow path
+            if not (slow and -limit <= torque <= limit and lower <= positions[i] <= upper):
                 self._clamp(i, allowed, positions[i], step)
         self.previous = allowed
         return allowed.copy()
 
     def _clamp(self, i: int, torques: list[float], position: float, step: float) -> None:
-        """Changes the torque of an axis where a limit asks for it."""
-        asked, last, (limit, _, lower, upper) = torques[i], self.previous[i], self._axes[i]
-        torque = asked if math.isfinite(asked) else 0.0
+        """Changes the torque of an axis where a limit demands it."""
+        wanted, last, (limit, _, lower, upper) = torques[i], self.previous[i], self._axes[i]
+        torque = wanted if math.isfinite(wanted) else 0.0
         torque = min(max(torque, -limit), limit)
         torque = min(max(torque, last - step), last + step)
         blocked = (position > upper and torque > 0.0) or (position < lower and torque < 0.0)
         if blocked:
             torque = 0.0
-        self.blocked[i], self.clamped[i], torques[i] = blocked, torque != asked, torque
+        self.blocked[i], self.clamped[i], torques[i] = blocked, torque != wanted, torque
 
     def _elapsed(self) -> float:
-        """Time for which the torque before has held, a period at most [s]."""
+        """Time since the last torque, at most one period [s]."""
         if self._now is None:
             return self._period
         now = self._now()
@@ -68,5 +67,5 @@ class Limits:
         return min(elapsed, self._period)
 
     def forget(self) -> None:
-        """After the drives went off: the next torque starts from zero."""
+        """Restarts from zero torque after the drives were switched off."""
         self.previous = [0.0] * len(self._axes)

@@ -1,4 +1,4 @@
-"""One tick's facts -> events."""
+"""Checks the facts of a tick and reports events."""
 
 import math
 from collections import deque
@@ -11,15 +11,13 @@ from hil.loop import SECOND, Tick
 from hil.safety.events import Event, EventKind, Reaction
 
 RUNAWAY = 1.2
-"""Of the speed limit: beyond this, damping is not waited for."""
-
-_ACTIVE = Link.ACTIVE
+"""Share of the speed limit beyond which the drives are disabled without a controlled stop."""
 
 EVERY_TIME = (EventKind.STAGE, EventKind.GAIN)
-"""Kinds that are written down however often they come; of the others the first for each subject."""
+"""Kinds that are recorded each time; of the other kinds only the first event of each subject is recorded."""
 
-BEATS = 2.5
-"""Heartbeats that may be missing."""
+MISSING_HEARTBEATS = 2.5
+"""Heartbeat periods without a heartbeat after which the drive counts as dead."""
 
 WINDOW = 0.5
 """Time over which clamped ticks are counted [s]."""
@@ -27,15 +25,15 @@ WINDOW = 0.5
 
 @dataclass(frozen=True)
 class Bounds:
-    """When an event is one.
+    """Limits beyond which an event is reported.
 
     Attributes:
-        period: Of the loop [s].
+        period: Period of the loop [s].
         stale: Age of a sample that stops the machine [s].
-        lost: Age that disables the drives [s].
-        late_ticks: Ticks in a row that come after skipped periods.
-        late_share: Share of such ticks within 1 s.
-        clamped_stop: Whether clamping for long stops the machine.
+        lost: Age of a sample that disables the drives [s].
+        late_ticks: Largest number of consecutive ticks with skipped periods before them.
+        late_share: Largest share of skipped periods within 1 s.
+        clamped_stop: Whether long clamping stops the machine.
     """
 
     period: float
@@ -47,26 +45,30 @@ class Bounds:
 
     @property
     def stale_age(self) -> int:
-        """[ns]; three periods at least."""
+        """Age of a stale sample, at least three periods [ns]."""
         return round(max(3 * self.period, self.stale) * SECOND)
 
     @property
     def lost_age(self) -> int:
-        """[ns]; ten periods at least."""
+        """Age after which samples count as lost, at least ten periods [ns]."""
         return round(max(10 * self.period, self.lost) * SECOND)
 
 
 class Monitor:
     """Watches nodes, buses and the loop itself.
 
+    Args:
+        drives: In the order of the actuators.
+        sensors: Encoder nodes.
+        bounds: Limits beyond which an event is reported.
+
     Attributes:
-        counts: Kind -> how often, notes included.
-        worst: The worst reaction so far; it never falls.
-        events: What happened, each kind once per subject but for `EVERY_TIME`.
+        counts: Kind -> number of events, also of those that are not recorded.
+        worst: Worst reaction so far; it never falls.
+        events: Recorded events: one per kind and subject, except for `EVERY_TIME`.
     """
 
     def __init__(self, drives: Sequence[Drive], sensors: Sequence[Node], bounds: Bounds) -> None:
-        """Takes the drives, the encoder nodes, and when an event is one."""
         self._drives, self._nodes, self.bounds = list(drives), [*drives, *sensors], bounds
         self._stale, self._lost = bounds.stale_age, bounds.lost_age
         self._missed = round(1.5 * bounds.period * SECOND)
@@ -75,32 +77,32 @@ class Monitor:
         window = max(1, round(WINDOW / bounds.period))
         self._clamped: deque[Sequence[bool]] = deque(maxlen=window)
         self._changed = [0] * len(self._drives)
-        self._late_row = 0
-        self._late: deque[int] = deque()
+        self._late_ticks = 0
+        self._skipped: deque[int] = deque()
         self._seen: set[tuple[EventKind, str]] = set()
         self.counts: dict[EventKind, int] = {}
         self.worst = Reaction.NOTE
         self.events: list[Event] = []
 
     def report(self, time: int, kind: EventKind, subject: str = "", detail: str = "") -> Event | None:
-        """Takes an event in; returns it where it is the first of its kind and subject."""
+        """Counts an event; returns it if it is recorded, None if its kind and subject were recorded before."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.worst = max(self.worst, kind.reaction)
         if kind not in EVERY_TIME:
             if (kind, subject) in self._seen:
                 return None
             self._seen.add((kind, subject))
-        if self.events:  # what is told as of a tick's beginning may follow from what was seen within it
+        if self.events:  # an event dated at the tick's beginning may come after one that was seen within the tick
             time = max(time, self.events[-1].time)
         event = Event(time, kind, subject, detail)
         self.events.append(event)
         return event
 
     def feedback(self, now: int, since: int) -> None:
-        """Ages and validity of samples.
+        """Checks the age and the validity of each node's samples.
 
         Args:
-            now: [ns].
+            now: Present time [ns].
             since: Samples are expected from this moment on [ns].
         """
         for i, node in enumerate(self._nodes):
@@ -110,28 +112,33 @@ class Monitor:
                 continue
             name = node.settings.name
             if age > self._missed:
-                shown = f"{age / 1e6:.1f} ms old"
-                self.report(now, EventKind.MISSED, name, shown)
+                detail = f"{age / 1e6:.1f} ms old"
+                self.report(now, EventKind.MISSED, name, detail)
                 if age >= self._lost:
-                    self.report(now, EventKind.LOST, name, shown)
+                    self.report(now, EventKind.LOST, name, detail)
                 elif age >= self._stale:
-                    self.report(now, EventKind.STALE, name, shown)
+                    self.report(now, EventKind.STALE, name, detail)
             if node.rejected != self._rejected[i]:
                 self.report(now, EventKind.REJECTED, name, f"{node.rejected - self._rejected[i]} frames")
                 self._rejected[i] = node.rejected
 
     def drives(self, now: int, working: bool) -> None:
-        """Conditions of the drives.
+        """Checks the condition of each drive.
 
         Args:
-            now: [ns].
+            now: Present time [ns].
             working: Whether every drive should be enabled.
         """
         enabled = Condition.ENABLED
         for drive in self._drives:
-            quick = drive.heartbeat is None or not drive.alive or now - drive.alive <= BEATS * drive.heartbeat * SECOND
-            told = drive.fault or drive.foreign or (working and (drive.saturated or drive.condition is not enabled))
-            if quick and not told:
+            silence = now - drive.alive
+            dead = (
+                drive.heartbeat is not None
+                and bool(drive.alive)  # 0 before the first sign of life
+                and silence > MISSING_HEARTBEATS * drive.heartbeat * SECOND
+            )
+            problem = drive.fault or drive.foreign or (working and (drive.saturated or drive.condition is not enabled))
+            if not (dead or problem):
                 continue
             name = drive.settings.name
             if drive.fault and not drive.quiet:
@@ -142,11 +149,11 @@ class Monitor:
                 self.report(now, EventKind.SATURATED, name)
             if drive.foreign:
                 self.report(now, EventKind.FOREIGN, name, drive.foreign)
-            if not quick:
-                self.report(now, EventKind.HEARTBEAT, name, f"{(now - drive.alive) / 1e9:.3f} s")
+            if dead:
+                self.report(now, EventKind.HEARTBEAT, name, f"{silence / 1e9:.3f} s ago")
 
     def motion(self, now: int, positions: Sequence[float], speeds: Sequence[float]) -> None:
-        """Position and speed of each joint against its limits; NaN is no news."""
+        """Checks the position and speed of each joint against its limits; NaN reports nothing."""
         for i, drive in enumerate(self._drives):
             limits, position, speed = drive.settings, positions[i], abs(speeds[i])
             lower, upper = limits.position_limits
@@ -162,7 +169,7 @@ class Monitor:
                 self.report(now, EventKind.SPEED, limits.name, f"{speed:.4g}, limit {limits.speed_limit:.4g}")
 
     def torques(self, now: int, clamped: Sequence[bool]) -> None:
-        """Which torques a limit has changed."""
+        """Counts the torques that a limit has changed."""
         kind = EventKind.CLAMPED_STOP if self.bounds.clamped_stop else EventKind.CLAMPED
         window = self._clamped
         for sign, changed in ((-1, window[0] if len(window) == window.maxlen else ()), (1, clamped)):
@@ -176,44 +183,43 @@ class Monitor:
                 self.report(now, kind, drive.settings.name)
 
     def buses(self, now: int, healths: Mapping[str, Health]) -> None:
-        """How each bus stands."""
+        """Checks the health of each bus."""
         for name, health in healths.items():
-            if health.link is _ACTIVE and not health.errors:
+            if health.link is Link.ACTIVE and not health.errors:
                 continue
-            if health.link in (Link.OFF, Link.DOWN, Link.PASSIVE):
-                self.report(now, EventKind.BUS, name, f"{health.link.value}: {health.reason}")
-            else:
-                self.report(now, EventKind.BUS_WARNING, name, f"{health.link.value}: {health.reason}")
+            failed = health.link in (Link.OFF, Link.DOWN, Link.PASSIVE)
+            kind = EventKind.BUS if failed else EventKind.BUS_WARNING
+            self.report(now, kind, name, f"{health.link.value}: {health.reason}")
 
     def lateness(self, tick: Tick) -> None:
-        """Periods that have gone by without a tick."""
+        """Checks how many periods have passed without a tick."""
         now = tick.began
-        while self._late and self._late[0] < now - SECOND:
-            self._late.popleft()
+        while self._skipped and self._skipped[0] < now - SECOND:
+            self._skipped.popleft()
         if not tick.skipped:
-            self._late_row = 0
+            self._late_ticks = 0
             return
-        self._late_row += 1
-        self._late.extend([now] * tick.skipped)
+        self._late_ticks += 1
+        self._skipped.extend([now] * tick.skipped)
         self.report(now, EventKind.OVERRUN, "", f"{tick.skipped} before tick {tick.number}")
-        share = len(self._late) * self.bounds.period
-        if self._late_row > self.bounds.late_ticks:
-            self.report(now, EventKind.OVERRUNS, "", f"{self._late_row} late ticks in a row")
+        share = len(self._skipped) * self.bounds.period
+        if self._late_ticks > self.bounds.late_ticks:
+            self.report(now, EventKind.OVERRUNS, "", f"{self._late_ticks} late ticks in a row")
         elif share > self.bounds.late_share and tick.number * self.bounds.period >= 1.0:
             self.report(now, EventKind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
 
     def verdicts(self) -> Iterator[Event]:
-        """Events that ask for a reaction, in order."""
+        """Events that end the run, in order."""
         return (event for event in self.events if event.kind.reaction >= Reaction.STOP)
 
     @property
     def exit_code(self) -> int:
-        """Of the run, by the first event that ended it; 3 where a drive did not confirm that it is off."""
+        """Exit code of the run, by the first event that ended it; 3 if a drive did not confirm that it is off."""
         if any(event.kind is EventKind.NOT_CONFIRMED for event in self.events):
             return EventKind.NOT_CONFIRMED.origin.value
         return next((event.kind.origin.value for event in self.verdicts()), 0)
 
 
 def finite(values: Sequence[float]) -> bool:
-    """Whether every value is."""
+    """Whether every value is finite."""
     return all(map(math.isfinite, values))

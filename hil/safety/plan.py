@@ -1,78 +1,44 @@
-"""How far a run on drives goes, and what the stages need of a machine."""
+"""What a run on drives does: its stages, their times, and the torques that hold and damp the machine."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
 
-from hil.drives.base import Drive
-from hil.safety.events import EventKind
-from hil.safety.monitor import Monitor
 from servoctl.types import Array
 
 
 class Stage(IntEnum):
-    """How far a run goes."""
+    """Last stage of a run, as the operator chooses it."""
 
     SHADOW = 0
-    """Nothing is sent; the law is computed beside the machine."""
+    """Nothing is sent; the law only computes what it would send."""
 
     ZERO = 1
-    """Drives enabled, without a task: no torque, or what holds the pose of a machine that falls without."""
+    """Drives enabled, no task: zero torque, or gravity compensation for a machine that falls without torque."""
 
     RAMP = 2
-    """From there to the law's torques, task time standing still."""
+    """Torques blend from those of `ZERO` to those of the law; task time stands still."""
 
     FULL = 3
-    """The task."""
-
-
-class Machine(Protocol):
-    """What the stages need of a rig."""
-
-    @property
-    def drives(self) -> Sequence[Drive]:
-        """In the order of the plant's actuators."""
-
-    positions: list[float]
-    """Of the joints [joint unit]."""
-    speeds: list[float]
-    """Of the joints [joint unit/s]."""
-    problems: list[tuple[EventKind, str, str]]
-    """What sensing has found at the last read: kind, subject, detail."""
-
-    def begin_enable(self, torques: Sequence[float]) -> None:
-        """Starts to enable every drive, each with its torque from the first instant on."""
-
-    def advance(self) -> bool:
-        """Goes on with it; returns whether it is over. Raises DriveError."""
-
-    def disable(self, brake: bool) -> bool:
-        """Sends every drive off, by its own braking where wanted; returns whether all have confirmed."""
-
-    def start_problems(self) -> list[tuple[str, str]]:
-        """Drive and sentence where an encoder contradicts the start pose."""
-
-    def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
-        """Reports what nodes and buses say."""
+    """The task runs."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """How far, how long, and by which torques.
+    """Stages, times and auxiliary torques of a run.
 
     Attributes:
-        stage: The last one.
-        duration: Time in it [s]; of `FULL`, task time.
-        zero_time: [s].
-        ramp_time: [s].
+        stage: Last stage.
+        duration: Time in the last stage [s]; in `FULL` it is task time.
+        zero_time: Time in `ZERO` before `RAMP` [s].
+        ramp_time: Time of the blend in `RAMP` [s].
         stop_time: Longest controlled stop [s].
-        engage_tolerance: Largest violation and rate at which the task starts.
-        damping: D of the controlled stop, per drive [actuator unit per its speed].
+        engage_tolerance: The task starts when every violation and its rate are below this.
+        damping: Damping D of the controlled stop, per drive [actuator unit per its speed].
         hold: q -> torques that hold the pose, shape (m,); zeros where the machine does not fall.
-        errors: (task time, q, v) -> row of the task -> its violation and rate; NaN for a rate that there is not.
-        stops_on: Codes of statuses of the law that end the run.
-        resolved: Row of the task -> steps of its violation and of its rate that the samples resolve.
+        errors: (task time, q, v) -> task row -> its violation and rate; the rate is NaN where the row has none.
+        stops_on: Codes of the law's statuses that end the run.
+        resolved: Task row -> smallest steps of its violation and of its rate that the samples resolve.
     """
 
     stage: Stage

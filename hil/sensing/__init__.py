@@ -1,4 +1,4 @@
-"""From samples of drives and encoders to the machine's coordinates; knows no bytes and no bus."""
+"""Computes the machine's coordinates from samples of drives and encoders; independent of protocols and buses."""
 
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
@@ -8,12 +8,10 @@ from hil.sensing.gravity import (
     StaticBalance,
     accelerations,
     falls_without_torque,
-    not_ready,
     task_errors,
 )
-from hil.sensing.plausibility import Finding
 from hil.sensing.prediction import Prediction
-from hil.sensing.sensing import Sensing, Sight
+from hil.sensing.sensing import Measurement, Sensing
 from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 
 __all__ = [
@@ -22,16 +20,14 @@ __all__ = [
     "Displacements",
     "DisturbanceObserver",
     "Estimate",
-    "Finding",
     "GravityCompensation",
     "Hold",
+    "Measurement",
     "Prediction",
     "Sensing",
-    "Sight",
     "StaticBalance",
     "TrackingMonitor",
     "accelerations",
     "falls_without_torque",
-    "not_ready",
     "task_errors",
 ]

@@ -1,4 +1,4 @@
-"""What is measured: the displacements of drives and single coordinates, in this order."""
+"""Which displacements are measured: those of the drives and of single coordinates, and how they depend on q."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
 LEAST_WEIGHT = 1e-3
-"""Of the coarsest channel relative to the finest: beyond that a weight would hide a direction from the rank."""
+"""Least weight of a channel; the finest has weight 1. With a smaller one the rank decision would miss its direction."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class Channel:
     """One measured displacement, at the joint.
 
     Attributes:
-        name: Of the actuator or, for an encoder node, of the coordinate.
+        name: Name of the actuator or, for an encoder node, of the coordinate.
         resolution: Smallest step of the position [joint unit].
-        encoder: Whether it is an encoder node on a coordinate; else a drive.
-        tolerance: Further error that is known to be there: geometry, zero point [joint unit].
-        speed_limit: Largest speed that the joint can have [joint unit/s]; infinite: what it is said to move by counts.
-        leap: Beside that, how far it may move between two samples where it has no limit [joint unit].
+        encoder: Whether it is an encoder node on a coordinate; False: a drive.
+        tolerance: Further known error, as of geometry or of the zero point [joint unit].
+        speed_limit: Largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used.
+        leap: Further motion allowed between two samples of a joint without a speed limit [joint unit].
         turn: Displacement after which a wrapping encoder starts again [joint unit].
-        interval: Time between two samples at most [s].
+        interval: Longest ordinary time between two samples [s].
         feedback: When it is sampled.
-        visible: Smallest motion that surely shows [joint unit]; 0: the resolution.
+        visible: Smallest motion that certainly changes the sample [joint unit]; 0: the resolution.
         held: Acceleration that friction may take from the model's [joint unit/s^2].
     """
 
@@ -53,42 +53,47 @@ class Channel:
 
 
 class Displacements:
-    """h(q), shape (m,): what the channels measure, with its Jacobian.
+    """The measured displacements h(q), shape (m,), and their Jacobian.
+
+    Args:
+        plant: The plant.
+        channels: What is measured.
+        around: State at which the motor displacements are checked.
 
     Attributes:
         channels: In order.
-        units: Of the displacements.
-        weights: Of a channel's row in least squares, shape (m,): finest resolution over its own.
-        errors: Largest error of a sample at standstill, shape (m,) [joint unit].
+        units: Units of the displacements.
+        weights: Weight of each channel in the least squares, shape (m,): finest resolution / own resolution.
+        errors: Largest error of each sample at standstill, shape (m,) [joint unit].
+
+    Raises:
+        ConfigError: A channel names no actuator or coordinate, or its resolution is not positive.
+        PlantError: The displacements of the plant's motors are not known, or not conjugate to the inputs.
     """
 
     def __init__(self, plant: Plant, channels: Sequence[Channel], around: State) -> None:
-        """Takes the channels.
-
-        Raises:
-            ConfigError: A channel names nothing of the plant, or its resolution is not positive.
-            PlantError: The displacements of the plant's motors are not known, or not conjugate.
-        """
         self.channels = tuple(channels)
         actuators, coordinates = list(plant.actuators), list(plant.coordinates)
-        problems = [
-            f"hil.{'sensors' if c.encoder else 'drives'}: {c.name}: no such "
-            f"{'coordinate' if c.encoder else 'actuator'} (there are: {', '.join(names) or 'none'})"
-            for c in channels
-            for names in [coordinates if c.encoder else actuators]
-            if c.name not in names
-        ]
-        problems += [
-            f"hil: {c.name}: resolution: expected a positive number [joint unit], got {c.resolution:g}"
-            for c in channels
-            if not 0.0 < c.resolution < np.inf
-        ]
+        problems = []
+        for c in channels:
+            section, kind, names = (
+                ("sensors", "coordinate", coordinates) if c.encoder else ("drives", "actuator", actuators)
+            )
+            if c.name not in names:
+                problems.append(
+                    f"hil.{section}: {c.name}: no such {kind} (the plant has: {', '.join(names) or 'none'})"
+                )
+            if not 0.0 < c.resolution < np.inf:
+                problems.append(
+                    f"hil: {c.name}: resolution: expected a positive number [joint unit], got {c.resolution:g}"
+                )
         if problems:
             raise ConfigError(problems)
         self._coordinates = [coordinates.index(c.name) for c in channels if c.encoder]
         self._motors = [actuators.index(c.name) for c in channels if not c.encoder]
-        drives, encoders = ([c for c in channels if c.encoder is kind] for kind in (False, True))
-        self._order = np.argsort([self.channels.index(c) for c in (*drives, *encoders)])
+        # h is stacked as drives, then encoders; this order brings it back to that of the channels
+        stacked = sorted(range(len(self.channels)), key=lambda i: self.channels[i].encoder)
+        self._order = np.argsort(stacked)
         if self._motors:
             check_motor_positions(plant, around)
         self.units = tuple(
@@ -105,11 +110,11 @@ class Displacements:
         return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]
 
     def jacobian(self, plant: Plant, q: Array, t: Any) -> Array:
-        """dh/dq, shape (m, n): rows of B^T and of the unit matrix."""
+        """dh/dq, shape (m, n): rows of B^T for drives (displacement conjugate to the input) and of I for encoders."""
         return self._stacked(plant.actuation(q, t), len(q))
 
     def rates(self, plant: Plant, q: Array, v: Array, t: float) -> Array:
-        """h' = dh/dq v, shape (m,), on numbers."""
+        """dh/dt = dh/dq v, shape (m,), on numbers."""
         H = self.jacobian(plant, q, t) if self._constant is None else self._constant
         rates: Array = H @ v
         return rates

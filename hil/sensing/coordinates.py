@@ -1,13 +1,13 @@
-"""From measured displacements and passive constraints to q and v.
+"""How q and v follow from the measured displacements y, their rates y' and the passive constraints phi = 0.
 
     q: minimise |W (h(q) - y)| subject to phi(q, t) = 0     v: minimise |W (H v - y')| subject to Ahat v = c
 
 by Gauss-Newton steps, `d = -Ahat^+ phi`, `q <- q + d + (W H N)^+ W (y - h - H d)` with `N = I - Ahat^+ Ahat`.
 
-Design: passive rows are met exactly, measured ones in least squares. Heavy weights on the passive rows would not do
-both: a dependent row among them, seen through round-off, would weigh as much as an encoder (the rank of each is decided
-with a tolerance of its own here). Two steps from `q + v elapsed` leave less than round-off of the passive rows wherever
-a step of the loop is short (tested). What nobody sees keeps its speed: `rank` tells.
+Design: passive rows hold exactly, measured rows in least squares. Large weights on the passive rows would not do both:
+through round-off a dependent passive row would get the weight of an encoder. So each of the two has a rank tolerance of
+its own. Two steps from `q + v elapsed` leave the passive rows below round-off if the period is short (tested). A
+direction that no channel measures keeps its speed; `rank` shows it.
 
 Source: Gauss-Newton with equality constraints by the null-space method (Bjoerck, Numerical Methods for Least Squares
 Problems, 5.1); its use for drives is ours.
@@ -35,21 +35,21 @@ from servoctl.types import Array
 STEPS = 2
 """Gauss-Newton steps."""
 
-SEEN = 1e-6
-"""A direction counts as seen when its pivot exceeds this times |W H|_F: below it errors grow a millionfold."""
+MEASURED_TOLERANCE = 1e-6
+"""A direction counts as measured when its pivot exceeds this times |W H|_F: below it errors grow a million times."""
 
 
 class Estimate(NamedTuple):
-    """Where the machine is, with its evidence.
+    """State of the machine, and how well the samples determine it.
 
     Attributes:
         q: Coordinates, shape (n,).
         v: Velocities, shape (n,).
-        residual: y - h(q) of each channel, shape (m,) [joint unit]: zero where nothing is measured twice.
-        bound: What the residual can be while every sample is within its error, shape (m,) [joint unit].
-        redundancy: How much of an error of a channel stays in its own residual, shape (m,): 0 where no other channel
+        residual: y - h(q) of each channel, shape (m,) [joint unit]; zero without redundant measurements.
+        bound: Largest residual while every sample is within its error, shape (m,) [joint unit].
+        redundancy: Share of a channel's error that remains in its own residual, shape (m,); 0: no other channel
             checks it.
-        rank: Directions that passive constraints and channels determine; n where all are.
+        rank: Number of directions that passive constraints and channels determine; n if all.
         closure: Largest violation of a passive constraint.
     """
 
@@ -63,44 +63,51 @@ class Estimate(NamedTuple):
 
 
 class Decompositions(NamedTuple):
-    """The two decompositions at one q.
+    """Decompositions of the passive and the measured rows at one q.
 
     Attributes:
-        passive: Of Ahat.
-        seen: Of W H N.
+        passive: Decomposition of Ahat.
+        measured: Decomposition of W H N.
         G: W H, shape (m, n).
     """
 
     passive: Decomposition
-    seen: Decomposition
+    measured: Decomposition
     G: Array
 
     def change(self, violation: Array, missing: Array) -> Array:
-        """The smallest change of q or v that cancels the violations, then meets what is measured.
+        """The smallest change of q or v that cancels the violations first, then fits the measurements.
 
         Args:
-            violation: Of the passive rows.
-            missing: Weighted, of the channels, shape (m,).
+            violation: Violations of the passive rows.
+            missing: Weighted measurement minus prediction of each channel, shape (m,).
         """
         d = -self.passive.solve(violation) if len(violation) else np.zeros(self.G.shape[1])
-        return d + self.seen.solve(missing - self.G @ d)
+        return d + self.measured.solve(missing - self.G @ d)
 
 
-def view(A: Array, H: Array, weights: Array, rank_tolerance: Any) -> Decompositions:
-    """Takes passive and measured rows apart."""
+def decompose_rows(A: Array, H: Array, weights: Array, rank_tolerance: Any) -> Decompositions:
+    """Decomposes the passive rows A, and the weighted measured rows H in the null space of A."""
     passive = decompose(A, rank_tolerance)
     G = weights.reshape(-1, 1) * H
     Z = passive.row_basis
     projected = G - (G @ Z.T) @ Z if len(Z) else G
-    return Decompositions(passive, decompose(projected, SEEN, frobenius(G)), G)
+    # relative to |W H|_F of the unprojected rows: round-off of the projection must not count as rank
+    return Decompositions(passive, decompose(projected, MEASURED_TOLERANCE, frobenius(G)), G)
 
 
 class Coordinates:
-    """Finds q and v, tick by tick.
+    """Computes q and v at every tick; compiled.
+
+    Args:
+        model: The plant; its task is not used.
+        displacements: What is measured.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat|_F.
+        engine: `auto`, `c`, `vm` or `numpy`; a plant whose code cannot be traced always runs on `numpy`.
 
     Attributes:
         engine: `c`, `vm` or `numpy`.
-        note: Why it is not the engine that was asked for; empty where it is.
+        note: Why the requested engine is not used; empty if it is.
     """
 
     def __init__(
@@ -110,14 +117,6 @@ class Coordinates:
         rank_tolerance: float = 1e-6,
         engine: str = "auto",
     ) -> None:
-        """Compiles.
-
-        Args:
-            model: The plant; its task does not matter.
-            displacements: What is measured.
-            rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat|_F.
-            engine: `auto`, `c`, `vm` or `numpy`, which is also what a plant gets whose code cannot be traced.
-        """
         self._model, self._h, self._tolerance = model, displacements, rank_tolerance
         self._n, self._m = model.n, len(displacements.channels)
         holonomic = [row.kind == "holonomic" for row in model.passive_rows]
@@ -136,7 +135,7 @@ class Coordinates:
         self.engine, self.note = run_fast(kernel, engine)
         self._tick = BufferedCall(kernel)
         self._tick.inputs["c"][:] = self._constants
-        self._given, self._found = self._tick.inputs["x"], self._tick.outputs["found"]
+        self._input, self._output = self._tick.inputs["x"], self._tick.outputs["estimate"]
 
     def __call__(
         self,
@@ -148,47 +147,51 @@ class Coordinates:
         rates: Sequence[float],
         slack: Sequence[float],
     ) -> Estimate:
-        """Where the machine is now.
+        """State of the machine now.
 
         Args:
             t: Time [s].
-            elapsed: Since q and v [s].
-            q: The last coordinates, shape (n,).
-            v: The last velocities, shape (n,).
-            y: Displacements, all of the same instant, one per channel.
-            rates: Theirs.
-            slack: By how much each may be wrong beside its error at standstill [joint unit].
+            elapsed: Time since q and v [s].
+            q: Last coordinates, shape (n,).
+            v: Last velocities, shape (n,).
+            y: Displacement of each channel, all at the same instant [joint unit].
+            rates: Rate of each displacement [joint unit/s].
+            slack: Further error of each displacement, in addition to that at standstill [joint unit].
         """
         n, m = self._n, self._m
-        given: list[float] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
+        values: list[float] = [t, elapsed, *q.tolist(), *v.tolist(), *y, *rates, *slack]
         if self._tick is None:
-            found = self._numbers(np.array(given))
+            x = self._on_numbers(np.array(values))
         else:
-            self._given[:] = given
+            self._input[:] = values
             self._tick()
-            found = self._found.copy()
+            x = self._output.copy()
         residual, bound, redundancy, rank = 2 * n, 2 * n + m, 2 * n + 2 * m, 2 * n + 3 * m
         return Estimate(
-            found[:n],
-            found[n:residual],
-            found[residual:bound],
-            found[bound:redundancy],
-            found[redundancy:rank],
-            int(found[rank]),
-            float(found[rank + 1]),
+            x[:n],
+            x[n:residual],
+            x[residual:bound],
+            x[bound:redundancy],
+            x[redundancy:rank],
+            int(x[rank]),
+            float(x[rank + 1]),
         )
 
-    def view(self, t: float, q: Array) -> Decompositions:
+    def decompositions(self, t: float, q: Array) -> Decompositions:
         """The decompositions at a pose, on numbers."""
         rows = self._rows(t, q, np.zeros(self._n), self._model.parameters)
         H = np.asarray(self._h.jacobian(self._model.plant, q, t), dtype=float)
-        return view(rows.A[self._holonomic], H, self._h.weights, self._tolerance)
+        return decompose_rows(rows.A[self._holonomic], H, self._h.weights, self._tolerance)
+
+    def inverse(self, t: float, q: Array) -> Array:
+        """How q and v react to a change of each displacement or rate at a pose, `(W H N)^+ W`, shape (n, m)."""
+        inverse: Array = self.decompositions(t, q).measured.pseudoinverse() * self._h.weights
+        return inverse
 
     def accuracy(self, t: float, q: Array) -> Array:
         """Largest error of each coordinate while every sample is within its error at standstill, shape (n,)."""
-        seen = self.view(t, q).seen.pseudoinverse() * self._h.weights
-        reach: Array = np.abs(seen) @ self._h.errors
-        return reach
+        accuracy: Array = np.abs(self.inverse(t, q)) @ self._h.errors
+        return accuracy
 
     def _rows(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         return Rows(*self._model.rows_kernel(t, q, v, p)[:5])
@@ -198,29 +201,32 @@ class Coordinates:
         weights, p = c[: self._m], c[2 * self._m :]
         rows = self._rows(t, q, np.zeros(self._n), p)
         A, phi = rows.A[self._holonomic], rows.violation[self._holonomic]
-        change = view(A, H, weights, self._tolerance).change(phi, weights * (y - self._h(plant, q)))
-        return q + change
+        decompositions = decompose_rows(A, H, weights, self._tolerance)
+        return q + decompositions.change(phi, weights * (y - self._h(plant, q)))
 
     def _finish(self, t: Any, q: Array, v: Array, measured: Array, c: Array, H: Array, plant: Plant) -> Array:
-        """v at q, and the evidence, in one vector."""
+        """q, v and the evidence in one vector, in the order of `Estimate`."""
         m = self._m
         y, rates, slack = measured[:m], measured[m : 2 * m], measured[2 * m :]
         weights, errors, p = c[:m], c[m : 2 * m], c[2 * m :]
         rows = self._rows(t, q, v, p)
-        # of a nonholonomic row the violation is the rate
-        slow = np.array([row.kind != "holonomic" for row in self._model.passive_rows], dtype=bool)
-        rate = np.where(slow, rows.violation, rows.violation_rate) if self._nonholonomic else rows.violation_rate
-        at = view(rows.A[self._holonomic], H, weights, self._tolerance)
-        moving = view(rows.A, H, weights, self._tolerance) if self._nonholonomic else at
-        v = v + moving.change(rate, weights * (rates - H @ v))
-        U = at.seen.column_basis
-        unseen = np.eye(m) - U @ U.T if U.shape[1] else np.eye(m)
-        bound = (np.abs(unseen) @ (weights * (errors + slack))) / weights
+        # a nonholonomic row constrains v itself: its violation is already a rate
+        velocity_rows = np.array([row.kind != "holonomic" for row in self._model.passive_rows], dtype=bool)
+        rate = rows.violation_rate
+        if self._nonholonomic:
+            rate = np.where(velocity_rows, rows.violation, rate)
+        for_q = decompose_rows(rows.A[self._holonomic], H, weights, self._tolerance)
+        for_v = decompose_rows(rows.A, H, weights, self._tolerance) if self._nonholonomic else for_q
+        v = v + for_v.change(rate, weights * (rates - H @ v))
+        # what least squares cannot fit: the projector on the complement of the columns of W H N
+        U = for_q.measured.column_basis
+        residual_projector = np.eye(m) - U @ U.T if U.shape[1] else np.eye(m)
+        bound = (np.abs(residual_projector) @ (weights * (errors + slack))) / weights
         closure = largest(rows.violation[self._holonomic])
-        evidence = [at.passive.rank + at.seen.rank, closure]
-        return np.concatenate([q, v, y - self._h(plant, q), bound, np.diag(unseen), evidence])
+        evidence = [for_q.passive.rank + for_q.measured.rank, closure]
+        return np.concatenate([q, v, y - self._h(plant, q), bound, np.diag(residual_projector), evidence])
 
-    def _numbers(self, x: Array) -> Array:
+    def _on_numbers(self, x: Array) -> Array:
         plant, c, n = self._model.plant, self._constants, self._n
         t, v, measured = float(x[0]), x[2 + n : 2 + 2 * n], x[2 + 2 * n :]
 
@@ -234,22 +240,23 @@ class Coordinates:
 
     def _compile(self) -> Kernel:
         n, m, count = self._n, self._m, len(self._constants)
-        given = inputs({"t": (1,), "q": (n,), "v": (n,), "measured": (3 * m,), "c": (count,)})
-        t, q, v, measured, c = given.values()
+        symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "measured": (3 * m,), "c": (count,)})
+        t, q, v, measured, c = symbols.values()
         p = c[2 * m :]
         plant = with_parameters(self._model.plant, p[: len(parameter_values(self._model.plant))])
         H = trace(self._h.jacobian, plant, q, t[0])
         step = trace(self._step, t[0], q, measured[:m], c, H, plant)
         finish = trace(self._finish, t[0], q, v, measured, c, H, plant)
-        stepping = Kernel.compile(
-            "step_q", {k: given[k] for k in ("t", "q", "measured", "c")}, {"place": step}
-        ).called()
-        finishing = Kernel.compile("finish_q", given, {"found": finish}).called()
+        # both are called, not inlined: the C source has each decomposition once
+        without_v = {name: symbols[name] for name in ("t", "q", "measured", "c")}
+        step_q = Kernel.compile("step_q", without_v, {"new_q": step}).called()
+        finish_q = Kernel.compile("finish_q", symbols, {"estimate": finish}).called()
         size, constants = 2 + 2 * n + 3 * m, ca.SX.sym("c", count)
         x = ca.SX.sym("x", size)
-        place, speed, known = x[2 : 2 + n] + x[1] * x[2 + n : 2 + 2 * n], x[2 + n : 2 + 2 * n], x[2 + 2 * n :]
+        last_v, samples = x[2 + n : 2 + 2 * n], x[2 + 2 * n :]
+        new_q = x[2 : 2 + n] + x[1] * last_v
         for _ in range(STEPS):
-            place = stepping(x[0], place, known, constants)
-        found = finishing(x[0], place, speed, known, constants)
-        function = ca.Function("sense", [x, constants], [found])
-        return Kernel(function, {"x": (size,), "c": (count,)}, {"found": (2 * n + 3 * m + 2,)})
+            new_q = step_q(x[0], new_q, samples, constants)
+        estimate = finish_q(x[0], new_q, last_v, samples, constants)
+        function = ca.Function("sense", [x, constants], [estimate])
+        return Kernel(function, {"x": (size,), "c": (count,)}, {"estimate": (2 * n + 3 * m + 2,)})

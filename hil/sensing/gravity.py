@@ -1,4 +1,4 @@
-"""What holds a pose, whether the machine falls without it, and how far it is from its task."""
+"""Gravity compensation and static balance at a pose, and the errors of the task there."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,11 +23,11 @@ AT_REST = 1e-6
 
 
 class Hold(NamedTuple):
-    """What holds a pose.
+    """Inputs that hold a pose.
 
     Attributes:
-        u: The smallest inputs that leave the smallest acceleration, shape (m,) [actuator units].
-        acceleration: What is left of it, shape (n,): not zero where the machine falls although motors act.
+        u: Smallest inputs with the smallest acceleration, shape (m,) [actuator units].
+        acceleration: Remaining acceleration, shape (n,); not zero if the motors cannot hold the machine.
     """
 
     u: Array
@@ -35,17 +35,17 @@ class Hold(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the machine stays where it is."""
+        """Whether the machine stays at rest."""
         return bool(np.abs(self.acceleration).max(initial=0.0) <= AT_REST)
 
 
 class StaticBalance(NamedTuple):
-    """How a machine starts to move from rest without torque.
+    """Whether a machine stays at rest without torque.
 
     Attributes:
-        falls: Whether it does.
-        acceleration: The largest of any coordinate [its unit/s^2].
-        coordinate: Which one.
+        falls: Whether it starts to move.
+        acceleration: Largest acceleration of any coordinate [its unit/s^2].
+        coordinate: Name of that coordinate.
     """
 
     falls: bool
@@ -54,32 +54,31 @@ class StaticBalance(NamedTuple):
 
 
 class GravityCompensation:
-    """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled, for every tick."""
+    """u with `q'' = 0` at v = 0, by least squares in the metric of the mass matrix; compiled.
+
+    Args:
+        model: The plant; its task is not used.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        engine: `auto`, `c`, `vm` or `numpy`.
+    """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        """Compiles.
-
-        Args:
-            model: The plant; its task does not matter.
-            rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-            engine: `auto`, `c`, `vm` or `numpy`.
-        """
         self._model, self._tolerance = model.plain, rank_tolerance
         self._rest, self._parameters = np.zeros(model.n), self._model.parameters
         self._kernel: Kernel | None = None
         if engine == "numpy" or model.opaque is not None:
             return
         try:
-            given = self._model.symbols()
-            state = State(given["t"][0], given["q"], given["v"])
-            found = trace(self._hold, state, self._model.symbolic_matrices(given))
-            self._kernel = Kernel.compile("hold", given, found._asdict())
+            variables = self._model.symbols()
+            state = State(variables["t"][0], variables["q"], variables["v"])
+            hold = trace(self._hold, state, self._model.symbolic_matrices(variables))
+            self._kernel = Kernel.compile("hold", variables, hold._asdict())
         except TraceError:
             return
         run_fast(self._kernel, engine)
 
     def __call__(self, t: float, q: Array) -> Hold:
-        """What holds the pose q at the time t [s].
+        """Inputs that hold the pose q at the time t [s].
 
         Raises:
             PlantError: The mass matrix is not positive definite, or a term is not finite.
@@ -101,14 +100,14 @@ class GravityCompensation:
 def falls_without_torque(
     model: Model, t: float, q: Array, rank_tolerance: float = 1e-6, braked: Sequence[int] = ()
 ) -> StaticBalance:
-    """How the machine starts to move from rest when no motor acts, its passive constraints holding.
+    """Whether the machine starts to move from rest without torque.
 
     Args:
-        model: The plant; its task does not matter.
+        model: The plant; its task is not used.
         t: Time [s].
-        q: The pose.
+        q: Pose, shape (n,).
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        braked: Actuators whose brakes are closed.
+        braked: Indices of the actuators whose brakes are closed.
     """
     state = State(t, q, np.zeros(model.n))
     terms = assemble(state, model.plain.matrices(state), rank_tolerance)
@@ -121,13 +120,16 @@ def falls_without_torque(
 
 
 def accelerations(model: Model, state: State, torques: Array, rank_tolerance: float = 1e-6) -> tuple[Array, Array]:
-    """The largest that torques of these sizes can add, of displacements, shape (m,), and of coordinates, shape (n,).
+    """Largest accelerations that torques of these sizes can cause.
 
     Args:
-        model: The plant; its task does not matter.
-        state: Where.
-        torques: Of each motor, shape (m,) [actuator units].
+        model: The plant; its task is not used.
+        state: State at which they are computed.
+        torques: Size of each motor's torque, shape (m,) [actuator units].
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+
+    Returns:
+        Accelerations of the motor displacements, shape (m,), and of the coordinates, shape (n,).
     """
     matrices = model.plain.matrices(state)
     terms = assemble(state, matrices, rank_tolerance)
@@ -136,27 +138,17 @@ def accelerations(model: Model, state: State, torques: Array, rank_tolerance: fl
 
 
 def task_errors(model: Model, state: State, wishes: Sequence[int] = ()) -> dict[str, tuple[float, float]]:
-    """Task row -> violation and its rate; NaN where a row has none. What they are small of is the law's to say.
+    """Task row -> violation and its rate; NaN where a row has none.
 
     Args:
-        model: Whose rows they are.
-        state: Where.
-        wishes: Indices of the rows of priority 2 and below, which are left out: nothing waits for them.
+        model: Plant and task.
+        state: State at which they are computed.
+        wishes: Indices of the rows of priority 2 and below. They are left out: the task may start without them.
     """
-    found = consistency(model, state)
+    errors = consistency(model, state)
     task = [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
     return {
         row.name: (float(violation), float(rate))
-        for row, violation, rate in zip(found.rows, found.violation, found.violation_rate, strict=True)
+        for row, violation, rate in zip(errors.rows, errors.violation, errors.violation_rate, strict=True)
         if row in task
     }
-
-
-def not_ready(model: Model, state: State, tolerance: float) -> list[str]:
-    """Why the task must not be engaged here: a sentence per row whose violation or rate is above the tolerance."""
-    said = []
-    for name, pair in task_errors(model, state).items():
-        for word, value in zip(("violation", "violation rate"), pair, strict=True):
-            if not np.isnan(value) and not abs(value) <= tolerance:
-                said.append(f"task.{name}: {word} {value:.3g}, above engage_tolerance {tolerance:g}")
-    return said

@@ -1,4 +1,4 @@
-"""Whether the channels see every freedom of the machine, and what to do where they do not."""
+"""Whether the channels measure every degree of freedom of the machine, and the remedy if they do not."""
 
 import numpy as np
 
@@ -9,34 +9,37 @@ from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 SHOWN = 0.1
-"""A coordinate is named when its share of an unseen direction exceeds this part of the largest."""
+"""A coordinate is named when its share of an unmeasured direction exceeds this part of the largest."""
 
 STEP = 0.1
-"""How far away a pose is looked for at which all is seen [coordinate units]."""
+"""Distance at which another pose is tried [coordinate units]."""
 
 
-def require_seen(model: Model, coordinates: Coordinates, start: State) -> None:
-    """Raises ConfigError where the machine can move and no channel tells; names the direction and the remedy."""
-    unseen = unseen_directions(coordinates, start)
-    if not len(unseen):
+def require_observability(model: Model, coordinates: Coordinates, start: State) -> None:
+    """Refuses a machine with a motion that no channel measures.
+
+    Raises:
+        ConfigError: There is one; the message names the directions and the remedy.
+    """
+    unmeasured = unmeasured_directions(coordinates, start)
+    if not len(unmeasured):
         return
     plant, names = type(model.plant).__name__, list(model.plant.coordinates)
-    freedoms = model.n - coordinates.view(start.t, start.q).passive.rank
-    directions = [_direction(row, names) for row in unseen]
-    if _elsewhere(model, coordinates, start):
-        remedy = "only at this pose, which is singular: start away from it, or add an encoder node under hil.sensors"
-    else:
-        remedy = "add an encoder node under hil.sensors"
+    freedoms = model.n - coordinates.decompositions(start.t, start.q).passive.rank
+    directions = [_direction(row, names) for row in unmeasured]
+    remedy = "add an encoder node under hil.sensors"
+    if _measured_nearby(model, coordinates, start):
+        remedy = f"only at this pose, which is singular: start at another pose, or {remedy}"
     raise ConfigError(
-        f"hil.drives: {plant}: {freedoms - len(unseen)} of {freedoms} freedoms are measured; "
-        f"unseen: {', '.join(directions)} ({remedy} for {', '.join(_remedies(unseen, names))})"
+        f"hil.drives: {plant}: {freedoms - len(unmeasured)} of {freedoms} degrees of freedom are measured; "
+        f"not measured: {', '.join(directions)} ({remedy} for {', '.join(_best_encoders(unmeasured, names))})"
     )
 
 
-def unseen_directions(coordinates: Coordinates, state: State) -> Array:
+def unmeasured_directions(coordinates: Coordinates, state: State) -> Array:
     """Orthonormal directions of q that neither passive constraints nor channels determine, shape (directions, n)."""
-    at = coordinates.view(state.t, state.q)
-    known = np.concatenate([at.passive.row_basis, at.seen.row_basis])
+    decompositions = coordinates.decompositions(state.t, state.q)
+    known = np.concatenate([decompositions.passive.row_basis, decompositions.measured.row_basis])
     if not len(known):
         return np.eye(len(state.q))
     _, _, Vt = np.linalg.svd(known)
@@ -55,10 +58,13 @@ def _direction(row: Array, names: list[str]) -> str:
     return " ".join(terms).removeprefix("+ ") + (" ..." if len(order) > 4 else "")
 
 
-def _remedies(unseen: Array, names: list[str]) -> list[str]:
-    """Coordinates that would be seen best, as many as there are directions."""
-    rest, chosen = unseen.copy(), []
-    for _ in range(len(unseen)):
+def _best_encoders(unmeasured: Array, names: list[str]) -> list[str]:
+    """Coordinates on which encoders would measure these directions best, one per direction.
+
+    Each choice takes the coordinate with the largest share, then removes what its encoder would measure.
+    """
+    rest, chosen = unmeasured.copy(), []
+    for _ in range(len(unmeasured)):
         best = int(np.argmax(np.einsum("ij,ij->j", rest, rest)))
         chosen.append(names[best])
         column = rest[:, best] / np.linalg.norm(rest[:, best])
@@ -66,18 +72,18 @@ def _remedies(unseen: Array, names: list[str]) -> list[str]:
     return chosen
 
 
-def _elsewhere(model: Model, coordinates: Coordinates, start: State) -> bool:
-    """Whether all is seen at an assembled pose nearby, a step along the freedoms away."""
+def _measured_nearby(model: Model, coordinates: Coordinates, start: State) -> bool:
+    """Whether everything is measured at a pose nearby that meets the passive constraints."""
     random = np.random.default_rng(0)
-    passive = coordinates.view(start.t, start.q).passive.row_basis
+    passive = coordinates.decompositions(start.t, start.q).passive.row_basis
     for _ in range(5):
         step = random.standard_normal(len(start.q))
         step = step - passive.T @ (passive @ step)
         q = start.q + STEP * step / max(float(np.abs(step).max()), 1e-12)
-        # one coordinate is held where the step has led, or the nearest pose would often be the singular one again
-        held = list(model.plant.coordinates)[int(np.argmax(np.abs(step)))]
-        near, found = nearest(model, State(start.t, q, np.zeros(len(q))), fix=[held], among=())
-        violation = found.violation[: len(model.passive_rows)]
-        if np.abs(violation).max(initial=0.0) < 1e-6 and not len(unseen_directions(coordinates, near)):
+        # one coordinate is fixed after the step: otherwise the nearest pose is often the singular one again
+        fixed = list(model.plant.coordinates)[int(np.argmax(np.abs(step)))]
+        near, consistency = nearest(model, State(start.t, q, np.zeros(len(q))), fix=[fixed], among=())
+        violation = consistency.violation[: len(model.passive_rows)]
+        if np.abs(violation).max(initial=0.0) < 1e-6 and not len(unmeasured_directions(coordinates, near)):
             return True
     return False

@@ -1,47 +1,48 @@
-"""Whether a sample can be true: jumps, wraps, encoders that are stuck, numbers that are none.
+"""Whether a sample is plausible: detects jumps, wraps, stuck encoders and non-finite values.
 
-Design: pure functions of what an axis remembers and of what it is shown. One implausible sample is rejected, and the
-last good one serves on; two in a row are a finding, which stops the machine. A sign that flips and a zero that drifts
-move no faster than the machine may: those show where displacements are measured twice (`Redundancy`).
+Design: pure functions of the axis's memory and the new sample. One implausible sample is rejected, and the last good
+one is used; two in a row stop the machine. A flipped sign or a drifting zero moves no faster than the machine can.
+Only redundant measurements show these (`Redundancy`).
 """
 
 import math
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Estimate
 
 MARGIN = 1.5
-"""Times the speed limit: how fast a displacement may move between two samples."""
+"""Largest plausible speed between two samples, in terms of the speed limit."""
 
 STEPS = 3
-"""Resolutions that it may move beside."""
+"""Further plausible motion between two samples, in resolutions."""
 
 STUCK_TRAVEL = 10.0
-"""Smallest visible motions: how far the model must have moved a joint, against friction, while its encoder stood."""
+"""An encoder that stands still is stuck if the model, less friction, moves by so many smallest visible motions."""
 
 STUCK_TIME = 0.02
-"""Shortest time that this must have lasted [s]."""
+"""Shortest standstill of a stuck encoder [s]."""
 
 STUCK_WINDOW = 0.1
-"""Longest time within which it must happen [s]: static friction holds a joint that the model creeps away with."""
+"""Longest time in which the travel is counted [s]: the model may creep while static friction holds the real joint."""
 
 IN_A_ROW = 2
-"""Implausible samples that are a finding."""
+"""Consecutive implausible samples that stop the machine."""
 
 
 class AxisMemory:
-    """What an axis remembers.
+    """State of an axis between two samples.
 
     Attributes:
-        accepted: The last sample that was taken; None before there was one.
-        seen: When the last sample came, taken or not [ns].
-        rejected: Samples in a row that were not taken.
-        travel: How far the joint should have moved since its encoder last did [joint unit].
+        accepted: Last accepted sample; None before the first.
+        seen: Time of the last sample, accepted or not [ns].
+        rejected: Number of consecutive rejected samples.
+        travel: Motion that the model predicts since the encoder last moved [joint unit].
         moved: When the encoder last moved [ns].
     """
 
@@ -53,7 +54,7 @@ class AxisMemory:
         travel: float = 0.0,
         moved: int = 0,
     ) -> None:
-        """Takes the attributes."""
+
         self.accepted: Final = accepted
         self.seen: Final = seen
         self.rejected: Final = rejected
@@ -61,38 +62,21 @@ class AxisMemory:
         self.moved: Final = moved
 
 
-class Finding(NamedTuple):
-    """Something that a channel shows and that cannot be.
-
-    Attributes:
-        channel: Its name.
-        reason: In a person's words, with numbers.
-        stops: Whether it must stop the machine; else the sample was left out, once.
-        motion: Whether it is the machine's motion that cannot be, and no sample.
-    """
-
-    channel: str
-    reason: str
-    stops: bool
-    motion: bool = False
-
-
 def judge(
     channel: Channel, unit: str, memory: AxisMemory, sample: Sample | None, rate: float, expected: float
 ) -> tuple[AxisMemory, Finding | None]:
-    """Takes a sample, or rejects it.
+    """Accepts a sample, or rejects it.
 
     Args:
-        channel: Which one.
-        unit: Of its displacement.
-        memory: What it remembers.
-        sample: The newest there is; the same as last time where none has come.
-        rate: Speed of the joint at the sample before [joint unit/s]; how it is known does not matter.
-        expected: Speed that the model expects of the joint now [joint unit/s]; NaN: whether the encoder is stuck is
-            not watched.
+        channel: The channel.
+        unit: Unit of its displacement.
+        memory: Its state before the sample.
+        sample: Newest sample; the same as last time if none has come.
+        rate: Speed of the joint at the previous sample [joint unit/s], measured or estimated.
+        expected: Speed of the joint now by the model [joint unit/s]; NaN: a stuck encoder is not detected.
 
     Returns:
-        What it remembers now, and what is wrong.
+        The new state, and what is wrong (None: nothing).
     """
     if sample is None or sample.time == memory.seen:
         return memory, None
@@ -108,8 +92,10 @@ def judge(
     travel = memory.travel + _against(expected, channel.held * elapsed) * elapsed
     still = (sample.time - memory.moved) / SECOND
     if abs(travel) > STUCK_TRAVEL * (channel.visible or channel.resolution) and still >= STUCK_TIME:
-        where = f"stands at {sample.position:.6g} {unit} for {still:.3g} s"
-        reason = f"encoder {where}, the model moves it by {travel:.3g} {unit}"
+        reason = (
+            f"encoder stands still at {sample.position:.6g} {unit} for {still:.3g} s while the model moves by "
+            f"{travel:.3g} {unit}"
+        )
         return AxisMemory(sample, sample.time, 0, travel, memory.moved), Finding(channel.name, reason, True)
     if still >= STUCK_WINDOW:
         return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
@@ -117,12 +103,12 @@ def judge(
 
 
 def _against(speed: float, friction: float) -> float:
-    """What is left of a speed that friction may have taken so much from: a joint that it holds is not stuck."""
+    """Speed that is certain in spite of friction: a joint that friction may hold is not stuck."""
     return math.copysign(max(0.0, abs(speed) - friction), speed)
 
 
 def _possible(channel: Channel, interval: float, speeds: tuple[float, ...]) -> float:
-    """How far a joint may move in a time [s] by its limit or, where it has none, by any speed that is said of it."""
+    """Largest plausible motion in a time [s], by the speed limit or, without one, by the fastest of these speeds."""
     possible = STEPS * channel.resolution
     if math.isfinite(channel.speed_limit):
         return possible + MARGIN * channel.speed_limit * interval
@@ -131,7 +117,7 @@ def _possible(channel: Channel, interval: float, speeds: tuple[float, ...]) -> f
 
 
 def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sample, rate: float, model: float) -> str:
-    """Why a sample cannot be true; empty where it can."""
+    """Why a sample is not plausible; empty if it is."""
     position, velocity, time = sample.position, sample.velocity, sample.time
     if not -math.inf < position < math.inf:
         return f"position is not a finite number ({position})"
@@ -141,58 +127,57 @@ def _implausible(channel: Channel, unit: str, last: Sample | None, sample: Sampl
         return ""
     elapsed = (time - last.time) / SECOND
     ordinary = elapsed if elapsed < channel.interval else channel.interval
-    # beyond the ordinary interval the joint goes on at its speed, so that a gap does not widen what may jump
+    # after the ordinary interval the joint continues at its speed: a gap does not allow a larger jump
     expected = last.position + rate * (elapsed - ordinary)
     step = position - expected
     allowed = _possible(channel, ordinary, (rate, velocity, model))
     if abs(step) <= allowed:
         return ""
-    moved = f"{step:+.4g} {unit} in {elapsed * 1e3:.3g} ms, at most {allowed:.3g} {unit} are possible"
+    jump = f"{step:+.4g} {unit} in {elapsed * 1e3:.3g} ms, at most {allowed:.3g} {unit} are possible"
     turns = round(step / channel.turn) if math.isfinite(channel.turn) else 0
     if turns and abs(step - turns * channel.turn) <= allowed:
-        return f"encoder wrapped by {turns:+d} turn: {moved}"
-    return f"encoder jumped: {moved}"
+        return f"encoder wrapped by {turns:+d} turn: {jump}"
+    return f"encoder jumped: {jump}"
 
 
 class Redundancy:
-    """Watches displacements that are measured more than once.
+    """Checks displacements that are measured more than once.
 
-    While every sample is within its error the residual stays below the bound that comes with it, whatever the machine
-    does: beyond it a sample, a zero or a sign is wrong, or the machine is not the one that is modelled.
+    While every sample is within its error, the residual stays below its bound for every motion of the machine. A
+    larger residual means that a sample, a zero, a sign or the model is wrong.
+
+    Args:
+        displacements: What the channels measure.
+        tolerance: Largest residual [joint unit]; None: the bound of the estimate.
     """
 
     def __init__(self, displacements: Displacements, tolerance: float | None = None) -> None:
-        """Takes what is measured.
-
-        Args:
-            displacements: Of the channels.
-            tolerance: Largest residual [joint unit]; None: the bound.
-        """
         self._channels, self._units, self._tolerance = displacements.channels, displacements.units, tolerance
         self._weights, self._floor = displacements.weights, (1e-3 * displacements.errors).tolist()
         self._row = 0
 
     def judge(self, estimate: Estimate) -> Finding | None:
-        """What a tick's residual says; two ticks in a row stop the machine.
+        """Checks the residual of one tick; two ticks in a row stop the machine.
 
-        The channel that is named is the one whose error alone explains the residual best: that with the largest
-        residual relative to the root of its redundancy.
+        The finding names the channel whose error alone explains the residual best: it has the largest residual
+        relative to the square root of its redundancy.
         """
         residuals, tolerance = estimate.residual.tolist(), self._tolerance
         if tolerance is None:
             bounds = zip(residuals, estimate.bound.tolist(), self._floor, strict=True)
-            explained = all([abs(residual) <= bound + floor for residual, bound, floor in bounds])
+            within = all([abs(residual) <= bound + floor for residual, bound, floor in bounds])
         else:
-            explained = all([abs(residual) <= tolerance for residual in residuals])
-        if explained:
+            within = all([abs(residual) <= tolerance for residual in residuals])
+        if within:
             self._row = 0
             return None
         self._row += 1
         checked = np.maximum(estimate.redundancy, 1e-12)
         worst = int(np.argmax(np.abs(estimate.residual) * self._weights / np.sqrt(checked)))
         name, unit = self._channels[worst].name, self._units[worst]
-        most = self._tolerance if self._tolerance is not None else float(estimate.bound[worst])
+        most = float(estimate.bound[worst]) if tolerance is None else tolerance
         reason = (
-            f"encoders contradict each other: {estimate.residual[worst]:+.3g} {unit} here, at most {most:.3g} can be"
+            f"encoders contradict each other: residual {estimate.residual[worst]:+.3g} {unit}, at most {most:.3g} "
+            "is possible"
         )
         return Finding(name, reason, self._row >= IN_A_ROW)

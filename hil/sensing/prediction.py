@@ -1,8 +1,8 @@
-"""Where the machine will be when the torque of this tick acts: one step of the model under the torques in force.
+"""Predicts the state at which the torques of this tick will act, by one step of the model under the present torques.
 
-Design: a command that is computed from samples at t acts from about one period later on. The law then gets the state
-there, by one classical Runge-Kutta step of the fundamental equation, so that what is left of the delay is the model's
-error and not the motion itself. Passive constraints hold to the order of the step; the next samples put q back.
+Design: a torque computed from samples at t acts about one period later. So the law gets the state predicted for that
+moment, by one classical Runge-Kutta step of the fundamental equation. The remaining effect of the delay is the error
+of the model, not the motion itself. Passive constraints hold to the order of the step; the next samples correct q.
 """
 
 from typing import Any
@@ -22,21 +22,19 @@ from servoctl.types import Array, State
 
 
 class Prediction:
-    """Predicts q and v.
+    """Predicts q and v; compiled.
+
+    Args:
+        model: The plant; its task is not used.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        engine: `auto`, `c`, `vm` or `numpy`.
 
     Attributes:
         engine: `c`, `vm` or `numpy`.
-        note: Why it is not the engine that was asked for; empty where it is.
+        note: Why the requested engine is not used; empty if it is.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        """Compiles.
-
-        Args:
-            model: The plant; its task does not matter.
-            rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-            engine: `auto`, `c`, `vm` or `numpy`.
-        """
         self._model, self._tolerance, self._n = model.plain, rank_tolerance, model.n
         self._parameters = self._model.parameters
         self._tick: BufferedCall | None = None
@@ -56,14 +54,14 @@ class Prediction:
         parameters[:] = self._parameters
 
     def __call__(self, t: float, h: float, q: Array, v: Array, u: Array) -> tuple[Array, Array]:
-        """q and v after a time under held torques.
+        """q and v after a time under constant torques.
 
         Args:
             t: Time [s].
-            h: How far ahead [s].
+            h: Time to predict [s].
             q: Coordinates, shape (n,).
             v: Velocities, shape (n,).
-            u: Inputs in force, shape (m,) [actuator units].
+            u: Present inputs, shape (m,) [actuator units].
         """
         n = self._n
         if self._tick is None:
@@ -87,11 +85,11 @@ class Prediction:
 
     def _compile(self) -> Kernel:
         n, m = self._n, self._model.m
-        given = {**self._model.symbols(), "u": symbols("u", m)}
-        state = State(given["t"][0], given["q"], given["v"])
-        matrices = self._model.symbolic_matrices(given)
-        rates = trace(self._motion, state, matrices, given["u"])
-        motion = Kernel.compile("motion", given, {"rates": rates}).called()
+        variables = {**self._model.symbols(), "u": symbols("u", m)}
+        state = State(variables["t"][0], variables["q"], variables["v"])
+        matrices = self._model.symbolic_matrices(variables)
+        rates = trace(self._motion, state, matrices, variables["u"])
+        motion = Kernel.compile("motion", variables, {"rates": rates}).called()
         times, x, u, p = (ca.SX.sym(*size) for size in self._sizes().items())
 
         def change(t: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Speeds of displacements, and samples of different age brought to one instant."""
+"""Estimates the speed of a displacement from its positions, for nodes that do not measure it."""
 
 import math
 from typing import NamedTuple
@@ -9,12 +9,12 @@ from hil.loop.clock import SECOND
 
 
 class Track(NamedTuple):
-    """What a filter knows of one displacement.
+    """State of the filter for one displacement.
 
     Attributes:
-        time: Of the last sample [ns].
-        position: [joint unit].
-        rate: [joint unit/s].
+        time: Time of the last sample [ns].
+        position: Filtered position [joint unit].
+        rate: Estimated speed [joint unit/s].
     """
 
     time: int
@@ -23,16 +23,15 @@ class Track(NamedTuple):
 
 
 class RateFilter:
-    """An alpha-beta observer with a double pole at `exp(-2 T / tau)`, T the time that really went by.
+    """An alpha-beta observer with a double pole at `exp(-2 T / tau)`; T is the actual time between two samples.
 
     Attributes:
-        tau: Time constant [s]: by this, less half a T, the rate lags behind.
+        tau: Time constant [s], positive. The rate lags by tau - T/2.
 
     Source: Benedict, Bordner 1962; alpha and beta of critical damping, `alpha = 1 - p^2`, `beta = (1 - p)^2`.
     """
 
     def __init__(self, tau: float) -> None:
-        """Takes the time constant [s], positive."""
         self.tau = tau
 
     def gains(self, elapsed: float) -> tuple[float, float]:
@@ -41,11 +40,11 @@ class RateFilter:
         return 1.0 - p * p, (1.0 - p) * (1.0 - p)
 
     def update(self, track: Track | None, position: float, time: int) -> Track:
-        """Takes a sample in; the same sample again changes nothing.
+        """State after a sample; the same sample again changes nothing.
 
         Args:
-            track: So far; None before the first sample.
-            position: [joint unit].
+            track: State before the sample; None: it is the first.
+            position: Measured position [joint unit].
             time: When it was measured [ns].
         """
         if track is None:
@@ -54,14 +53,14 @@ class RateFilter:
         if elapsed <= 0.0:
             return track
         alpha, beta = self.gains(elapsed)
-        expected = track.position + track.rate * elapsed
-        surprise = position - expected
-        return Track(time, expected + alpha * surprise, track.rate + beta / elapsed * surprise)
+        predicted = track.position + track.rate * elapsed
+        innovation = position - predicted
+        return Track(time, predicted + alpha * innovation, track.rate + beta / elapsed * innovation)
 
     def rate_bound(self, resolution: float, interval: float) -> float:
-        """Largest error of the rate that position errors up to `resolution` can cause [joint unit/s].
+        """Largest error of the rate caused by position errors up to `resolution` [joint unit/s].
 
-        The sum of the absolute impulse response of `beta / T z (z - 1) / (z - p)^2`.
+        This is the 1-norm of the impulse response of `beta / T z (z - 1) / (z - p)^2`, times the resolution.
         """
         _, beta = self.gains(interval)
         p = self._pole(interval)
@@ -71,7 +70,7 @@ class RateFilter:
         return beta / interval * float(np.abs(response).sum()) * resolution
 
     def lag(self, interval: float) -> float:
-        """How far the rate lags behind under constant acceleration [s], exact."""
+        """Delay of the rate under constant acceleration [s], exact."""
         alpha, beta = self.gains(interval)
         return interval * (2.0 * alpha - beta) / (2.0 * beta)
 

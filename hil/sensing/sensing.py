@@ -1,8 +1,8 @@
-"""From the samples of a tick to where the machine is.
+"""How the state of the machine follows from the samples of a tick.
 
-Design: samples are judged one by one, brought to one instant by their speed, and only then put together, so that one
-bad sample costs nothing and an old one is as good as its age. A channel without a fresh sample goes on at its speed;
-how old it may become is for the safety rules to say.
+Design: each sample is checked by itself, then extrapolated to the present instant with its speed, and only then are
+the samples combined. So one bad sample is simply left out, and an old one is as accurate as its age allows. A channel
+without a new sample is extrapolated; the safety rules limit how old a sample may become.
 """
 
 import math
@@ -14,10 +14,11 @@ import numpy as np
 from hil.drives import Feedback
 from hil.drives.sample import Sample
 from hil.loop.clock import SECOND
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel, Displacements
 from hil.sensing.coordinates import Coordinates, Estimate
-from hil.sensing.observability import require_seen
-from hil.sensing.plausibility import AxisMemory, Finding, Redundancy, judge
+from hil.sensing.observability import require_observability
+from hil.sensing.plausibility import AxisMemory, Redundancy, judge
 from hil.sensing.prediction import Prediction
 from hil.sensing.rates import RateFilter, Track
 from hil.sensing.tracking import TrackingMonitor
@@ -25,19 +26,19 @@ from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
 
 SAMPLING = 2
-"""Periods: the time constant of the rate filter, unless it is given."""
+"""Default time constant of the rate filter, in periods."""
 
 
-class Sight(NamedTuple):
-    """What a tick's samples say.
+class Measurement(NamedTuple):
+    """State of the machine by the samples of one tick.
 
     Attributes:
-        estimate: Where the machine is.
-        ages: Of each channel's last good sample, shape (m,) [s]; infinite before the first.
-        findings: What is wrong.
-        positions: Of each channel, brought to the instant that was asked for [joint unit].
-        rates: Of each channel [joint unit/s].
-        valid: Whether every channel has been heard, all freedoms are seen and all numbers are finite.
+        estimate: Coordinates and velocities.
+        ages: Age of each channel's last good sample, shape (m,) [s]; infinite before the first.
+        findings: Implausible samples and motions.
+        positions: Displacement of each channel at the present instant [joint unit].
+        rates: Speed of each channel [joint unit/s].
+        valid: Whether every channel has sent a sample, all directions are measured and all numbers are finite.
     """
 
     estimate: Estimate
@@ -49,11 +50,30 @@ class Sight(NamedTuple):
 
 
 class Sensing:
-    """Turns samples into q and v, tick by tick.
+    """Computes q and v from the samples of each tick.
+
+    Args:
+        model: The plant; its task is not used.
+        channels: What is measured, in the order of the samples.
+        start: Start pose from the config: encoders cannot tell which assembly branch the machine is in.
+        period: Period of the loop [s].
+        rank_tolerance: Tolerance of the passive constraints.
+        filtered: Whether speeds are computed from positions even if the drives measure speeds.
+        filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
+        skew: Uncertainty of a sample's age [s]; None: one period.
+        residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by the resolutions.
+        motion: Predicts the motion under the last torques; None: speeds stay constant between ticks, and stuck
+            encoders are not detected.
+        tracking: Checks whether the machine follows `motion`; None: not checked.
+        engine: `auto`, `c`, `vm` or `numpy`.
 
     Attributes:
         displacements: What is measured.
-        coordinates: How q and v are found.
+        coordinates: Solves for q and v.
+
+    Raises:
+        ConfigError: A channel fits no actuator or coordinate, or a degree of freedom is not measured.
+        PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
     """
 
     def __init__(
@@ -72,30 +92,10 @@ class Sensing:
         tracking: TrackingMonitor | None = None,
         engine: str = "auto",
     ) -> None:
-        """Builds everything that the ticks need.
 
-        Args:
-            model: The plant; its task does not matter.
-            channels: What is measured, in the order of the samples.
-            start: The start pose, given by a person: encoders do not know the assembly branch.
-            period: Of the loop [s].
-            rank_tolerance: Of the passive constraints.
-            filtered: Whether speeds come from positions, whatever the drives say of them.
-            filter_time: Time constant of that filter [s]; None: two periods, or two intervals of a slower channel.
-            skew: By how much the age of a sample is uncertain [s]; None: one period.
-            residual_tolerance: Largest residual of redundant displacements [joint unit]; None: by resolution.
-            motion: The model's motion, for where the last torques lead; None: speeds stay as they are meanwhile, and
-                no encoder is watched for being stuck.
-            tracking: Watches whether the machine follows `motion`; None: nobody does.
-            engine: `auto`, `c`, `vm` or `numpy`.
-
-        Raises:
-            ConfigError: A channel fits nothing, or a freedom is not measured.
-            PlantError: The displacements of the motors are not known, or not conjugate to the actuators.
-        """
         self.displacements = Displacements(model.plant, channels, start)
         self.coordinates = Coordinates(model, self.displacements, rank_tolerance, engine)
-        require_seen(model, self.coordinates, start)
+        require_observability(model, self.coordinates, start)
         self._model, self._motion, self._filtered = model, motion, filtered
         self._tracking = tracking
         self._skew = period if skew is None else skew
@@ -105,15 +105,15 @@ class Sensing:
         self._filters = [RateFilter(time) for time in times]
         self._residual_tolerance = residual_tolerance
         self._synced = [channel.feedback is Feedback.SYNC for channel in channels]
-        self._unforeseen = [math.nan] * len(channels)
+        self._no_prediction = [math.nan] * len(channels)
         self.begin(start, 0)
 
     def begin(self, start: State, now: int) -> None:
-        """Forgets everything but the pose.
+        """Starts again from a pose.
 
         Args:
-            start: Where the machine is.
-            now: Moment on the run's clock [ns].
+            start: State of the machine.
+            now: Present time on the run's clock [ns].
         """
         m = len(self.displacements.channels)
         self._redundancy = Redundancy(self.displacements, self._residual_tolerance)
@@ -127,32 +127,33 @@ class Sensing:
 
     def read(
         self, t: float, now: int, samples: Sequence[Sample | None], u: Array | None = None, sync: int | None = None
-    ) -> Sight:
-        """Where the machine is.
+    ) -> Measurement:
+        """State of the machine now.
 
         Args:
             t: Time of the plant [s].
-            now: The instant that is asked for, on the run's clock [ns].
-            samples: The newest of each channel.
-            u: Inputs in force since the last tick, shape (actuators,) [actuator units]; None: not known.
-            sync: When the last SYNC was sent [ns]: what is sampled after SYNC was measured then.
+            now: Present time on the run's clock [ns].
+            samples: Newest sample of each channel.
+            u: Inputs since the last tick, shape (actuators,) [actuator units]; None: not known.
+            sync: When the last SYNC was sent [ns]; channels with SYNC feedback measure at that moment.
         """
         if sync is not None and sync != self._syncs[0]:
             self._syncs = (sync, self._syncs[0])
         plant, elapsed = self._model.plant, (now - self._now) / SECOND
-        q, v, carry, expected = self._q, self._v, elapsed, self._unforeseen
+        # start point of the solver: the model's prediction, or the last state, which then moves on by `carry` seconds
+        q, v, carry, expected = self._q, self._v, elapsed, self._no_prediction
         if self._motion is not None and u is not None and elapsed > 0.0:
-            ahead, speed = self._motion(t - elapsed, elapsed, q, v, u)
-            if _finite(ahead, speed):
-                q, v, carry = ahead, speed, 0.0
+            predicted_q, predicted_v = self._motion(t - elapsed, elapsed, q, v, u)
+            if _finite(predicted_q, predicted_v):
+                q, v, carry = predicted_q, predicted_v, 0.0
                 expected = self.displacements.rates(plant, q, v, t).tolist()
         findings: list[Finding] = []
         y, ages, slack = [], [], []
-        heard, skew = True, self._skew
+        complete, skew = True, self._skew
         for i, sample in enumerate(samples):
-            last = None if sample is None else self._take(i, sample, expected[i], findings)
+            last = None if sample is None else self._accept(i, sample, expected[i], findings)
             if last is None:
-                heard = False
+                complete = False
                 y.append(math.nan)
                 ages.append(math.inf)
                 slack.append(0.0)
@@ -160,34 +161,34 @@ class Sensing:
             rate, age = self._rates[i], (now - last.time) / SECOND
             y.append(last.position + rate * age)
             ages.append(age)
-            # an old sample is off by how far the speed has changed since, and by what is not known of its age
+            # error of the extrapolation: the uncertain age, and the change of the speed since the sample
             slack.append(abs(rate) * skew + abs(rate - self._before[i]) * (age if age < 1.0 else 1.0))
-        if not heard:
-            known = self.displacements(plant, q + carry * v)
-            y = [a if not math.isnan(a) else b for a, b in zip(y, known, strict=True)]
-        found = self.coordinates(t, carry, q, v, y, self._rates, slack)
-        finite = _finite(found.q, found.v)
-        contradiction = self._redundancy.judge(found) if heard else None
+        if not complete:
+            predicted = self.displacements(plant, q + carry * v)
+            y = [a if not math.isnan(a) else b for a, b in zip(y, predicted, strict=True)]
+        estimate = self.coordinates(t, carry, q, v, y, self._rates, slack)
+        finite = _finite(estimate.q, estimate.v)
+        contradiction = self._redundancy.judge(estimate) if complete else None
         if contradiction is not None:
             findings.append(contradiction)
-            # nobody knows yet which sample is wrong: the law gets where the last good ones lead
-            found = found._replace(q=q + carry * v, v=v)
+            # it is not known which sample is wrong: the law gets the prediction from the last good samples
+            estimate = estimate._replace(q=q + carry * v, v=v)
         if self._tracking is not None:
-            surprise = found.v - v if carry == 0.0 and heard and finite else None
-            lost = self._tracking.judge(t, elapsed, found.q, surprise, u)
-            if lost is not None:
-                findings.append(lost)
+            innovation = estimate.v - v if carry == 0.0 and complete and finite else None
+            deviation = self._tracking.judge(t, elapsed, estimate.q, innovation, u)
+            if deviation is not None:
+                findings.append(deviation)
         if finite:
-            self._q, self._v, self._now = found.q, found.v, now
-        valid = heard and finite and found.rank == self._model.n
-        return Sight(found, np.array(ages), findings, y, self._rates, valid)
+            self._q, self._v, self._now = estimate.q, estimate.v, now
+        valid = complete and finite and estimate.rank == self._model.n
+        return Measurement(estimate, np.array(ages), findings, y, self._rates, valid)
 
-    def _take(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
-        """Takes one channel's sample in; returns the last good one."""
+    def _accept(self, i: int, sample: Sample, expected: float, findings: list[Finding]) -> Sample | None:
+        """Checks a channel's sample; returns the last good one, None if there is none."""
         memory, rate = self._memories[i], self._rates[i]
         time, velocity = sample.time, sample.velocity
         if self._synced[i]:
-            time = self._measured(time)
+            time = self._sampled(time)
         before = memory.accepted
         if time == memory.seen:
             return before
@@ -201,45 +202,50 @@ class Sensing:
         if memory.accepted is not sample:
             return before
         self._before[i] = rate
-        self._rates[i] = self._rate(i, before, sample) if self._filtered or velocity != velocity else velocity
+        no_velocity = velocity != velocity  # NaN
+        self._rates[i] = self._rate(i, before, sample) if self._filtered or no_velocity else velocity
         return sample
 
     def _rate(self, i: int, before: Sample | None, sample: Sample) -> float:
-        """Speed of a channel whose newest sample tells none; the filter goes on from one that told it."""
+        """Filtered speed of a channel; the filter starts from the last velocity that the node measured, if any."""
         track = self._tracks[i]
         if before is not None and not (self._filtered or math.isnan(before.velocity)):
             track = Track(before.time, before.position, before.velocity)
         track = self._tracks[i] = self._filters[i].update(track, sample.position, sample.time)
         return track.rate
 
-    def _measured(self, received: int) -> int:
-        """When a sample was measured that is sent after SYNC [ns]."""
+    def _sampled(self, received: int) -> int:
+        """Time of the SYNC at which a sample was measured [ns]; the time of receipt if no SYNC is known."""
         last, before = self._syncs
         if 0 <= last <= received:
             return last
         return before if 0 <= before <= received else received
 
     def check_start(self, q: Array, samples: Sequence[Sample], tolerance: float) -> list[str]:
-        """Why a machine is not in the pose that was given; a sentence per channel that is further off than allowed.
+        """Checks the start pose; returns one explanation per channel that differs by more than the tolerance.
 
         Args:
-            q: The pose, shape (n,).
-            samples: Of each channel.
-            tolerance: [joint unit].
+            q: Start pose, shape (n,).
+            samples: Sample of each channel.
+            tolerance: Largest difference [joint unit].
         """
-        given, said = self.displacements(self._model.plant, q), []
-        for channel, unit, rho, sample in zip(
-            self.displacements.channels, self.displacements.units, given, samples, strict=True
+        problems = []
+        for channel, unit, expected, sample in zip(
+            self.displacements.channels,
+            self.displacements.units,
+            self.displacements(self._model.plant, q).tolist(),
+            samples,
+            strict=True,
         ):
-            apart = sample.position - float(rho)
-            if not abs(apart) <= tolerance:
-                said.append(
-                    f"{'sensor' if channel.encoder else 'drive'} {channel.name}: the start pose puts it at "
-                    f"{float(rho):.5g} {unit}, it is at {sample.position:.5g} {unit}: {apart:+.3g} {unit} apart, "
-                    f"start_tolerance is {tolerance:g} {unit}"
+            difference = sample.position - expected
+            if not abs(difference) <= tolerance:
+                problems.append(
+                    f"{'sensor' if channel.encoder else 'drive'} {channel.name}: expected {expected:.5g} {unit} at the "
+                    f"start pose, measured {sample.position:.5g} {unit} (difference {difference:+.3g} {unit}, "
+                    f"start_tolerance {tolerance:g} {unit})"
                 )
-        return said
+        return problems
 
 
 def _finite(q: Array, v: Array) -> bool:
-    return math.isfinite(sum(q.tolist()) + sum(v.tolist()))  # of what is not finite no sum is
+    return math.isfinite(sum(q.tolist()) + sum(v.tolist()))  # the sum is not finite if any value is not

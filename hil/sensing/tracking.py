@@ -1,15 +1,15 @@
-"""Whether the machine moves as the model says under the torques that were sent.
+"""Whether the machine moves as its model predicts under the torques that were sent.
 
     d = (Phi B)^+ (sum over a window of v - v-) / window
 
-v- is the model's step from the estimate of one tick before, so that the sum telescopes: errors of samples count at the
-two ends of the window alone. d is the least torque that explains the rest: friction, a load, or torque that a drive
-does not make, be it for a wrong torque constant, a wrong table of ranges, derating or a coupling that slips.
+v- is the model's step from the estimate of the tick before. The sum telescopes, so errors of samples count only at the
+two ends of the window. d is the smallest disturbance torque that explains the difference: friction, a load, or torque
+that a drive does not make, because of a wrong torque constant, a wrong range table, derating or a slipping coupling.
 
-Design: friction and loads are let be up to `hil.safety.tracking` of each drive's torque limit, errors of the model up
-to `MODEL` of the largest torque in the window, in terms of its limit. What the loop itself does is added: torques that
-act late shift the window, by no more than their swing within it; and each sample is wrong by its quantisation, which
-is looked at, at the pose of that moment, only where d is beyond the rest: that takes up to 0.5 ms.
+Design: allowed are friction and loads up to `hil.safety.tracking` of each drive's torque limit, and errors of the model
+up to `MODEL` of the largest torque in the window. Two effects of the loop are added: late torques shift the window, by
+at most their swing within it; and each sample has its quantisation. The latter takes up to 0.5 ms to compute, so it is
+computed, at the present pose, only when d exceeds the other bounds.
 
 Source: the momentum observer, in discrete time (De Luca, Mattone 2003); the bounds are ours.
 """
@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hil.loop.rig import Finding
 from hil.sensing.channels import Channel
-from hil.sensing.plausibility import Finding
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import decompose, frobenius
 from servoctl.engine.select_engine import run_fast
@@ -31,26 +31,26 @@ from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
 
 WINDOW = 0.1
-"""Time over which the motion is compared [s]: the loop's delay is a small part of it."""
+"""Time over which the motion is compared [s]; long compared with the delay of the loop."""
 
 IN_A_ROW = 2
-"""Windows that are a finding: a knock is none."""
+"""Consecutive windows that stop the machine; a short knock fills only one."""
 
 MODEL = 0.1
-"""Of the largest torque in the window, relative to its limit: what the model may be wrong by."""
+"""Allowed error of the model, as a share of the largest torque in the window."""
 
 LAG = 4
-"""Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, filters included."""
+"""Periods by which a torque may act late: from SYNC to its frame, to the drive's next period, with filters."""
 
-LATE = 3
-"""Periods without a tick: the window begins anew, for nobody knows what the drives did meanwhile."""
+GAP = 3
+"""Periods without a tick after which the window restarts: what the drives did in the gap is not known."""
 
 RANK_TOLERANCE = 1e-6
 """A direction of the motors counts when its pivot exceeds this times |L^-1 B|_F."""
 
-CAUSES = (
-    "check its torque constant, rated_torque, range table and gear, that its coupling holds and the load is the "
-    "model's; or raise hil.safety.tracking"
+REMEDY = (
+    "check torque constant, rated_torque, range table, gear and coupling of the drive, and the load in the model; "
+    "or raise hil.safety.tracking"
 )
 
 
@@ -59,36 +59,34 @@ Errors = Callable[[float, Array], Array]
 
 
 class DisturbanceObserver:
-    """Acceleration that the model does not explain -> the least torques that would, shape (m,); compiled.
+    """Disturbance torques d that explain an acceleration which the model does not predict, shape (m,); compiled.
+
+    Args:
+        model: The plant; its task is not used.
+        rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        engine: `auto`, `c`, `vm` or `numpy`.
 
     Attributes:
         n: Number of coordinates.
     """
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
-        """Compiles.
-
-        Args:
-            model: The plant; its task does not matter.
-            rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-            engine: `auto`, `c`, `vm` or `numpy`.
-        """
         self._model, self._tolerance, self.n = model.plain, rank_tolerance, model.n
         self._rest = np.zeros(model.n)
         self._kernel: Kernel | None = None
         if engine == "numpy" or model.opaque is not None:
             return
         try:
-            given = {**self._model.symbols(), "acceleration": symbols("acceleration", model.n)}
-            state = State(given["t"][0], given["q"], given["v"])
-            d = trace(self._torques, state, self._model.symbolic_matrices(given), given["acceleration"])
-            self._kernel = Kernel.compile("unexplained", given, {"d": d})
+            variables = {**self._model.symbols(), "acceleration": symbols("acceleration", model.n)}
+            state = State(variables["t"][0], variables["q"], variables["v"])
+            d = trace(self._torques, state, self._model.symbolic_matrices(variables), variables["acceleration"])
+            self._kernel = Kernel.compile("disturbance", variables, {"d": d})
         except TraceError:
             return
         run_fast(self._kernel, engine)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
-        """d at a pose, for an acceleration of shape (n,)."""
+        """d at a pose, for an unpredicted acceleration of shape (n,)."""
         if self._kernel is not None:
             (d,) = self._kernel(t, q, self._rest, self._model.parameters, acceleration)
             return d
@@ -97,75 +95,74 @@ class DisturbanceObserver:
 
     def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> Array:
         terms = assemble(state, matrices, self._tolerance)
-        reached = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
-        d: Array = reached.solve(terms.L.T @ acceleration)
+        inputs = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
+        d: Array = inputs.solve(terms.L.T @ acceleration)
         return d
 
 
 class TrackingMonitor:
-    """Watches the motion, window by window."""
+    """Checks the motion, window by window.
+
+    Args:
+        observer: Disturbance observer of the model.
+        drives: Channels of the drives, in the order of the actuators.
+        limits: Torque limits, shape (m,) [actuator units].
+        share: Allowed disturbance as a share of the torque limits.
+        period: Period of the loop [s].
+    """
 
     def __init__(
-        self, unexplained: DisturbanceObserver, drives: Sequence[Channel], limits: Array, share: float, period: float
+        self, observer: DisturbanceObserver, drives: Sequence[Channel], limits: Array, share: float, period: float
     ) -> None:
-        """Takes the machine.
-
-        Args:
-            unexplained: Of its model.
-            drives: Their channels, in the order of the actuators.
-            limits: Their largest torques, shape (m,) [actuator units].
-            share: Of these that may be missing, or too much.
-            period: Of the loop [s].
-        """
-        self._unexplained, self._drives, self._limits, self._share = unexplained, drives, limits, share
-        self._longest, self._lag = LATE * period, LAG * period / WINDOW
+        self._observer, self._drives, self._limits, self._share = observer, drives, limits, share
+        self._longest, self._lag = GAP * period, LAG * period / WINDOW
         self._errors: Errors | None = None
         self.begin()
 
     def begin(self) -> None:
-        """Forgets everything; the next tick begins a window."""
+        """Starts again; the next tick begins a window."""
         self._row = 0
-        self._renew()
+        self._begin_window()
 
-    def _renew(self) -> None:
-        self._elapsed, self._sum = 0.0, np.zeros(self._unexplained.n)
+    def _begin_window(self) -> None:
+        self._elapsed, self._sum = 0.0, np.zeros(self._observer.n)
         self._least, self._most = np.full(len(self._limits), np.inf), np.full(len(self._limits), -np.inf)
 
-    def know(self, errors: Errors) -> None:
-        """Learns how wrong v can be by each sample's largest error; before, samples count as exact."""
+    def set_errors(self, errors: Errors) -> None:
+        """Sets the errors of v by each sample's largest error; before this call samples count as exact."""
         self._errors = errors
 
     def floor(self, t: float, q: Array) -> Array:
-        """Torques that samples alone can seem to show at a pose, shape (m,): one error at each end of a window."""
+        """Largest d that errors of the samples alone can cause, shape (m,): one error at each end of a window."""
         if self._errors is None:
             return np.zeros(len(self._limits))
-        apparent = np.array([self._unexplained(t, q, 2.0 * error / WINDOW) for error in self._errors(t, q)])
+        apparent = np.array([self._observer(t, q, 2.0 * error / WINDOW) for error in self._errors(t, q)])
         floor: Array = np.abs(apparent).sum(axis=0)
         return floor
 
-    def judge(self, t: float, elapsed: float, q: Array, surprise: Array | None, u: Array | None) -> Finding | None:
-        """Takes a tick in; a finding where the machine has not followed its model in the windows before.
+    def judge(self, t: float, elapsed: float, q: Array, innovation: Array | None, u: Array | None) -> Finding | None:
+        """Adds a tick; returns a finding if the machine did not follow its model in the last windows.
 
         Args:
             t: Time [s].
-            elapsed: Since the tick before [s].
+            elapsed: Time since the tick before [s].
             q: Coordinates, shape (n,).
-            surprise: v - v-, shape (n,); None where there is no prediction.
-            u: Inputs in force since then, shape (m,); None: the machine does not move by its motors.
+            innovation: v - v-, shape (n,); None: there is no prediction.
+            u: Inputs since the tick before, shape (m,); None: the motors do not move the machine.
         """
-        if surprise is None or u is None or elapsed > self._longest:
+        if innovation is None or u is None or elapsed > self._longest:
             self.begin()
             return None
         self._elapsed += elapsed
-        self._sum += surprise
+        self._sum += innovation
         np.minimum(self._least, u, out=self._least)
         np.maximum(self._most, u, out=self._most)
         if self._elapsed < WINDOW:
             return None
-        d = self._unexplained(t, q, self._sum / self._elapsed)
+        d = self._observer(t, q, self._sum / self._elapsed)
         used = float((np.maximum(self._most, -self._least) / self._limits).max())
         swing = float(((self._most - self._least) / self._limits).max())
-        self._renew()
+        self._begin_window()
         allowed = (self._share + MODEL * used + self._lag * swing) * self._limits
         if (np.abs(d) > allowed).any():
             allowed = allowed + self.floor(t, q)
@@ -174,9 +171,7 @@ class TrackingMonitor:
             self._row = 0
             return None
         self._row += 1
-        found = f"{d[worst]:+.3g} beside what was sent explain its motion, at most {allowed[worst]:.3g} may"
-        return (
-            Finding(self._drives[worst].name, f"{found}: {CAUSES}", True, motion=True)
-            if self._row >= IN_A_ROW
-            else None
-        )
+        if self._row < IN_A_ROW:
+            return None
+        reason = f"its motion needs {d[worst]:+.3g} more than the torque sent, at most {allowed[worst]:.3g} is allowed"
+        return Finding(self._drives[worst].name, f"{reason}: {REMEDY}", True, motion=True)

@@ -1,1 +1,1 @@
-"""A run on drives from the first frame to the last drive off."""
+"""A run on drives, from the first frame until every drive is off."""

@@ -1,15 +1,15 @@
-"""How large a task's error may be by quantisation, sampling, delay and friction alone, computed from the model.
+"""How large a task's error can be by quantisation, sampling, delay and friction alone, computed from the model.
 
-A row of the task obeys `p(d/dt) e = w`: p is what its correction asks for, w the derivative of highest order by which
-the machine misses what the law asks. Whoever causes it, |e| stays below `|h|_1 max |w|`, h the impulse response of 1/p.
-Causes of w, each followed along the run, T being the derivatives per unit of input:
+A task row obeys `p(d/dt) e = w`. The polynomial p is that of the row's correction; w is the difference between the
+highest derivative that the law demands and the actual one. For every cause, `|e| <= |h|_1 max |w|`, h being the impulse
+response of 1/p. T denotes the highest derivatives per unit of input. The causes of w, each followed along the run:
 
-    delay           |T u'| times how late a torque acts
-    torque          T times its rounding towards zero, which pushes against u by half a step on average; and friction
-    samples         T times what the law changes by when a sample moves by its error
+    delay           |T u'| times the delay of a torque
+    torque          T times the torque's rounding towards zero (on average half a step against u), and friction
+    samples         T times the change of u when a sample moves by its error
 
-Roundings differ from channel to channel, so they add up by their squares, at three standard deviations and never above
-their sum; in time they are taken at their worst, since a machine at rest rounds the same way at every tick.
+Roundings of different channels are independent: their squares add up, at three standard deviations, never above their
+sum. In time the worst case counts, because a machine at rest rounds the same way at every tick.
 
 Source: the bound on a linear filter's output by the 1-norm of its impulse response (Desoer, Vidyasagar 1975, II.4); its
 use for these causes is ours.
@@ -35,59 +35,59 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 
 INSTANTS = 200
-"""Of the run that are looked at."""
+"""Number of instants of the run that are evaluated."""
 
 RATE_TIME = 0.02
-"""Time over which the rate of the torques is taken: longer than what quantisation does to them [s]."""
+"""Time over which the rate of the torques is computed [s]; longer than the ripple by quantisation."""
 
 DEVIATIONS = math.sqrt(3.0)
-"""Three standard deviations of a rounding, in half steps."""
+"""Three standard deviations of a rounding, in half steps: a uniform error of half width 1 has 1/sqrt(3)."""
 
 POINTS = 20_000
-"""Of an impulse response at most."""
+"""Largest number of points of an impulse response."""
 
 Chain = Callable[[State], tuple[Array, Array]]
 """A state -> T, and the violations of the task rows with their derivatives, shape (rows, degree)."""
 
 
-def explained_errors(prepared: RigSetup, trajectory: Trajectory) -> dict[str, float]:
-    """Task row -> largest error that the loop itself explains, in the row's unit; NaN for a row that has no correction.
+def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float]:
+    """Task row -> largest error that the loop itself can cause, in the row's unit; NaN for a row without correction.
 
     Args:
-        prepared: The run.
-        trajectory: What it left; rows before the task began do not count.
+        setup: The run's setup.
+        trajectory: The recorded run; rows before the task began do not count.
     """
-    law, model = prepared.loop.system.law, prepared.loop.system.model
+    law, model = setup.loop.system.law, setup.loop.system.model
     working = np.flatnonzero(trajectory["stage"] == STAGES.index(Phase.FULL.value))
     if not isinstance(law, BoundConstraintFollowing) or len(working) < 2:
         return {}
-    apart = max(1, round(RATE_TIME / prepared.settings.values.period))
+    apart = max(1, round(RATE_TIME / setup.settings.values.period))
     chosen = np.unique(np.linspace(working[0], max(working[0], working[-1] - apart), INSTANTS).astype(int))
     chain = _chain(model, law.passive_rank_tolerance)
     u = np.stack([trajectory[f"law.{name}"] for name in model.plant.actuators], axis=1)
-    delay, steps, friction = _delay(prepared), _torque_steps(prepared), _friction(prepared, trajectory)
+    delay, steps, friction = _delay(setup), _torque_steps(setup), _friction(setup, trajectory)
     w, off = np.zeros(len(model.task_rows)), np.zeros(len(model.task_rows))
     for i in chosen:
         state = State(float(trajectory["task_time"][i]), trajectory.q[i], trajectory.v[i])
         T = chain(state)[0]
         following = min(i + apart, len(u) - 1)
         rate = (u[following] - u[i]) / max(trajectory.t[following] - trajectory.t[i], 1e-12)
-        asked, shifted = _sampled(prepared, chain, state, T)
+        demanded, shifted = _sampled(setup, chain, state, T)
         biased = np.abs(T @ np.clip(u[i], -steps / 2, steps / 2)) + np.abs(T) @ friction[i]
-        random = together(np.concatenate([asked, (T * steps / 2).T]))
-        w, off = np.fmax(w, delay * np.abs(T @ rate) + biased + random), np.fmax(off, together(shifted))
+        random = sum_of_independent(np.concatenate([demanded, (T * steps / 2).T]))
+        w, off = np.fmax(w, delay * np.abs(T @ rate) + biased + random), np.fmax(off, sum_of_independent(shifted))
     first = State(float(trajectory["task_time"][working[0]]), trajectory.q[working[0]], trajectory.v[working[0]])
-    begun = chain(first)[1]
+    initial = chain(first)[1]
     bounds = {}
     for i, row in enumerate(model.task_rows):
         damping, stiffness, higher = law.gains(i)
         gains = (stiffness, damping, *higher) if row.has_rate else (stiffness,)
-        bounds[row.name] = float(begin(gains, begun[i]) + off[i] + norm(gains) * w[i])
+        bounds[row.name] = float(initial_response(gains, initial[i]) + off[i] + impulse_norm(gains) * w[i])
     return bounds
 
 
 def _chain(model: Model, tolerance: float) -> Chain:
-    """Compiled where the plant can be."""
+    """The function of this plant; compiled if the plant can be traced."""
 
     def derivatives(terms: Terms) -> tuple[Array, Array]:
         task = terms.matrices.task
@@ -96,95 +96,95 @@ def _chain(model: Model, tolerance: float) -> Chain:
         return terms.task_map, np.concatenate(columns, axis=1)
 
     if model.opaque is not None:
-        return lambda state: _known(*derivatives(assemble(state, model.matrices(state), tolerance)))
-    given = model.symbols()
-    state = State(given["t"][0], given["q"], given["v"])
-    T, violations = trace(lambda: derivatives(assemble(state, model.symbolic_matrices(given), tolerance)))
-    kernel = Kernel.compile("errors", given, {"T": T, "violations": violations})
-    return lambda state: _known(*kernel(state.t, state.q, state.v, model.parameters))
+        return lambda state: _without_nan(*derivatives(assemble(state, model.matrices(state), tolerance)))
+    variables = model.symbols()
+    state = State(variables["t"][0], variables["q"], variables["v"])
+    T, violations = trace(lambda: derivatives(assemble(state, model.symbolic_matrices(variables), tolerance)))
+    kernel = Kernel.compile("errors", variables, {"T": T, "violations": violations})
+    return lambda state: _without_nan(*kernel(state.t, state.q, state.v, model.parameters))
 
 
-def _known(T: Array, violations: Array) -> tuple[Array, Array]:
+def _without_nan(T: Array, violations: Array) -> tuple[Array, Array]:
+    """Rows without a rate have NaN there; they get 0."""
     return T, np.nan_to_num(violations)
 
 
-def _delay(prepared: RigSetup) -> float:
-    """How late a torque acts at most after the instant that its samples are of [s]."""
-    values = prepared.settings.values
-    synced = any(drive.feedback is Feedback.SYNC for drive in prepared.drives)
-    filtered = _filter_time(prepared) if values.velocity == "filter" else 0.0
+def _delay(setup: RigSetup) -> float:
+    """Longest time from a sample to the torque that is computed from it [s]."""
+    values = setup.settings.values
+    synced = any(drive.feedback is Feedback.SYNC for drive in setup.drives)
+    filtered = _filter_time(setup) if values.velocity == "filter" else 0.0
     return values.period * (2.0 if synced else 1.0) + values.period + values.emulation.current_lag + filtered
 
 
-def _filter_time(prepared: RigSetup) -> float:
-    """Time constant of the filter of speeds [s]."""
-    values = prepared.settings.values
+def _filter_time(setup: RigSetup) -> float:
+    """Time constant of the velocity filter [s]."""
+    values = setup.settings.values
     return 2.0 * values.period if values.velocity_filter is None else values.velocity_filter
 
 
-def _torque_steps(prepared: RigSetup) -> Array:
-    """Of the wire, at each joint, shape (m,) [actuator unit]."""
-    return np.array([drive.quantum()[2] for drive in prepared.drives])
+def _torque_steps(setup: RigSetup) -> Array:
+    """Step of the torque in the frames, at each joint, shape (m,) [actuator unit]."""
+    return np.array([drive.quantum()[2] for drive in setup.drives])
 
 
-def _friction(prepared: RigSetup, trajectory: Trajectory) -> Array:
+def _friction(setup: RigSetup, trajectory: Trajectory) -> Array:
     """Largest friction of each joint in each row, shape (rows, m) [actuator unit]."""
-    emulation = prepared.settings.values.emulation
-    speeds = np.stack([trajectory[f"speed.{drive.settings.name}"] for drive in prepared.drives], axis=1)
+    emulation = setup.settings.values.emulation
+    speeds = np.stack([trajectory[f"speed.{drive.settings.name}"] for drive in setup.drives], axis=1)
     friction: Array = emulation.coulomb_friction + emulation.viscous_friction * np.abs(speeds)
     return friction
 
 
-def _sampled(prepared: RigSetup, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
-    """What the error of each sample does to T u and to the violations, shape (samples, rows) each."""
-    positions, speeds = sample_errors(prepared.settings.values, (*prepared.drives, *prepared.sensors))
-    coordinates, loop = prepared.sensing.coordinates, prepared.loop
-    inverse = coordinates.view(state.t, state.q).seen.pseudoinverse() * prepared.sensing.displacements.weights
-    still = np.zeros_like(inverse)
+def _sampled(setup: RigSetup, chain: Chain, state: State, T: Array) -> tuple[Array, Array]:
+    """Effect of each sample's error on T u and on the violations, shape (samples, rows) each."""
+    positions, speeds = sample_errors(setup.settings.values, (*setup.drives, *setup.sensors))
+    loop, inverse = setup.loop, setup.sensing.coordinates.inverse(state.t, state.q)
+    zero = np.zeros_like(inverse)
     moves = np.concatenate(
-        [np.concatenate([inverse * positions, still]), np.concatenate([still, inverse * speeds])], axis=1
+        [np.concatenate([inverse * positions, zero]), np.concatenate([zero, inverse * speeds])], axis=1
     )
     n, inputs = len(state.q), loop.layout.slices["u"]
-    asked, shifted = [], []
+    demanded, shifted = [], []
     for move in moves.T:
-        there = []
+        sides = []
         for x in (np.concatenate([state.q, state.v]) + side * move for side in (1.0, -1.0)):
             u = loop.control(state.t, np.concatenate([x, loop.memory_start]))[inputs]
-            there.append((T @ u, chain(State(state.t, x[:n], x[n:]))[1][:, 0]))
-        asked.append((there[0][0] - there[1][0]) / 2)
-        shifted.append((there[0][1] - there[1][1]) / 2)
-    return np.array(asked), np.array(shifted)
+            sides.append((T @ u, chain(State(state.t, x[:n], x[n:]))[1][:, 0]))
+        demanded.append((sides[0][0] - sides[1][0]) / 2)
+        shifted.append((sides[0][1] - sides[1][1]) / 2)
+    return np.array(demanded), np.array(shifted)
 
 
-def together(errors: Array) -> Array:
-    """Largest sum of independent errors, shape (errors, rows) -> (rows,), each within plus or minus its value."""
-    added: Array = np.minimum(np.abs(errors).sum(axis=0), DEVIATIONS * np.linalg.norm(errors, axis=0))
-    return added
+def sum_of_independent(errors: Array) -> Array:
+    """Largest sum of independent errors of these sizes, shape (errors, rows) -> (rows,)."""
+    total: Array = np.minimum(np.abs(errors).sum(axis=0), DEVIATIONS * np.linalg.norm(errors, axis=0))
+    return total
 
 
-def norm(gains: Sequence[float]) -> float:
-    """1-norm of the impulse response of `e^(r) + c_{r-1} e^(r-1) + ... + c_0 e = w`; NaN where it does not die out.
+def impulse_norm(gains: Sequence[float]) -> float:
+    """1-norm of the impulse response of `e^(r) + c_{r-1} e^(r-1) + ... + c_0 e = w`; NaN if it does not decay.
 
     Args:
         gains: c_0 ... c_{r-1}.
     """
-    found = _responses(gains)
-    if found is None:
+    decaying = _responses(gains)
+    if decaying is None:
         return math.nan
-    step, responses = found
+    step, responses = decaying
     return float(np.trapezoid(np.abs(responses[:, -1]), dx=step))
 
 
-def begin(gains: Sequence[float], derivatives: Array) -> float:
-    """Largest |e| of a row that is left alone with `e, e', ...` at its start, each of these at its worst sign."""
-    found = _responses(gains)
-    if found is None:
+def initial_response(gains: Sequence[float], derivatives: Array) -> float:
+    """Largest |e| of a row with w = 0 from these initial derivatives `e, e', ...`, each with its worst sign."""
+    decaying = _responses(gains)
+    if decaying is None:
         return math.nan
-    return float(np.abs(found[1]).max(axis=0) @ np.abs(derivatives[: len(gains)]))
+    return float(np.abs(decaying[1]).max(axis=0) @ np.abs(derivatives[: len(gains)]))
 
 
 def _responses(gains: Sequence[float]) -> tuple[float, Array] | None:
-    """Step [s], and e from a start with 1 in each derivative in turn, shape (points, r); None: it does not die out."""
+    """Time step [s], and e after a unit value of each initial derivative, shape (points, r); None: no decay."""
     r = len(gains)
     A = np.eye(r, k=1)
     A[-1] = -np.asarray(gains)

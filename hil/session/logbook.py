@@ -1,4 +1,4 @@
-"""What each tick leaves: its row, and how long its parts took."""
+"""What each tick records: its row, and the durations of its parts."""
 
 import math
 from typing import Any, Protocol
@@ -15,18 +15,29 @@ from servoctl.types import Array
 
 
 class Recording(Protocol):
-    """What takes rows."""
+    """Receives rows."""
 
     def row(self, values: Array) -> None:
-        """Takes a row, shape (columns,), which is overwritten by the next."""
+        """Records a row, shape (columns,); the array is overwritten by the next row."""
 
 
 class Logbook:
     """Rows and timing of a run.
 
+    Args:
+        loop: Closed loop of the law.
+        controller: Evaluates the law.
+        rig: The machine.
+        stages: Decides which torques are sent.
+        live_gains: Gains that may change.
+        table: Columns of a row.
+        timing: Lateness and sample ages; filled here.
+        recording: Receives the rows.
+        emulated: Whether the rows hold the true state of a simulated plant.
+
     Attributes:
-        timing: Of the ticks.
-        parts: Part of a tick -> how long it took: `read`, `law`, `write`.
+        timing: Lateness and sample ages.
+        parts: Durations of `read`, `law` and `write`.
     """
 
     def __init__(
@@ -35,27 +46,15 @@ class Logbook:
         controller: Controller,
         rig: CanRig,
         stages: Stages,
-        live: LiveGains,
+        live_gains: LiveGains,
         table: ColumnLayout,
         timing: Timing,
         recording: Recording,
         emulated: bool,
     ) -> None:
-        """Takes what a row tells of.
 
-        Args:
-            loop: The law's closed loop.
-            controller: What evaluates it.
-            rig: The machine.
-            stages: What decides.
-            live: Gains in force.
-            table: The columns.
-            timing: Empty.
-            recording: Takes the rows.
-            emulated: Whether there is a simulated plant to know the truth from.
-        """
         self._loop, self._controller, self._rig, self._stages = loop, controller, rig, stages
-        self._live, self._table, self._recording, self._emulated = live, table, recording, emulated
+        self._live_gains, self._table, self._recording, self._emulated = live_gains, table, recording, emulated
         self.timing = timing
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
@@ -63,7 +62,7 @@ class Logbook:
         self._modes = {mode: number for number, mode in enumerate(Phase)}
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
-        """Enters a tick; arguments as of `hil.loop.tick.Log`."""
+        """Records a tick; arguments as in `hil.loop.tick.Log`."""
         stages, controller, rig = self._stages, self._controller, self._rig
         began, task_time = tick.began, stages.task_time
         motion, x, command, log = self._table.parts
@@ -73,19 +72,19 @@ class Logbook:
         command[self._inputs] = sent
         log[:] = self._loop.motion(task_time, x, command)[1]
         ages: list[float] = reading.ages.tolist()
-        own: list[Any] = [
+        more: list[Any] = [
             tick.elapsed / SECOND, task_time, (began - tick.deadline) / SECOND, tick.skipped,
             self._modes[stages.mode], (times.read - began) / SECOND,
         ]  # fmt: skip
-        own += stages.law_torques.tolist()
-        own += ages
-        own += rig.measured
-        own.append(reading.residual)
+        more += stages.law_torques.tolist()
+        more += ages
+        more += rig.measured
+        more.append(reading.residual)
         if self._emulated:
-            own += rig.true.q.tolist()
-            own += rig.true.v.tolist()
-        own += self._live.values
-        self._recording.row(self._table.row(own))
+            more += rig.true.q.tolist()
+            more += rig.true.v.tolist()
+        more += self._live_gains.values
+        self._recording.row(self._table.row(more))
         self.timing.tick(tick.deadline, began, times.written, tick.skipped)
         self.timing.sample_ages([round(age * SECOND) if math.isfinite(age) else 0 for age in ages])
         self._read.add(times.read - began)

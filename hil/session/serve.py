@@ -1,11 +1,11 @@
-"""A config's drives, emulated on buses that a loop in another process can open too."""
+"""Serves a config's emulated drives on buses that a loop in another process can open."""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hil.assembly.emulation import likeness, simulated
+from hil.assembly.emulation import emulation_options, simulated_system
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
@@ -24,19 +24,18 @@ class Served:
     """Emulated drives, powered on, on open buses.
 
     Attributes:
-        notes: What a person should know.
+        notes: One line per bus with the drives on it.
     """
 
-    def __init__(self, prepared: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
-        """Takes what is ready."""
+    def __init__(self, setup: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
         self._server, self._buses, self._over = server, buses, False
-        self.notes = [_line(prepared, name) for name in buses]
+        self.notes = [_line(setup, name) for name in buses]
 
     def run(self, say: Callable[[str], None]) -> None:
-        """Serves until a signal asks for the end; with real-time priority, below that of a loop, where it is granted.
+        """Serves until a signal ends it, with real-time priority where granted (below the priority of a loop).
 
         Args:
-            say: Takes what could not be had of real time.
+            say: Called with each real-time right that is not granted.
 
         Raises:
             BusError: A bus is down.
@@ -73,26 +72,26 @@ def serve(
     vcan: bool = False,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Served:
-    """Powers the drives of a config on.
+    """Powers the emulated drives of a config on.
 
     Args:
         config: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`.
-        engine: Of the simulated plant: `auto`, `c`, `vm` or `numpy`.
+        engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
         vcan: Whether virtual SocketCAN interfaces may be used too.
-        tell: Takes a line whenever a drive begins or ceases to make torque, or brakes; it must not wait.
+        tell: Called with a line when a drive starts or stops making torque, or brakes; it must not block.
 
     Raises:
         ConfigError: The config is wrong, or a bus may be a physical one, or reaches no other process.
         BusError: A bus cannot be opened.
     """
-    prepared, clock = load(config, overrides, engine), WallClock()
-    settings = prepared.settings
+    setup, clock = load(config, overrides, engine), WallClock()
+    settings = setup.settings
     inside = [name for name, keys in settings.buses.items() if keys["interface"] == "virtual"]
     if inside:
         raise ConfigError(
             [
-                f"hil.buses.{name}: virtual reaches no other process (take udp_multicast with hop_limit: 0)"
+                f"hil.buses.{name}: virtual reaches no other process (use udp_multicast with hop_limit: 0)"
                 for name in inside
             ]
         )
@@ -101,28 +100,30 @@ def serve(
         nodes = targets((*settings.drives, *settings.sensors))
         faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
         if any(fault.since == "engaged" for fault in faults) and not all(map(is_loopback, settings.buses.values())):
-            raise ConfigError("hil.faults: on vcan no loop says when it engages (count them since: power_on)")
+            raise ConfigError(
+                "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
+            )
         server = EmulatorServer(
-            simulated(prepared),
-            prepared.start,
+            simulated_system(setup),
+            setup.start,
             settings.values.period,
             settings.drives,
             settings.sensors,
             buses,
             clock,
-            likeness(prepared, engine),
+            emulation_options(setup, engine),
             faults,
             tell,
         )
     except BaseException:
         close_all(buses.values())
         raise
-    return Served(prepared, server, buses)
+    return Served(setup, server, buses)
 
 
-def _line(prepared: RigSetup, bus: str) -> str:
-    """What is served on a bus."""
-    settings = prepared.settings
+def _line(setup: RigSetup, bus: str) -> str:
+    """A bus and the drives on it."""
+    settings = setup.settings
     keys = settings.buses[bus]
     nodes = [
         f"{each.name} ({each.protocol} {each.node})"

@@ -1,9 +1,9 @@
-"""The live page of a run on drives: a process of its own looks on at what the recorder is given anyway.
+"""The live page of a run on drives: a separate process shows the data that the recorder gets.
 
-Design: nothing that a page needs is made in the tick. The process maps the recorder's memory, read only, and follows
-its rings without taking from them. The other way there are two things alone: a word that says stop, with a signal so
-that it is heard at any time, and numbers for gains, which the loop looks at once per tick and judges itself. Who holds
-the address, with its token, may do both; the server listens on loopback only.
+Design: the tick does no work for the page. The page's process maps the recorder's memory read-only and follows its
+rings without consuming records. In the other direction there are only two requests: a stop, with a signal so that the
+loop gets it at any time, and values for gains, which the loop reads once per tick and checks itself. Anyone with the
+address, which contains a token, can send both; the server listens on the loopback interface only.
 """
 
 from hil.view.view import LivePage

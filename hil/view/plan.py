@@ -1,4 +1,4 @@
-"""What the loop and the page's process agree on."""
+"""What the loop tells the live page's process at its start."""
 
 import signal
 from typing import Any, NamedTuple
@@ -6,20 +6,19 @@ from typing import Any, NamedTuple
 from hil.recorder.memory import Capacity
 
 SIGNAL = signal.SIGUSR1
-"""Tells the loop that the stop was pressed, whatever it is doing."""
+"""Signal to the loop that the stop button was pressed."""
 
 LINGER = 2.0
-"""How long viewers have to see the last picture [s]."""
+"""Time limit for viewers to receive the last picture [s]."""
 
 
-class Drawn(NamedTuple):
-    """A plant on its way to the page's process.
+class PickledPlant(NamedTuple):
+    """A plant that is sent to the page's process.
 
     Attributes:
         pickled: The plant.
-        module: Name of the module that its class is of.
-        path: `file.py:Name` of a class that is in a file of the user's, which the process must load by itself; empty
-            where the module can be imported by its name.
+        module: Name of the module of its class.
+        path: `file.py:Name` if the class is in a user's file, which the process must load by path; otherwise empty.
     """
 
     pickled: bytes
@@ -28,26 +27,26 @@ class Drawn(NamedTuple):
 
 
 class PageSettings(NamedTuple):
-    """What the process is started with.
+    """Parameters of the page's process.
 
     Attributes:
-        memory: Descriptor of the recorder's memory.
-        capacity: Of its rings.
-        wishes: Descriptor of the memory of wishes.
-        columns: Of a row, in order.
+        memory: File descriptor of the recorder's memory.
+        capacity: Capacity of its rings.
+        requests: File descriptor of the memory of `Requests`.
+        columns: Columns of a row, in order.
         bitrates: Name of a bus -> its bit rate [bit/s].
         gains: Path of a gain -> its bounds.
-        about: What else the page begins with; plain values.
-        plant: The plant, to be drawn; None where it cannot be.
+        about: Further constant values for the page.
+        plant: The plant to be drawn; None: no drawing.
         parent: Process id of the loop.
     """
 
     memory: int
     capacity: Capacity
-    wishes: int
+    requests: int
     columns: list[str]
     bitrates: dict[str, float]
     gains: dict[str, tuple[float, float]]
     about: dict[str, Any]
-    plant: Drawn | None
+    plant: PickledPlant | None
     parent: int

@@ -1,4 +1,4 @@
-"""The page's process: looks at what the recorder is given, shows it, and hands on what the operator wants."""
+"""The live page's process: shows the recorded data and passes the operator's requests to the loop."""
 
 import os
 import pickle
@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
-from hil.view.plan import LINGER, SIGNAL, Drawn, PageSettings
+from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
 from hil.view.requests import Requests
 from hil.view.scene import Links, Scene
 from hil.view.server import Broadcast, PageServer
@@ -22,48 +22,49 @@ from servoctl.mechanics.plant import Plant
 SPACING = 0.05
 """Time between two pictures [s]."""
 
-APART = 0.1
-"""Time between two wishes for a gain, at least [s]: each takes the loop some 100 us."""
+GAIN_INTERVAL = 0.1
+"""Shortest time between two requests for a gain [s]: each one takes the loop about 100 us."""
 
-KINDNESS = 10
-"""By how much the loop goes first where the system hands out time."""
+NICENESS = 10
+"""Niceness of this process: the loop goes first."""
 
 
 def main(descriptor: int) -> None:
-    """Serves until the loop says that it is over, or is no more.
+    """Serves the page until the loop reports its end or has died.
 
     Args:
-        descriptor: Of the connection to the loop, which sends the plan first.
+        descriptor: File descriptor of the connection to the loop, which sends the settings first.
     """
     connection = Connection(descriptor)
     try:
-        plan: PageSettings = connection.recv()
-    except EOFError:  # the loop is no more
+        settings: PageSettings = connection.recv()
+    except EOFError:  # the loop has died
         return
-    os.nice(KINDNESS)
-    memory = SharedRings(len(plan.columns), plan.capacity, plan.memory, writable=False)
-    scene = Scene(memory, plan.columns, plan.bitrates, _links(plan.plant))
-    operator = Operator(plan)
-    about = {**plan.about, "columns": plan.columns, "gains": plan.gains, "spacing": SPACING}
-    show = Broadcast(about)
+    os.nice(NICENESS)
+    memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
+    scene = Scene(memory, settings.columns, settings.bitrates, _links(settings.plant))
+    operator = Operator(settings)
+    about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
+    broadcast = Broadcast(about)
     try:
-        server = PageServer(secrets.token_urlsafe(16), show, operator.act)
+        server = PageServer(secrets.token_urlsafe(16), broadcast, operator.act)
     except OSError as error:
         connection.send(("failed", str(error)))
         return
     Thread(target=server.serve_forever, name="server", daemon=True).start()
     connection.send(("ready", server.address))
-    ending = _follow(connection, scene, show, operator)
+    ending = _follow(connection, scene, broadcast, operator)
     operator.over = True
+    # twice: a look returns the records that were complete at the look before
     scene.look()
     scene.look()
     picture = scene.picture() | {"age": 0.0, "stopping": operator.stopped, "ending": ending}
-    show.change(picture, scene.events, scene.dropped, over=True)
-    show.wait_for_viewers(LINGER)
+    broadcast.change(picture, scene.events, scene.dropped, over=True)
+    broadcast.wait_for_viewers(LINGER)
 
 
-def _follow(connection: Connection, scene: Scene, show: Broadcast, operator: "Operator") -> Mapping[str, Any]:
-    """Shows the run as it goes; how it ended."""
+def _follow(connection: Connection, scene: Scene, broadcast: Broadcast, operator: "Operator") -> Mapping[str, Any]:
+    """Shows the run until its end; returns how it ended."""
     fresh = time.monotonic()
     while True:
         try:
@@ -76,57 +77,61 @@ def _follow(connection: Connection, scene: Scene, show: Broadcast, operator: "Op
             return {"status": "gone"}
         if scene.look():
             fresh = time.monotonic()
-        if show.wanted:
+        if broadcast.wanted:
             picture = scene.picture() | {"age": time.monotonic() - fresh, "stopping": operator.stopped}
-            show.change(picture, scene.events, scene.dropped)
+            broadcast.change(picture, scene.events, scene.dropped)
 
 
-def _links(plant: Drawn | None) -> Links | None:
-    """What draws the plant; None where nothing does."""
+def _links(plant: PickledPlant | None) -> Links | None:
+    """The plant's function `links`; None if there is no plant or it cannot be loaded."""
     if plant is None:
         return None
     try:
-        if plant.path:  # its name is known to the process that loaded it alone
+        if plant.path:  # pickle knows only the module's name, which exists only in the loop's process
             kind = load_class(plant.path, Path(), Plant)
             sys.modules[plant.module] = sys.modules[kind.__module__]
         links: Links = pickle.loads(plant.pickled).links
-    except Exception:  # a user's code may raise anything; a picture is not worth the page
+    except Exception:  # a user's code may raise anything; the page goes on without the drawing
         return None
     return links
 
 
 class Operator:
-    """What viewers may do to the run.
+    """The requests that viewers can send.
+
+    Args:
+        settings: Settings of the process.
 
     Attributes:
         stopped: Whether the stop was pressed.
         over: Whether the run has ended.
     """
 
-    def __init__(self, plan: PageSettings) -> None:
-        self._wishes, self._gains, self._parent = Requests(len(plan.gains), plan.wishes), plan.gains, plan.parent
-        self._one = Lock()  # of viewers among each other; the loop takes none
-        self._asked = 0.0
+    def __init__(self, settings: PageSettings) -> None:
+        self._requests = Requests(len(settings.gains), settings.requests)
+        self._gains, self._parent = settings.gains, settings.parent
+        self._lock = Lock()  # between viewers; the loop never takes it
+        self._last_gain = 0.0
         self.stopped = self.over = False
 
     @property
     def has_parent(self) -> bool:
-        """Whether the loop's process is still there."""
+        """Whether the loop's process still exists."""
         return os.getppid() == self._parent
 
     def act(self, action: str, values: Mapping[str, Any]) -> str | None:
-        """Does what a viewer wants; why not, where it cannot."""
-        with self._one:
+        """Performs a viewer's action; returns why it is not possible, or None."""
+        with self._lock:
             if self.over or not self.has_parent:
                 return "the run has ended"
             if action == "gain":
-                return self._ask(values)
+                return self._request_gain(values)
             self.stopped = True
-            self._wishes.stop()
-            os.kill(self._parent, SIGNAL)  # which it bears as long as this process lives: see `View`
+            self._requests.stop()
+            os.kill(self._parent, SIGNAL)  # the loop handles or ignores it as long as this process lives: `LivePage`
             return None
 
-    def _ask(self, values: Mapping[str, Any]) -> str | None:
+    def _request_gain(self, values: Mapping[str, Any]) -> str | None:
         path, value = values.get("path"), values.get("value")
         if not isinstance(path, str) or path not in self._gains:
             return f"there is no gain {path!r} (hil.live has {', '.join(self._gains) or 'none'})"
@@ -135,8 +140,8 @@ class Operator:
         lower, upper = self._gains[path]
         if not lower <= value <= upper:
             return f"{path}: expected a number in [{lower:g}, {upper:g}], got {value:g}"
-        if time.monotonic() < self._asked + APART:
-            return f"{path}: wishes come too fast (leave {APART:g} s between them)"
-        self._asked = time.monotonic()
-        self._wishes.ask(list(self._gains).index(path), float(value))
+        if time.monotonic() < self._last_gain + GAIN_INTERVAL:
+            return f"{path}: too many requests (wait {GAIN_INTERVAL:g} s between them)"
+        self._last_gain = time.monotonic()
+        self._requests.request_gain(list(self._gains).index(path), float(value))
         return None

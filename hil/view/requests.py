@@ -1,4 +1,4 @@
-"""What the page wants of the loop, in memory that both share: a stop, and values for gains."""
+"""The live page's requests to the loop, in shared memory: a stop, and values for gains."""
 
 import mmap
 import os
@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from hil.recorder.memory import nameless
 
 STOP, COUNT, HEAD = 0, 1, 2
-"""Words: whether the stop was pressed, for good; how many wishes there were; how many words come before the gains."""
+"""Words of the memory: stop pressed, for good; number of requests for gains; number of words before the gains."""
 
 
 class Requests:
-    """Written by the page's process alone, read by the loop alone; neither waits.
+    """Shared memory that only the page's process writes and only the loop reads; neither waits for the other.
+
+    Args:
+        gains: Number of gains.
+        descriptor: File descriptor of existing memory; None: the memory is made.
 
     Attributes:
-        descriptor: Of the file without a name that it is, for the other process.
+        descriptor: File descriptor of the memory, for the other process.
+
+    Raises:
+        OSError: The system has no memory.
     """
 
     def __init__(self, gains: int, descriptor: int | None = None) -> None:
-        """Makes the memory for so many gains, or takes over a descriptor of it.
-
-        Raises:
-            OSError: The system has none to give.
-        """
         size = 8 * (HEAD + 2 * gains)
         self.descriptor = nameless("servoctl view", size) if descriptor is None else descriptor
         self._mapped = mmap.mmap(self.descriptor, size)
@@ -34,34 +36,37 @@ class Requests:
         self._counts = [0] * gains
 
     def stop(self) -> None:
-        """The page: wants the run stopped."""
+        """Requests the stop; called by the page."""
         self._words[STOP] = 1
 
-    def ask(self, index: int, value: float) -> None:
-        """The page: wants a gain to have a value."""
-        self._values[index] = value
+    def request_gain(self, index: int, value: float) -> None:
+        """Requests a value for a gain; called by the page."""
+        self._values[index] = value  # before the counts: the loop reads the value after it sees them
         self._words[HEAD + index] += 1
         self._words[COUNT] += 1
 
     @property
     def stopped(self) -> bool:
-        """The loop: whether the stop was ever pressed."""
+        """Whether the stop was ever requested; read by the loop."""
         return bool(self._words[STOP])
 
     def look(self) -> Sequence[tuple[int, float]]:
-        """The loop: gains and values that are wanted anew; taken a look late, when they have surely reached memory."""
+        """Indices and values of newly requested gains; called by the loop.
+
+        A request is returned one look late: by then all its stores have certainly reached memory.
+        """
         due, self._due = self._due, self._words[COUNT]
         if due == self._taken:
             return ()
-        self._taken, found = due, []
+        self._taken, requests = due, []
         for index, count in enumerate(self._counts):
             if self._words[HEAD + index] != count:
                 self._counts[index] = self._words[HEAD + index]
-                found.append((index, self._values[index]))
-        return found
+                requests.append((index, self._values[index]))
+        return requests
 
     def close(self) -> None:
-        """Lets go."""
+        """Frees the memory in this process."""
         for view in (self._words, self._values, self._whole):
             view.release()
         self._mapped.close()

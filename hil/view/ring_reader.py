@@ -1,25 +1,24 @@
-"""Reading a ring beside the one who takes from it."""
+"""Reads a ring without consuming its records, beside the consumer."""
 
 from hil.recorder.ring import Ring
 
 MARGIN = 2
-"""Records next to the one being written that are not trusted: a store may be seen late."""
+"""Number of records after the one being written that are not trusted: a store may become visible late."""
 
 
 class RingReader:
-    """Sees every record of a ring and takes none; where it looks too seldom it misses some, and says how many.
+    """Reads every record of a ring, from its oldest on; if it looks too rarely it misses some, and reports how many.
 
-    Design: it reads what stood there at its previous look, as `Ring` does, and afterwards throws away what may have
-    been overwritten meanwhile; so no record is ever torn, and who writes knows nothing of it.
+    Design: like `Ring`, it reads the records that were complete at its previous look. Then it drops those that may have
+    been overwritten meanwhile. So no record is ever torn, and the writer needs no lock.
     """
 
     def __init__(self, ring: Ring) -> None:
-        """Takes a ring, from its oldest record on that is still there."""
         self._ring, self._seen = ring, ring.head
         self._next = max(0, self._seen - ring.capacity + MARGIN)
 
     def look(self) -> tuple[bytes, int]:
-        """Records that stood there at the previous look, and how many before them are missing."""
+        """Records that were complete at the previous look, and the number of missed records before them."""
         ring, end = self._ring, self._seen
         first = max(self._next, min(end, ring.head - ring.capacity + MARGIN))
         size, start, count = ring.size, first % ring.capacity, end - first

@@ -1,4 +1,4 @@
-"""What a page shows, from what the recorder's memory holds."""
+"""Computes the picture that the live page shows from the recorder's memory."""
 
 import json
 import math
@@ -16,13 +16,13 @@ from hil.view.ring_reader import RingReader
 from servoctl.types import Array
 
 HISTORY = 10.0
-"""Time over which punctuality is counted [s]."""
+"""Time over which lateness is counted [s]."""
 
 LOAD_TIME = 1.0
 """Time over which the load of a bus is counted [s]."""
 
 KEPT_EVENTS = 2000
-"""Events that a page which comes late is told at most."""
+"""Largest number of past events that a new viewer gets."""
 
 FRAMES = np.dtype(
     {
@@ -32,10 +32,10 @@ FRAMES = np.dtype(
         "itemsize": 24,
     }
 )
-"""As `recorder.memory.FRAME`, without the data."""
+"""Layout of `recorder.memory.FRAME`, without the data."""
 
 BITS = np.array([[worst_bits(min(size, 8), extended) for size in range(256)] for extended in (False, True)])
-"""Most bits of a frame, by whether it is extended, and bytes."""
+"""Largest number of bits of a frame, by extended id (0 or 1) and number of bytes."""
 
 Links = Callable[[Array], Mapping[str, Array]]
 
@@ -43,30 +43,28 @@ Links = Callable[[Array], Mapping[str, Array]]
 class Scene:
     """Follows a run.
 
+    Args:
+        memory: The recorder's memory, mapped.
+        columns: Columns of a row, in order.
+        bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses' numbers.
+        links: q -> polylines of the plant; None: no drawing.
+
     Attributes:
-        events: What happened, as the run folder has it; the oldest go where there are too many.
-        dropped: How many have gone.
-        rows: How many rows were seen.
-        missed: How many rows came too fast to be seen.
+        events: Events as in the run folder; the oldest are dropped if there are too many.
+        dropped: Number of dropped events.
+        rows: Number of rows read.
+        missed: Number of rows that were overwritten before they were read.
     """
 
     def __init__(
         self, memory: SharedRings, columns: Sequence[str], bitrates: Mapping[str, float], links: Links | None
     ) -> None:
-        """Takes the recorder's memory.
-
-        Args:
-            memory: Mapped.
-            columns: Of a row, in order.
-            bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses' numbers.
-            links: q -> the plant's polylines; None: there is nothing to draw.
-        """
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
         self._columns, self._links = list(columns), links
-        places = {name: i for i, name in enumerate(columns)}
-        self._t, self._late, self._skipped = places["t"], places.get("lateness"), places.get("skipped")
-        self._peaks = [i for name, i in places.items() if name.startswith(("violation.", "law.", "u."))]
-        self._q = [i for name, i in places.items() if name.startswith("q.")]
+        index = {name: i for i, name in enumerate(columns)}
+        self._t, self._late, self._skipped = index["t"], index.get("lateness"), index.get("skipped")
+        self._peaks = [i for name, i in index.items() if name.startswith(("violation.", "law.", "u."))]
+        self._q = [i for name, i in index.items() if name.startswith("q.")]
         self._last: Array | None = None
         self._top: dict[str, float] = {}
         self._lateness: deque[tuple[float, Array]] = deque()
@@ -76,9 +74,9 @@ class Scene:
         self.dropped = self.rows = self.missed = 0
 
     def look(self) -> bool:
-        """Takes in what is new; returns whether a row was."""
+        """Reads what is new; returns whether there was a new row."""
         data, missed = self._events.look()
-        if not missed:  # of events that were overwritten nobody knows where the next begins
+        if not missed:  # after overwritten events the start of the next one is not known
             self.events += [json.loads(line) for line in split(data)]
         over = max(0, len(self.events) - KEPT_EVENTS)
         self.events, self.dropped = self.events[over:], self.dropped + over
@@ -102,23 +100,23 @@ class Scene:
         return True
 
     def _worst(self, table: Array) -> dict[str, float]:
-        """Column -> largest size in these rows."""
+        """Column -> largest absolute value in these rows."""
         with np.errstate(all="ignore"):
             largest = np.max(np.abs(table[:, self._peaks]), axis=0, initial=0.0)
-        found = {self._columns[i]: float(value) for i, value in zip(self._peaks, largest, strict=True)}
+        peaks = {self._columns[i]: float(value) for i, value in zip(self._peaks, largest, strict=True)}
         if self._late is not None:
-            found["lateness"] = float(table[:, self._late].max())
-        return found
+            peaks["lateness"] = float(table[:, self._late].max())
+        return peaks
 
     def _count(self, frames: Any) -> None:
         for number, bus in enumerate(self._buses):
             bus.add(frames[frames["bus"] == number])
 
     def picture(self) -> dict[str, Any]:
-        """A frame for the page: plain values, numbers that are not finite as None."""
+        """Contents of the page as plain values; non-finite numbers are None."""
         now, top = self._last, self._top
         self._top = {}
-        found: dict[str, Any] = {
+        picture: dict[str, Any] = {
             "rows": self.rows,
             "row": None if now is None else {name: _plain(x) for name, x in zip(self._columns, now, strict=True)},
             "peak": {name: _plain(value) for name, value in top.items()},
@@ -129,36 +127,35 @@ class Scene:
         if self._lateness:
             late = np.concatenate([values for _, values in self._lateness])
             p50, p99, most = np.percentile(late, (50, 99, 100)).tolist()
-            found["lateness"] = {"p50": p50, "p99": p99, "max": most, "n": len(late)}
+            picture["lateness"] = {"p50": p50, "p99": p99, "max": most, "n": len(late)}
         if self._links is not None and now is not None:
-            found["links"] = self._drawn(now[self._q])
-        return found
+            picture["links"] = self._polylines(now[self._q])
+        return picture
 
-    def _drawn(self, q: Array) -> dict[str, list[list[float | None]]]:
+    def _polylines(self, q: Array) -> dict[str, list[list[float | None]]]:
         assert self._links is not None
         try:
             shapes = self._links(q)
-        except Exception:  # a user's plant may raise anything; its picture is not worth the page
+        except Exception:  # a user's plant may raise anything; the page goes on without the drawing
             self._links = None
             return {}
         return {name: [[_plain(x) for x in point] for point in np.atleast_2d(shape)] for name, shape in shapes.items()}
 
 
 class BusTraffic:
-    """Frames of a bus, and its load at worst over the last second.
+    """Number of frames on a bus, and its load over the last second with worst-case stuff bits.
 
     Attributes:
-        name: Of the bus.
+        name: Name of the bus.
     """
 
     def __init__(self, name: str, bitrate: float) -> None:
-        """Takes the bus's name and bit rate [bit/s]."""
         self.name, self._bitrate = name, bitrate
         self._recent: deque[tuple[int, int]] = deque()
         self._counts = {"sent": 0, "received": 0, "errors": 0}
 
     def add(self, frames: Any) -> None:
-        """Counts frames, an array of `FRAMES`."""
+        """Counts frames, an array of dtype `FRAMES`."""
         if not len(frames):
             return
         flags = frames["flags"]
@@ -173,7 +170,7 @@ class BusTraffic:
             self._recent.popleft()
 
     def as_dict(self) -> dict[str, float]:
-        """Counts, and the share of the bus that was used, at worst stuffing."""
+        """Counts, and the load as a share of the bit rate."""
         load = 0.0
         if len(self._recent) > 1:
             span = (self._recent[-1][0] - self._recent[0][0]) / SECOND
@@ -182,5 +179,5 @@ class BusTraffic:
 
 
 def _plain(value: float) -> float | None:
-    """A number as JSON can have it, to six digits."""
+    """The number with six digits; None if it is not finite, because JSON has no such numbers."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

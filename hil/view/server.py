@@ -1,11 +1,10 @@
-"""The page's server: HTTP on loopback, a token in every address, and nothing for who does not have it.
+"""The live page's server: HTTP on the loopback interface, a token in every address, 404 without it.
 
-Design: a thread per connection of the standard library's server, and few connections. A request has a deadline, and
-who has not shown the token yet makes way for who comes next, so that nobody can keep the stop button from its owner.
-Every viewer has a thread that
-sends the newest picture when the last one is through; a browser that does not read blocks that thread alone, misses
-pictures, and after a while loses its connection. Pictures are Server-Sent Events: one way, plain HTTP, reconnected by
-the browser itself.
+Design: one thread of the standard library's server per connection, and few connections. Every request has a deadline,
+and connections that have not sent the token yet are closed first when there are too many: so no stranger can block the
+stop button. Every viewer's thread sends the newest picture when the previous one has gone out. A browser that does not
+read blocks only that thread; it misses pictures and finally loses its connection. Pictures are Server-Sent Events: one
+direction, plain HTTP, and the browser reconnects by itself.
 """
 
 import hmac
@@ -37,22 +36,22 @@ ASSETS = {
 }
 
 CONNECTIONS = 24
-"""At a time."""
+"""Largest number of connections at a time."""
 
 RESERVE = 4
-"""More of them, for who presses a button while all those places are taken by viewers."""
+"""Further connections, for the buttons only, when viewers use all others."""
 
 REQUEST_TIME = 5.0
-"""Time for a whole request to come in [s]."""
+"""Time limit for receiving a whole request [s]."""
 
-PATIENCE = 10.0
-"""How long a viewer may take nothing [s]."""
+SEND_TIMEOUT = 10.0
+"""A viewer that reads nothing for this time loses its connection [s]."""
 
 BUFFER = 1 << 16
-"""What the system keeps for a viewer that does not read [byte]."""
+"""Send buffer of a viewer [byte]."""
 
-LARGEST_WISH = 1024
-"""[byte]."""
+LARGEST_BODY = 1024
+"""Largest body of a request [byte]."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -63,14 +62,14 @@ HEADERS = {
 }
 
 Act = Callable[[str, Mapping[str, Any]], str | None]
-"""Takes an action and its values; what is wrong with it, or None."""
+"""Performs an action with its values; returns the problem, or None."""
 
 
 class Broadcast:
-    """What viewers are shown: one thread changes it, each viewer's waits for that.
+    """Passes pictures and events from one thread to the threads of all viewers.
 
     Attributes:
-        about: What does not change, for the page to begin with.
+        about: Constant values for the page, as JSON.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -83,11 +82,18 @@ class Broadcast:
 
     @property
     def wanted(self) -> bool:
-        """Whether a viewer waits for a picture: one that does not read is none."""
+        """Whether a viewer waits for a picture; one that does not read does not count."""
         return self._waiting > 0
 
     def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int, over: bool = False) -> None:
-        """A new picture, and all events but the `dropped` first; `over`: there will be no other."""
+        """Sets a new picture.
+
+        Args:
+            picture: Plain values.
+            events: All events but the first ones that were dropped.
+            dropped: Number of dropped events.
+            over: Whether this picture is the last.
+        """
         data = json.dumps(picture, allow_nan=False).encode()
         with self._changed:
             self._picture, self._number, self._over = data, self._number + 1, over
@@ -95,15 +101,15 @@ class Broadcast:
             self._changed.notify_all()
 
     def watch(self, send: Callable[[str, bytes], None]) -> None:
-        """Sends pictures, the newest each time, and every event once, until the last.
+        """Sends every event once, and always the newest picture, until the last one.
 
         Args:
-            send: Takes the kind of a message and its text; may block, and raise OSError.
+            send: Sends a message; takes its kind and its text, may block, and may raise OSError.
         """
-        told = 0
+        sent = 0
         with self._changed:
             self._viewers += 1
-            seen = self._number  # which may be old: nobody makes pictures that nobody waits for
+            seen = self._number  # skip the present picture: it is old if no viewer has waited for pictures
         try:
             while True:
                 with self._changed:
@@ -112,7 +118,7 @@ class Broadcast:
                         self._changed.wait()
                     self._waiting -= 1
                     picture, seen, over = self._picture, self._number, self._over
-                    events, told = self._events[max(0, told - self._dropped) :], self._dropped + len(self._events)
+                    events, sent = self._events[max(0, sent - self._dropped) :], self._dropped + len(self._events)
                 if events:
                     send("events", json.dumps(events).encode())
                 send("over" if over else "picture", picture)
@@ -124,47 +130,50 @@ class Broadcast:
                 self._changed.notify_all()
 
     def wait_for_viewers(self, seconds: float) -> None:
-        """Until every viewer has seen the last picture, at most for so long [s]."""
+        """Waits until every viewer has got the last picture, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._viewers, timeout=seconds)
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one run's page.
+    """Serves the page of one run on a free port.
+
+    Args:
+        token: Secret part of the address.
+        broadcast: Pictures and events.
+        act: Performs a viewer's action.
 
     Attributes:
-        address: Of the page, with its token: who has it may stop the run.
+        address: Address of the page with its token; anyone with it can stop the run.
+
+    Raises:
+        OSError: No port is free.
     """
 
     daemon_threads = True
     allow_reuse_address = False
     request_queue_size = CONNECTIONS
 
-    def __init__(self, token: str, show: Broadcast, act: Act) -> None:
-        """Listens on a port that is free.
-
-        Raises:
-            OSError: There is none.
-        """
+    def __init__(self, token: str, broadcast: Broadcast, act: Act) -> None:
         super().__init__((HOST, 0), Handler)
-        self.token, self.show, self.act = token.encode(), show, act
+        self.token, self.broadcast, self.act = token.encode(), broadcast, act
         port = self.server_address[1]
         self.hosts = {f"{HOST}:{port}", f"localhost:{port}"}
         self.address = f"http://{HOST}:{port}/{token}/"
         self._lock = Lock()
-        self._seats: dict[socket.socket, bool] = {}  # connection -> whether it has shown the token; the oldest first
+        self._admitted: dict[socket.socket, bool] = {}  # connection -> whether it has sent the token; the oldest first
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Takes a connection; on top of `CONNECTIONS` the oldest that has not shown the token goes for it."""
+        """Accepts a connection. Beyond `CONNECTIONS`, the oldest one that has not sent the token is closed for it."""
         with self._lock:
-            stranger = next((each for each, known in self._seats.items() if not known), None)
-            if len(self._seats) >= CONNECTIONS and stranger is not None:
-                del self._seats[stranger]
-                with suppress(OSError):  # it has gone already
+            stranger = next((each for each, admitted in self._admitted.items() if not admitted), None)
+            if len(self._admitted) >= CONNECTIONS and stranger is not None:
+                del self._admitted[stranger]
+                with suppress(OSError):  # the peer has closed it already
                     stranger.shutdown(socket.SHUT_RDWR)
-            room = len(self._seats) < CONNECTIONS + RESERVE
+            room = len(self._admitted) < CONNECTIONS + RESERVE
             if room:
-                self._seats[request] = False
+                self._admitted[request] = False
         if not room:
             self.shutdown_request(request)
             return
@@ -175,25 +184,25 @@ class PageServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self._lock:
-                self._seats.pop(request, None)
+                self._admitted.pop(request, None)
 
     def admit(self, request: socket.socket) -> None:
-        """Lets a connection stay: it has shown the token."""
+        """Keeps a connection that has sent the token."""
         with self._lock:
-            if request in self._seats:
-                self._seats[request] = True
+            if request in self._admitted:
+                self._admitted[request] = True
 
     @property
     def crowded(self) -> bool:
-        """Whether there is room left for buttons alone."""
-        return len(self._seats) > CONNECTIONS
+        """Whether only the connections reserved for buttons are left."""
+        return len(self._admitted) > CONNECTIONS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks concerns nobody else."""
+        """Ignores a broken connection; the others go on."""
 
 
 class _Request(io.RawIOBase):
-    """What comes in on a connection, until the request has had its time."""
+    """The bytes of a connection, until the time limit of the request."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._end = connection, time.monotonic() + REQUEST_TIME
@@ -209,15 +218,15 @@ class _Request(io.RawIOBase):
         try:
             return self._connection.recv_into(buffer)
         finally:
-            self._connection.settimeout(PATIENCE)
+            self._connection.settimeout(SEND_TIMEOUT)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request."""
 
     server: PageServer
     server_version, sys_version = "servoctl", ""
-    timeout = PATIENCE
+    timeout = SEND_TIMEOUT
 
     def setup(self) -> None:
         super().setup()
@@ -229,7 +238,7 @@ class Handler(BaseHTTPRequestHandler):
         if path is None or self.server.crowded:
             return
         if path == "about":
-            self._answer(HTTPStatus.OK, self.server.show.about, "application/json")
+            self._answer(HTTPStatus.OK, self.server.broadcast.about, "application/json")
         elif path == "stream":
             self._stream()
         elif path in ASSETS:
@@ -244,14 +253,14 @@ class Handler(BaseHTTPRequestHandler):
             return
         origin = self.headers.get("Origin")
         if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
-            return self._refuse(HTTPStatus.FORBIDDEN, "from another page")
+            return self._refuse(HTTPStatus.FORBIDDEN, "the request comes from another page")
         if self.headers.get_content_type() != "application/json":
             return self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected application/json")
         length = self.headers.get("Content-Length", "")
         if not length.isdigit():
             return self._refuse(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
-        if int(length) > LARGEST_WISH:
-            return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_WISH} bytes")
+        if int(length) > LARGEST_BODY:
+            return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {LARGEST_BODY} bytes")
         try:
             values = json.loads(self.rfile.read(int(length)))
         except ValueError:
@@ -266,9 +275,9 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(HTTPStatus.OK, b"{}", "application/json")
 
     def _path(self) -> str | None:
-        """What is asked for, behind the token; None, and refused, for who may not ask."""
-        if self.headers.get("Host") not in self.server.hosts:  # a name of somebody else's that leads here
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "not by this name")
+        """Path after the token; None, after a refusal, if the host name or the token is wrong."""
+        if self.headers.get("Host") not in self.server.hosts:  # DNS rebinding: a foreign name that points here
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "wrong host name")
             return None
         _, token, path = (*self.path.partition("?")[0].split("/", 2), "", "")[:3]
         if not hmac.compare_digest(token.encode(errors="replace"), self.server.token):
@@ -278,12 +287,12 @@ class Handler(BaseHTTPRequestHandler):
         return path
 
     def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self._begin(status, kind, {"Content-Length": str(len(content))})
+        self._start_answer(status, kind, {"Content-Length": str(len(content))})
         self.wfile.write(content)
 
-    def _begin(self, status: HTTPStatus, kind: str, further: Mapping[str, str]) -> None:
+    def _start_answer(self, status: HTTPStatus, kind: str, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": kind, **further, **HEADERS}.items():
+        for name, value in {"Content-Type": kind, **headers, **HEADERS}.items():
             self.send_header(name, value)
         self.end_headers()
 
@@ -292,12 +301,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _stream(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        self._begin(HTTPStatus.OK, "text/event-stream", {})
+        self._start_answer(HTTPStatus.OK, "text/event-stream", {})
 
         def send(kind: str, text: bytes) -> None:
             self.wfile.write(b"event: %s\ndata: %s\n\n" % (kind.encode(), text))
 
-        self.server.show.watch(send)
+        self.server.broadcast.watch(send)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the address holds the token."""
+        """Logs nothing: the address contains the token."""

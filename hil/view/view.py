@@ -1,4 +1,4 @@
-"""The loop's side of the live page: starts its process, and looks once per tick at what the operator wants."""
+"""The loop's side of the live page: starts its process, and reads the operator's requests once per tick."""
 
 import contextlib
 import os
@@ -15,17 +15,17 @@ from typing import Any, Self
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.recorder import no_signals
-from hil.view.plan import LINGER, SIGNAL, Drawn, PageSettings
+from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
 from hil.view.requests import Requests
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
 from servoctl.mechanics.plant import Plant
 
 START = 20.0
-"""Time that the process has to begin [s]."""
+"""Time limit for the process to start [s]."""
 
 AHEAD = 0.01
-"""How much a run in lock-step may be ahead of the wall clock while somebody may look on [s]."""
+"""With a page, a run in virtual time stays at most this far ahead of the wall clock [s]."""
 
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.view.process import main; main(int(sys.argv[1]))"
 
@@ -33,10 +33,21 @@ PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.view.process import 
 class LivePage:
     """A page that shows a run; use it as a context manager.
 
-    From its start to its end the signal `SIGNAL` does nothing to this process unless somebody handles it.
+    Until its end this process ignores the signal `SIGNAL` unless a handler is set.
+
+    Args:
+        recorder: Its memory is shown.
+        columns: Columns of a row, in order.
+        bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses.
+        gains: Path of a gain that may change -> its bounds.
+        about: Further constant values for the page.
+        plant: The plant to be drawn.
 
     Attributes:
-        address: Of the page, with its token.
+        address: Address of the page with its token.
+
+    Raises:
+        RigError: The process cannot be started; nothing was sent to the drives.
     """
 
     def __init__(
@@ -48,25 +59,12 @@ class LivePage:
         about: Mapping[str, Any],
         plant: Plant,
     ) -> None:
-        """Starts the process; takes about a second, so it comes before the first frame.
-
-        Args:
-            recorder: What the run leaves, which the page looks on at.
-            columns: Of a row, in order.
-            bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses.
-            gains: Path of a gain that may change -> its bounds.
-            about: What else the page begins with; plain values.
-            plant: To be drawn.
-
-        Raises:
-            RigError: The process cannot be started; nothing was sent.
-        """
         self._before = signal.signal(SIGNAL, signal.SIG_IGN)
-        self._wishes = Requests(len(gains))
+        self._requests = Requests(len(gains))
         memory, capacity = recorder.shared
-        plan = PageSettings(
-            memory, capacity, self._wishes.descriptor, list(columns), dict(bitrates), dict(gains), dict(about),
-            _drawn(plant), os.getpid(),
+        settings = PageSettings(
+            memory, capacity, self._requests.descriptor, list(columns), dict(bitrates), dict(gains), dict(about),
+            _pickled(plant), os.getpid(),
         )  # fmt: skip
         self._connection, there = Pipe()
         self._began: float | None = None
@@ -77,37 +75,37 @@ class LivePage:
                     [sys.executable, "-c", PROGRAM, str(there.fileno()), *sys.path],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    pass_fds=(there.fileno(), memory, self._wishes.descriptor),
+                    pass_fds=(there.fileno(), memory, self._requests.descriptor),
                 )
-            self._connection.send(plan)
+            self._connection.send(settings)
             word, text = self._connection.recv() if self._connection.poll(START) else ("failed", "it does not answer")
         except (OSError, EOFError) as error:
             word, text = "failed", str(error) or "it died"
         if word != "ready":
-            self._let_go()
+            self._release()
             raise RigError(f"--view: the page cannot be served: {text} (leave --view out)")
         self.address: str = text
 
     @property
     def stop_pressed(self) -> bool:
         """Whether the stop was ever pressed."""
-        return self._wishes.stopped
+        return self._requests.stopped
 
     @property
     def gone(self) -> str | None:
-        """How the process ended before its time; None while it runs. Costs a few microseconds."""
+        """How the process ended too early; None while it runs. Takes a few microseconds."""
         code = None if self._process is None else self._process.poll()
         return None if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
 
-    def look(self) -> Sequence[tuple[int, float]]:
-        """Gains, by their number, and the values that are wanted of them since the last look."""
-        return self._wishes.look()
+    def requested_gains(self) -> Sequence[tuple[int, float]]:
+        """Indices of gains and the values requested for them since the last call."""
+        return self._requests.look()
 
     def pace(self, now: int) -> None:
-        """Waits until the wall clock has come as far as a virtual one, so that a person can follow.
+        """Waits until the wall clock has reached the virtual time, so that viewers see the run at its real speed.
 
         Args:
-            now: On the virtual clock [ns].
+            now: Virtual time [ns].
         """
         if self._began is None:
             self._began = time.monotonic() - now / SECOND
@@ -117,7 +115,7 @@ class LivePage:
 
     def close(self, ending: Mapping[str, Any]) -> None:
         """Shows how the run ended, and ends the process."""
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # the process has ended already
             self._connection.send(dict(ending))
 
     def __enter__(self) -> Self:
@@ -126,9 +124,9 @@ class LivePage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._connection.close()
         if self._process is not None:
             try:
@@ -136,12 +134,12 @@ class LivePage:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._wishes.close()
+        self._requests.close()
         signal.signal(SIGNAL, self._before)
 
 
-def _drawn(plant: Plant) -> Drawn | None:
-    """A plant for another process; None where it cannot go there, or draws nothing."""
+def _pickled(plant: Plant) -> PickledPlant | None:
+    """A plant for the page's process; None if it cannot be pickled or has no drawing."""
     kind = type(plant)
     if kind.links is Plant.links:
         return None
@@ -150,4 +148,4 @@ def _drawn(plant: Plant) -> Drawn | None:
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
     path = file_of(kind)
-    return Drawn(pickled, kind.__module__, "" if path is None else f"{path}:{kind.__name__}")
+    return PickledPlant(pickled, kind.__module__, "" if path is None else f"{path}:{kind.__name__}")

@@ -17,17 +17,18 @@ def costs(config: str) -> dict[str, float]:
     """
     live = "hil.live={law.correction.baumgarte.alpha: [0.1, 50], law.correction.baumgarte.beta: [0.1, 50]}"
     prepared = load(config, [live])
-    gains, take_law, requests = prepared.live, prepared.loop.take_law, Requests(2)
+    gains, take_law, wishes = prepared.live_gains, prepared.loop.take_law, Requests(2)
     first = gains.values[0]
-    times = {
-        "a tick without a request of the operator": _least(requests.look) + _least(lambda: gains.advance(take_law)),
-        "a request for a gain, after the torque is sent": _least(lambda: gains.ask(0, first + 0.1), 500),
+    found = {
+        "a tick: what the operator wants, and nothing on its way": _least(wishes.look)
+        + _least(lambda: gains.advance(take_law)),
+        "a wish for a gain, behind the torque": _least(lambda: gains.request(0, first + 0.1), 500),
     }
     gains.ramp = 10**9
-    gains.ask(0, first + 0.1)
-    times["a tick while a gain changes"] = _least(lambda: gains.advance(take_law), 1000)
-    requests.close()
-    return times
+    gains.request(0, first + 0.1)
+    found["a tick while a gain is on its way"] = _least(lambda: gains.advance(take_law), 1000)
+    wishes.close()
+    return found
 
 
 def _least(call: Callable[[], object], calls: int = CALLS) -> float:

@@ -47,13 +47,13 @@ def check(
         run = make_run(loaded, strict=False, problems=problems)
     except ConfigError:
         if values.hil is not None:
-            from hil.assembly.settings import look_at_rig
+            from hil.assembly.settings import check_rig
 
-            look_at_rig(loaded, problems)
+            check_rig(loaded, problems)
         raise
     report = examine(run)
     if values.hil is not None:
-        _look_at_rig(run, report)
+        _check_rig(run, report)
     if as_json:
         say_json(report.to_dict())
     else:
@@ -67,7 +67,7 @@ def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
         tell(f"imports {path}")
 
 
-def _look_at_rig(run: "Run", report: "CheckReport") -> None:
+def _check_rig(run: "Run", report: "CheckReport") -> None:
     """Adds what the drives of a config are like, or what is wrong with them."""
     from hil.assembly.describe import describe
     from hil.assembly.prepare import prepare

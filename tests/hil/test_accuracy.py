@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.session.accuracy import begin, norm
+from hil.session.accuracy import impulse_norm, initial_response
 from hil.session.start import Request, start
 
 PLANT = """
@@ -67,20 +67,20 @@ def ran(folder: Path, **changes: object) -> tuple[np.ndarray, np.ndarray, float]
     ],
 )
 def test_the_area_under_an_impulse_response(gains: tuple[float, ...], expected: float) -> None:
-    assert norm(gains) == pytest.approx(expected, rel=2e-3)
+    assert impulse_norm(gains) == pytest.approx(expected, rel=2e-3)
 
 
 @pytest.mark.parametrize("gains", [(0.0,), (-1.0,), (0.0, 3.0), (4.0, 0.0), (-4.0, 2.0)])
 def test_a_row_that_does_not_come_to_rest_has_no_bound(gains: tuple[float, ...]) -> None:
-    assert math.isnan(norm(gains))
-    assert math.isnan(begin(gains, np.ones(2)))
+    assert math.isnan(impulse_norm(gains))
+    assert math.isnan(initial_response(gains, np.ones(2)))
 
 
 def test_a_row_left_alone_falls_from_where_it_is() -> None:
-    assert begin((4.0,), np.array([0.3])) == pytest.approx(0.3)
-    assert begin((100.0, 20.0), np.array([0.3, 0.0])) == pytest.approx(0.3)
+    assert initial_response((4.0,), np.array([0.3])) == pytest.approx(0.3)
+    assert initial_response((100.0, 20.0), np.array([0.3, 0.0])) == pytest.approx(0.3)
     # e = v t exp(-10 t), greatest at t = 0.1
-    assert begin((100.0, 20.0), np.array([0.0, 2.0])) == pytest.approx(2.0 * 0.1 / math.e, rel=1e-3)
+    assert initial_response((100.0, 20.0), np.array([0.0, 2.0])) == pytest.approx(2.0 * 0.1 / math.e, rel=1e-3)
 
 
 def test_rounded_torque_under_a_load_lets_the_mass_sink_by_what_is_missing(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def rig(drive: str, sensor: str) -> list[str]:
         (
             f"{CIA402}, node: 1, master: 2",
             "protocol: cia402, node: 2, counts_per_turn: 65536, velocity_unit: rpm",
-            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one another node id, master or host, or a",
+            "cia402 x2 and cia402 F on bus 'main' both use id 0x702 (give one of them another node id",
         ),
     ],
 )  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_driver_uses_no_other_ids_than_those(protocol: str, options: dict[str,
         ),
         (
             "{main: {interface: socketcan, channel: can0}, other: {interface: socketcan, channel: can0}}",
-            "hil.buses.other.channel: socketcan can0 is bus 'main' already (put all its nodes on that one)",
+            "hil.buses.other.channel: socketcan can0 is already bus 'main' (put all nodes on that one)",
         ),
         (
             "{main: {interface: emulated, bitrat: 500000}}",

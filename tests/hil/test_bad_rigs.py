@@ -26,7 +26,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "two nodes of one id": (
         BELT,
         [("node: 2", "node: 1")],
-        "hil.sensors[0].node: node 1 of bus 'main' is F already (give each its own id)",
+        "hil.sensors[0].node: node 1 of bus 'main' is already F (give each node its own id)",
     ),
     "an actuator without a drive": (
         ROBOTS,
@@ -108,12 +108,12 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a gear that nobody has": (
         BELT,
         [("gear: 50, torque", "gear: 1e-300, torque")],
-        "hil.drives[0].gear: at the limits the motor is at 3e-301 rad and makes 1e+301 N m (check gear, offset, ",
+        "hil.drives[0].gear: at the limits the motor turns to 3e-301 rad and makes 1e+301 N m (check gear, offset, ",
     ),
     "an offset that nobody has": (
         BELT,
         [("gear: 50, torque", "gear: 50, offset: 1e300, torque")],
-        "hil.drives[0].gear: at the limits the motor is at 5e+301 rad and makes 0.2 N m (check gear, offset, ",
+        "hil.drives[0].gear: at the limits the motor turns to 5e+301 rad and makes 0.2 N m (check gear, offset, ",
     ),
     "an emulated machine with a parameter that there is not": (
         BELT,
@@ -133,7 +133,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     "a watchdog shorter than three periods": (
         BELT,
         [("drive_watchdog: 50*ms", "drive_watchdog: 2*ms")],
-        "hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s (give at least 0.003)",
+        "hil.safety.drive_watchdog: 0.002 s is less than 3 periods of 0.001 s (set at least 0.003)",
     ),
     "gains that the period does not bear": (
         BELT,
@@ -146,22 +146,24 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         SCARA,
         [(", brake: true", "")],
         "hil.drives: without torque the machine falls from its start pose (q4: 9.81 per s^2); without a brake: "
-        "tau1, tau2, tau3, F4 (declare brake: true where there is one)",
+        "tau1, tau2, tau3, F4 (set brake: true where the motor has one)",
     ),
     "a brake on another axis than the one that falls": (
         SCARA,
         [(", brake: true", ""), ("node: 3, gear: 1,", "node: 3, gear: 1, brake: true,")],
-        "with its brakes closed q4 still does; without a brake: tau1, tau2, F4 (declare brake: true ",
+        "with its brakes closed q4 still falls; without a brake: tau1, tau2, F4 (set brake: true ",
     ),
     "a start pose beyond a limit": (
         BELT,
         [("position_limits: [-0.3, 0.3]", "position_limits: [0.1, 0.3]")],
-        "hil.drives[0].position_limits: the start pose puts F at 0, beyond 0.1 to 0.3 (correct one of them; a motor's",
+        "hil.drives[0].position_limits: F is at 0 in the start pose, outside 0.1 to 0.3 (correct the pose or the "
+        "limits; 'offset' is the motor's zero)",
     ),
     "a coordinate that nothing measures": (
         BELT,
         [("  sensors:", "  # sensors:"), ("    - {coordinate", "    # - {coordinate")],
-        "hil.drives: TwoMassSpring: 1 of 2 freedoms are measured; unseen: x2 (add an encoder node under hil.sensors ",
+        "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 (add an encoder node "
+        "under hil.sensors ",
     ),
     "an unknown fault": (
         BELT,
@@ -362,7 +364,7 @@ def test_encoders_that_contradict_the_start_pose_stop_the_run_before_any_torque(
     path = changed(tmp_path, BELT, [("  safety:", fault)])
     assert ends("hil", path, "--duration", 0.1, "--out", tmp_path / "run") == 3
     err = capsys.readouterr().err
-    assert "sensor x2: the start pose puts it at 0.5 m, it is at 0.6" in err
-    assert "start_tolerance is 0.005 m" in err
+    assert "sensor x2: expected 0.5 m at the start pose, measured 0.6" in err
+    assert "start_tolerance 0.005 m" in err
     assert "enabling" not in err
     assert "DID NOT CONFIRM" not in err

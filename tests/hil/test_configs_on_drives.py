@@ -21,7 +21,7 @@ DURATION = 1.5
 
 def true_violations(begun: ReadyRun, trajectory: Trajectory, rows: np.ndarray) -> dict[str, float]:
     """Largest violation of each task row at the simulated plant's own state."""
-    model, names = begun.prepared.loop.system.model, list(begun.prepared.loop.system.model.plant.coordinates)
+    model, names = begun.setup.loop.system.model, list(begun.setup.loop.system.model.plant.coordinates)
     largest: dict[str, float] = {}
     for i in rows[::5]:
         q, v = (np.array([trajectory[f"true_{kind}.{name}"][i] for name in names]) for kind in "qv")
@@ -49,13 +49,13 @@ def test_a_config_on_drives_does_its_task_and_switches_off(name: str, tmp_path: 
     assert summary["observer"] == []
 
     full = np.flatnonzero(trajectory["stage"] == STAGES.index("full"))
-    assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.prepared.settings.values.period)
+    assert trajectory["task_time"][full[-1]] == pytest.approx(DURATION, abs=2 * begun.setup.settings.values.period)
     true = true_violations(begun, trajectory, full)
     for row, bound in begun.accuracy(trajectory).items():
         seen = np.abs(trajectory[f"violation.{row}"][full]).max()
         assert 0.0 < true[row] <= bound, row
         assert seen <= bound, row
-    for drive in begun.prepared.settings.drives:  # a few times what the run needs, and never reached
+    for drive in begun.setup.settings.drives:  # a few times what the run needs, and never reached
         assert 1.3 * np.abs(trajectory[f"u.{drive.name}"]).max() < drive.torque_limit
         assert 1.3 * np.nanmax(np.abs(trajectory[f"speed.{drive.name}"])) < drive.speed_limit
 
@@ -93,9 +93,9 @@ def test_ranges_of_a_motor_that_no_table_has_are_given_in_the_config(tmp_path: P
         )
         config.write_text(text)
         begun = start(Request(config, duration=0.1, engine="vm"))
-        assert begun.prepared.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
+        assert begun.setup.drives[0].quantum()[2] == pytest.approx(3 * 36 / 4095)
         runs.append(begun.run(tmp_path / name, lambda event: None))
         assert runs[-1].exit_code == 0
-        assert start(Request(tmp_path / name / "config.yaml", engine="vm")).prepared.settings == begun.prepared.settings
+        assert start(Request(tmp_path / name / "config.yaml", engine="vm")).setup.settings == begun.setup.settings
     one, other = (run.trajectory for run in runs)
     assert all((one[name] == other[name]).all() for name in ("q.q1", "u.tau1"))

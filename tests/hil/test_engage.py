@@ -17,13 +17,15 @@ def test_what_keeps_a_task_from_beginning_is_said_with_the_step_that_can_be_meas
     assert ended.exit_code == 4
     details = {event.subject: event.detail for event in ended.events if event.kind is EventKind.NOT_ENGAGED}
     assert set(details) == {"x", "y", "heading", "z"}
-    resolved = begun.prepared.plan(begun.stage, None).resolved
+    resolved = begun.setup.plan(begun.stage, None).resolved
     for name, detail in details.items():
         violation, rate = resolved[name]
         assert detail.startswith("violation ")
         assert f"measured in steps of {violation:.2g}; rate " in detail
-        assert f"measured in steps of {rate:.2g}; tolerance 1e-05; the samples cannot tell so little" in detail
-        assert detail.endswith(f"give engage_tolerance {max(violation, rate):.2g} or more, or measure finer")
+        assert (
+            f"measured in steps of {rate:.2g}; tolerance 1e-05; the tolerance is finer than the measurement" in detail
+        )
+        assert detail.endswith(f"set engage_tolerance to {max(violation, rate):.2g} or more, or use finer encoders")
 
 
 def test_the_steps_of_a_row_are_those_of_its_encoders() -> None:

@@ -98,7 +98,7 @@ def test_encoders_that_contradict_each_other_never_reach_the_coordinates() -> No
 def test_drives_that_reply_by_one_id_are_named() -> None:
     same = [odrive("mit", node, motor="ak80-9") for node in (1, 2)]
     (note,) = _shared_replies(same)
-    assert note.startswith("u1, u2: reply by one id, 0x000")
+    assert note.startswith("u1, u2: reply with the same id, 0x000")
     assert not _shared_replies([odrive("mit", node, motor="ak80-9", host=16 + node) for node in (1, 2)])
     assert not _shared_replies([odrive(node=1), odrive(node=2)])
 

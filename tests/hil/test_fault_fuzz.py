@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fuzz import frames
 
-from hil.assembly.emulation import emulated, place_on
+from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.prepare import RigSetup
 from hil.drives.protocols import build
 from hil.emulator.emulator import Emulator
@@ -28,8 +28,8 @@ NOBODY = [0x3A5, 0x5C1, 0x7E5]
 
 def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Result, HilRun, Emulator, RigSetup]:
     prepared = machine(protocol, "at speed").renewed(())
-    emulator = emulated(prepared, "vm")
-    place = replace(place_on(prepared, emulator), engaged=lambda: disturb(emulator))
+    emulator = make_emulator(prepared, "vm")
+    place = replace(environment_of(prepared, emulator), engaged=lambda: disturb(emulator))
     run = HilRun(prepared, place, Stage.FULL, None, None, {})
     return run.run(lambda event: None), run, emulator, prepared
 

@@ -29,7 +29,7 @@ PERIOD = 0.001
 
 def gains(*overrides: str, config: str = BELT) -> tuple[LiveGains, list[BoundConstraintFollowing]]:
     """A config's live gains, and a list of the laws that they give."""
-    live = load(config, overrides, "numpy").live
+    live = load(config, overrides, "numpy").live_gains
     return live, []
 
 
@@ -39,7 +39,7 @@ def take(laws: list[BoundConstraintFollowing]) -> Any:
 
 def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
     live, laws = gains(BOTH, "hil.live_ramp=0.01")
-    assert live.ask(0, 12.0) == "8 -> 12 within 0.01 s"
+    assert live.request(0, 12.0) == "8 -> 12 within 0.01 s"
     for _ in range(12):
         live.advance(take(laws))
     # 2 alpha, in ten equal steps, and no step afterwards; beta stays
@@ -50,11 +50,11 @@ def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
 
 def test_a_second_wish_on_the_way_starts_from_where_the_first_has_come() -> None:
     live, laws = gains(BOTH, "hil.live_ramp=0.01")
-    live.ask(0, 12.0)
+    live.request(0, 12.0)
     for _ in range(5):
         live.advance(take(laws))
     assert live.values[0] == pytest.approx(10.0)
-    assert live.ask(1, 4.0) == "8 -> 4 within 0.01 s"
+    assert live.request(1, 4.0) == "8 -> 4 within 0.01 s"
     for _ in range(10):
         live.advance(take(laws))
     assert live.values == (12.0, 4.0)  # the first is not forgotten
@@ -64,8 +64,8 @@ def test_a_second_wish_on_the_way_starts_from_where_the_first_has_come() -> None
 @pytest.mark.parametrize("value", [1.999, 20.001, float("nan"), float("inf"), -8.0])
 def test_what_is_out_of_bounds_is_refused_and_changes_nothing(value: float) -> None:
     live, laws = gains(BOTH)
-    assert live.ask(0, value) == f"refused: {value:g} is outside [2, 20]"
-    assert live.ask(7, 3.0) == "refused: there is no such gain"
+    assert live.request(0, value) == f"refused: {value:g} is outside [2, 20]"
+    assert live.request(7, 3.0) == "refused: there is no such gain"
     live.advance(take(laws))
     assert not laws and live.values == (8.0, 8.0)
 
@@ -76,8 +76,8 @@ def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None
     live, laws = gains(f"hil.live={{{ALPHA}: [2, 200], {BETA}: [2, {stiff}]}}")
     bears = [longest_spacing(2 * alpha, stiff**2, True, True, (), 1) for alpha in (2.0, 8.0)]
     assert bears[0] < PERIOD < bears[1]
-    assert "refused" not in live.ask(1, stiff)
-    said = live.ask(0, 2.0)
+    assert "refused" not in live.request(1, stiff)
+    said = live.request(0, 2.0)
     assert said.startswith("refused: with 2 a violation would grow by 1.0")
     live.advance(take(laws))
     assert laws[-1].damping == (16.0,)
@@ -86,14 +86,17 @@ def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None
 @pytest.mark.parametrize(
     ("live", "words"),
     [
-        ("{law.correction.baumgarte.gamma: [1, 2]}", "hil.live.law.correction.baumgarte.gamma: no gain (expected law."),
-        ("{law.correction.second_order.damping: [1, 2]}", "second_order.damping: no gain"),
-        ("{law.rank_tolerance: [1, 2]}", "hil.live.law.rank_tolerance: no gain"),
+        (
+            "{law.correction.baumgarte.gamma: [1, 2]}",
+            "law.correction.baumgarte.gamma: not a gain (expected law.",
+        ),
+        ("{law.correction.second_order.damping: [1, 2]}", "second_order.damping: not a gain"),
+        ("{law.rank_tolerance: [1, 2]}", "hil.live.law.rank_tolerance: not a gain"),
         (
             "{task.distance.correction.baumgarte.alpha: [1, 2]}",
-            "no gain (expected law.correction.<kind>.<gain> or task",
+            "not a gain (expected law.correction.<kind>.<gain> or task",
         ),
-        ("{law.correction.baumgarte.alpha: [9, 20]}", "the config's own value 8 is outside [9, 20] (widen the bounds)"),
+        ("{law.correction.baumgarte.alpha: [9, 20]}", "the config's value 8 is outside [9, 20] (widen the bounds)"),
         ("{law.correction.baumgarte.alpha: [20, 2]}", "expected [lower, upper] with lower < upper"),
         ("{law.correction.baumgarte.alpha.distance: [2, 20]}", "nothing at 'distance'"),
         (
@@ -117,8 +120,8 @@ def test_gains_of_one_task_and_of_one_row_are_reached(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(values))
     live, laws = gains(config=str(tmp_path / "own.yaml"))
     assert live.values == (16.0, 64.0)
-    live.ask(0, 20.0)
-    live.ask(1, 100.0)
+    live.request(0, 20.0)
+    live.request(1, 100.0)
     live.advance(take(laws))
     assert (laws[-1].damping, laws[-1].stiffness) == ((20.0,), (100.0,))
 
@@ -131,7 +134,7 @@ class Scripted:
     def __init__(self, wishes: dict[int, tuple[int, float]]) -> None:
         self._wishes, self._tick = wishes, -1
 
-    def look(self) -> list[tuple[int, float]]:
+    def requested_gains(self) -> list[tuple[int, float]]:
         self._tick += 1
         return [self._wishes[self._tick]] if self._tick in self._wishes else []
 
@@ -158,9 +161,9 @@ def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> No
     assert result.exit_code == 0
     said = [str(event) for event in result.events if event.kind is EventKind.GAIN]
     assert said == [
-        f"{ALPHA}: gain, by the operator (8 -> 15 within 0.2 s)",
-        f"{BETA}: gain, by the operator (8 -> 5 within 0.2 s)",
-        f"{ALPHA}: gain, by the operator (refused: 99 is outside [2, 20])",
+        f"{ALPHA}: gain changed by the operator (8 -> 15 within 0.2 s)",
+        f"{BETA}: gain changed by the operator (8 -> 5 within 0.2 s)",
+        f"{ALPHA}: gain changed by the operator (refused: 99 is outside [2, 20])",
     ]
     run = load_run(tmp_path / "run")
     assert (run[f"live.{ALPHA}"][0], run[f"live.{ALPHA}"][-1]) == (8.0, 15.0)
@@ -175,7 +178,7 @@ def test_a_replay_without_the_gains_of_the_run_says_so(tmp_path: Path) -> None:
     values = yaml.safe_load(config.read_text())
     del values["hil"]["live"]
     config.write_text(yaml.safe_dump(values))
-    with pytest.raises(RunFolderError, match=r"its config lets nothing change \(a replay needs the config"):
+    with pytest.raises(RunFolderError, match=r"its config allows only none \(a replay needs the config"):
         replay(tmp_path / "run")
 
 
@@ -189,7 +192,7 @@ def test_the_torque_does_not_jump(tmp_path: Path) -> None:
     assert len(changed) == parts and changed[0] == WISH + 1  # behind the tick, for the next
 
     def torque(k: int, value: float) -> float:
-        prepared.live.force((value, a), prepared.loop.take_law)
+        prepared.live_gains.force((value, a), prepared.loop.take_law)
         x = np.concatenate([run.q[k], run.v[k]])
         return float(prepared.loop.control(float(run["task_time"][k]), x)[0])
 
@@ -205,7 +208,7 @@ def test_every_engine_goes_on_with_the_new_law() -> None:
     answers = []
     for engine in ("vm", "numpy"):
         prepared = load(BELT, [BOTH], engine)
-        prepared.live.force((15.0, 5.0), prepared.loop.take_law)
+        prepared.live_gains.force((15.0, 5.0), prepared.loop.take_law)
         answers.append(prepared.loop.control(0.3, x)[0])
     given = load(BELT, [f"{ALPHA}=15", f"{BETA}=5"], "vm").loop.control(0.3, x)[0]
     assert answers[0] == given
@@ -220,7 +223,7 @@ def test_the_next_run_of_the_same_rig_begins_with_the_config(tmp_path: Path) -> 
         run.show(Scripted(wishes))  # type: ignore[arg-type]
         result = run.run(lambda event: None)
         assert result.trajectory[f"live.{ALPHA}"][-1] == last
-        assert renewed.live.values[0] == last
+        assert renewed.live_gains.values[0] == last
 
 
 def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
@@ -237,6 +240,6 @@ def test_while_the_run_is_stopping_gains_stay(tmp_path: Path) -> None:
     run._decide = stopping  # type: ignore[method-assign]
     result = run.run(lambda event: None)
     assert [str(event) for event in result.events if event.kind is EventKind.GAIN] == [
-        f"{ALPHA}: gain, by the operator (refused: the run is stopping)"
+        f"{ALPHA}: gain changed by the operator (refused: the run is stopping)"
     ]
     assert (result.trajectory[f"live.{ALPHA}"] == 8.0).all()

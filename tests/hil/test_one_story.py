@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from hil.assembly.emulation import emulated, place_on
-from hil.assembly.environment import Environment, HostFaults
+from hil.assembly.emulation import environment_of, make_emulator
+from hil.assembly.environment import Environment
 from hil.assembly.prepare import prepare
 from hil.bus import Bus, Health
 from hil.emulator.emulator import Emulator
+from hil.emulator.host_faults import HostFaults
 from hil.frame import Frame
 from hil.loop.realtime import RealtimeError
 from hil.loop.stop_signals import StopSignals
@@ -33,8 +34,8 @@ from servoctl.types import Array
 
 def rig(protocol: str = "odrive") -> tuple[Any, Emulator, Environment]:
     prepared = machine(protocol, "at speed").renewed(())
-    emulator = emulated(prepared, "vm")
-    return prepared, emulator, place_on(prepared, emulator)
+    emulator = make_emulator(prepared, "vm")
+    return prepared, emulator, environment_of(prepared, emulator)
 
 
 def story(folder: Path) -> tuple[str, str | None, list[str]]:

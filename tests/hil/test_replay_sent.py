@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hil.assembly.emulation import emulated, place_on
+from hil.assembly.emulation import environment_of, make_emulator
 from hil.assembly.prepare import load
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
@@ -25,7 +25,9 @@ from servoctl.run_folder.trajectory import Trajectory
 def driven(folder: Path, protocol: str) -> Path:
     prepared = machine(protocol, "at speed").renewed(())
     said = {"engine": prepared.loop.engine, "lockstep": True}
-    HilRun(prepared, place_on(prepared, emulated(prepared, "vm")), Stage.FULL, 0.5, folder, said).run(lambda _: None)
+    HilRun(prepared, environment_of(prepared, make_emulator(prepared, "vm")), Stage.FULL, 0.5, folder, said).run(
+        lambda _: None
+    )
     return folder
 
 
@@ -74,13 +76,13 @@ def test_a_frame_that_says_another_torque_than_was_logged_is_found(
     said = capsys.readouterr().out
     assert said.startswith("imports "), "it is said before anything is imported"
     assert "torque frames in can.blf, against the torques sent: 1 differ" in said
-    assert "first: row " in said and "says another torque" in said
+    assert "first: row " in said and "holds another torque" in said
 
 
 def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> None:
     """A rate limit that the law's torque breaks all the time, and a torque limit below what it asks for."""
     slow = load("two_mass_spring_drive", ["hil.drives.0.torque_rate_limit=4", "hil.safety.tracking=1000"], "vm")
-    place = place_on(slow, emulated(slow, "vm"))
+    place = environment_of(slow, make_emulator(slow, "vm"))
     said = {"engine": slow.loop.engine, "lockstep": True}
     HilRun(slow, place, Stage.FULL, 0.5, tmp_path / "run", said).run(lambda _: None)
     run = load_run(tmp_path / "run")

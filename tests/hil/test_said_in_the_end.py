@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hil.assembly.emulation import emulated, place_on
-from hil.assembly.environment import HostFaults
+from hil.assembly.emulation import environment_of, make_emulator
+from hil.emulator.host_faults import HostFaults
 from hil.frame import Frame
 from hil.recorder import Recorder
 from hil.safety import Event, EventKind
@@ -22,7 +22,7 @@ from servoctl.types import Array
 
 def run(protocol: str, *faults: dict[str, object]) -> Result:
     prepared = machine(protocol, "at speed").renewed(faults)
-    place = place_on(prepared, emulated(prepared, "vm"))
+    place = environment_of(prepared, make_emulator(prepared, "vm"))
     return HilRun(prepared, dataclasses.replace(place), Stage.FULL, None, None, {}).run(lambda event: None)
 
 
@@ -37,7 +37,7 @@ def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
     assert (EventKind.HANDSHAKE, "a") in kinds(ended) and (EventKind.NEVER_ENABLED, "a") in kinds(ended)
     assert EventKind.NOT_CONFIRMED not in [kind for kind, _ in kinds(ended)]
     said = next(str(event) for event in ended.events if event.kind is EventKind.NEVER_ENABLED)
-    assert said.startswith("a: this run never enabled the drive and sent it no torque; whether it is on by others")
+    assert said.startswith("a: this run never enabled the drive and sent it no torque; the drive did not report")
     drives = ended.trajectory.metadata["drives"]
     assert drives["a"]["confirmed_off"] is None
 
@@ -54,8 +54,8 @@ def test_a_drive_that_warns_and_stays_on_is_damped_until_it_is_off() -> None:
     """Its emergency is no fault of its own state machine: left alone it would go on with its last torque."""
     warning = {"kind": "foreign_frames", "id": 0x081, "data": "2081110000000000", "period": 10.0, "at": 0.4}
     prepared = machine("cia402", "at speed").renewed([warning])
-    emulator = emulated(prepared, "vm")
-    place, onset = place_on(prepared, emulator), [0]
+    emulator = make_emulator(prepared, "vm")
+    place, onset = environment_of(prepared, emulator), [0]
 
     def engaged() -> None:
         emulator.engaged()
@@ -92,8 +92,8 @@ class Broken(HostFaults):
 
 def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
     prepared = machine("cia402", "at speed").renewed(())
-    emulator, broken = emulated(prepared, "vm"), Broken()
-    place = place_on(prepared, emulator)
+    emulator, broken = make_emulator(prepared, "vm"), Broken()
+    place = environment_of(prepared, emulator)
 
     def engaged() -> None:
         emulator.engaged()
@@ -121,13 +121,13 @@ def test_when_the_loop_itself_fails_drives_brake_first_where_they_can() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals) -> None:
     prepared = machine("odrive", "at speed").renewed(())
-    emulator = emulated(prepared, "vm")
+    emulator = make_emulator(prepared, "vm")
 
     def engaged() -> None:
         emulator.engaged()
         signal.raise_signal(number)
 
-    place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
+    place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
     ended = HilRun(prepared, place, Stage.FULL, None, None, {}).run(lambda event: None)
     assert (ended.exit_code, ended.unconfirmed) == (130, ())
     assert [event.detail for event in ended.events if event.kind is EventKind.INTERRUPTED] == [number.name]
@@ -137,9 +137,9 @@ def test_every_signal_of_a_terminal_is_a_controlled_stop(number: signal.Signals)
 def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
     prepared = machine("odrive", "at speed").renewed(())
     for lockstep, handled in ((True, False), (False, True)):
-        place = dataclasses.replace(place_on(prepared, emulated(prepared, "vm")), lockstep=lockstep)
+        place = dataclasses.replace(environment_of(prepared, make_emulator(prepared, "vm")), lockstep=lockstep)
         run = HilRun(prepared, place, Stage.FULL, None, None, {})
-        with run._signals():
+        with run.operator.listen():
             assert (signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL) is handled
         assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
         run.abandon()
@@ -157,7 +157,7 @@ def test_what_follows_a_fault_is_told_after_it() -> None:
 def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) -> None:
     """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
     prepared = machine("odrive", "at speed").renewed(())
-    emulator = emulated(prepared, "vm")
+    emulator = make_emulator(prepared, "vm")
     heard: list[Event] = []
 
     def engaged() -> None:
@@ -165,13 +165,13 @@ def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) ->
         assert isinstance(run.recorder, Recorder) and run.recorder._process is not None
         os.kill(run.recorder._process.pid, signal.SIGKILL)
 
-    place = dataclasses.replace(place_on(prepared, emulator), engaged=engaged)
+    place = dataclasses.replace(environment_of(prepared, emulator), engaged=engaged)
     run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
     with pytest.raises(RunFolderError, match=r"the recorder died \(signal 9\): the run folder is not finished"):
         run.run(heard.append)
     said = [event.detail if event.kind is EventKind.STAGE else event.kind.name for event in heard]
     assert said == ["enabling", "zero", "ramp", "full", "RECORDER", "stopping", "disabling", "over"]
-    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "not everything"))
+    full, warned = (next(event.time for event in heard if word in str(event)) for word in ("full", "incomplete"))
     assert warned - full < 3e8, "it is looked at every hundred ticks of 2.5 ms"
     assert not any(emulator.drive(name).motor.enabled for name in "ab")
     assert load_run(tmp_path / "run") is not None

@@ -10,7 +10,7 @@ from scipy.linalg import null_space
 
 import servoctl as sc
 from hil.sensing import Channel, Coordinates, Displacements, Estimate
-from hil.sensing.observability import require_seen
+from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import Redundancy
 from plants.coordinated_robots import CoordinatedRobots
 from plants.flexible_joint_arm import FlexibleJointArm
@@ -171,13 +171,13 @@ def test_an_encoder_shows_the_mass_that_no_motor_drives() -> None:
     plant, q = TwoMassSpring(), np.array([0.0, 0.5])
     with pytest.raises(ConfigError) as caught:
         eyes = Eyes(plant, q)
-        require_seen(eyes.model, eyes.find, eyes.start)
+        require_observability(eyes.model, eyes.find, eyes.start)
     assert str(caught.value) == (
-        "hil.drives: TwoMassSpring: 1 of 2 freedoms are measured; unseen: x2 "
+        "hil.drives: TwoMassSpring: 1 of 2 degrees of freedom are measured; not measured: x2 "
         "(add an encoder node under hil.sensors for x2)"
     )
     eyes = Eyes(plant, q, [Channel("x2", 1e-5, encoder=True), Channel("F", 1e-6)])
-    require_seen(eyes.model, eyes.find, eyes.start)
+    require_observability(eyes.model, eyes.find, eyes.start)
     found = eyes(0.01, q, np.zeros(2), np.array([0.8, 0.3]), np.array([2.0, 1.0]))
     np.testing.assert_allclose(found.q, [0.3, 0.8], atol=1e-15)
     np.testing.assert_allclose(found.v, [1.0, 2.0], atol=1e-15)
@@ -189,12 +189,12 @@ def test_link_encoders_of_the_flexible_joints() -> None:
     plant, q = FlexibleJointArm(), np.zeros(4)
     eyes = Eyes(plant, q)
     with pytest.raises(
-        ConfigError, match=r"2 of 4 freedoms are measured; unseen: link1, link2 \(add .* link1, link2\)"
+        ConfigError, match=r"2 of 4 degrees of freedom are measured; not measured: link1, link2 \(add .* link1, link2\)"
     ):
-        require_seen(eyes.model, eyes.find, eyes.start)
+        require_observability(eyes.model, eyes.find, eyes.start)
     links = [Channel("link1", FINE, encoder=True), Channel("link2", FINE, encoder=True)]
     eyes = Eyes(plant, q, [*drives(plant), *links])
-    require_seen(eyes.model, eyes.find, eyes.start)
+    require_observability(eyes.model, eyes.find, eyes.start)
     found = eyes(0.0, q, np.zeros(4), np.array([0.3, 0.4, 0.1, 0.2]), np.array([3.0, 4.0, 1.0, 2.0]))
     np.testing.assert_allclose(found.q, [0.1, 0.2, 0.3, 0.4], atol=1e-15)
     np.testing.assert_allclose(found.v, [1.0, 2.0, 3.0, 4.0], atol=1e-14)
@@ -204,8 +204,8 @@ def test_what_is_not_there_cannot_be_measured() -> None:
     with pytest.raises(ConfigError) as caught:
         Eyes(TwoMassSpring(), np.zeros(2), [Channel("x1", 1e-5), Channel("x3", 1e-5, True), Channel("F", 0.0)])
     assert str(caught.value).splitlines() == [
-        "hil.drives: x1: no such actuator (there are: F)",
-        "hil.sensors: x3: no such coordinate (there are: x1, x2)",
+        "hil.drives: x1: no such actuator (the plant has: F)",
+        "hil.sensors: x3: no such coordinate (the plant has: x1, x2)",
         "hil: F: resolution: expected a positive number [joint unit], got 0",
     ]
 
@@ -213,7 +213,7 @@ def test_what_is_not_there_cannot_be_measured() -> None:
 def test_one_motor_gives_twelve_coordinates_under_dependent_rows() -> None:
     plant, period, omega = Parallelogram(motor=2), 0.0025, 4.0
     eyes = Eyes(plant, parallelogram(-1.2))
-    require_seen(eyes.model, eyes.find, eyes.start)
+    require_observability(eyes.model, eyes.find, eyes.start)
     q, v = parallelogram(-1.2), omega * rate(parallelogram, -1.2)
     for k in range(1, 200):
         theta = -1.2 + omega * k * period
@@ -231,10 +231,10 @@ def test_one_motor_gives_twelve_coordinates_under_dependent_rows() -> None:
 def test_where_the_links_lie_flat_a_second_freedom_is_not_seen() -> None:
     eyes = Eyes(Parallelogram(motor=2), parallelogram(0.0))
     with pytest.raises(ConfigError) as caught:
-        require_seen(eyes.model, eyes.find, eyes.start)
+        require_observability(eyes.model, eyes.find, eyes.start)
     message = str(caught.value)
-    assert message.startswith("hil.drives: Parallelogram: 1 of 2 freedoms are measured; unseen: ")
-    assert "(only at this pose, which is singular: start away from it, or add an encoder node" in message
+    assert message.startswith("hil.drives: Parallelogram: 1 of 2 degrees of freedom are measured; not measured: ")
+    assert "(only at this pose, which is singular: start at another pose, or add an encoder node" in message
 
 
 def test_a_machine_that_runs_through_a_singular_pose_goes_on_at_its_speed() -> None:
@@ -257,7 +257,7 @@ def test_three_motors_keep_the_assembly_branch_of_a_parallel_robot(side: float) 
 
     plant, period = ThreeRRR(), 0.0025
     eyes = Eyes(plant, pose(0.0))
-    require_seen(eyes.model, eyes.find, eyes.start)
+    require_observability(eyes.model, eyes.find, eyes.start)
     q, v, unwrapped = pose(0.0), rate(pose, 0.0), pose(0.0)
     for k in range(1, 300):
         speeds, step = rate(pose, k * period), pose(k * period) - unwrapped

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hil.drives import Sample
+from hil.loop import Finding
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel, Finding
+from hil.sensing import Channel
 from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter, Track
 
@@ -148,7 +149,7 @@ def test_an_encoder_that_stands_while_the_joint_moves_is_found_within_a_tenth_of
     tick = ticks_until(run([0.3] * 60, expected))
     assert tick is not None and 0.02 <= tick * T <= 0.1
     found = run([0.3] * 60, expected)[tick]
-    assert found is not None and found.stops and "encoder stands at 0.3 rad for" in found.reason
+    assert found is not None and found.stops and "encoder stands still at 0.3 rad for" in found.reason
 
 
 def test_a_joint_at_rest_is_not_stuck() -> None:

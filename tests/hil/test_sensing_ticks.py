@@ -8,7 +8,7 @@ from machines import rate, robots
 
 from hil.drives import Feedback, Sample
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel, Prediction, Sensing, Sight
+from hil.sensing import Channel, Measurement, Prediction, Sensing
 from plants.coordinated_robots import CoordinatedRobots
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.model import Model
@@ -52,7 +52,7 @@ def coasted(age: float) -> float:
     return 1.42 * 110.0 * age**2 / 2
 
 
-def errors(sight: Sight, now: int) -> tuple[float, float]:
+def errors(sight: Measurement, now: int) -> tuple[float, float]:
     t = now * 1e-9
     return float(np.abs(sight.estimate.q - pose(t)).max()), float(np.abs(sight.estimate.v - rate(pose, t)).max())
 
@@ -170,12 +170,12 @@ def test_the_start_pose_is_held_against_what_is_measured() -> None:
     other = moved(samples[1], 0.25)
     given = float(B[:, 1] @ q)
     assert eyes.check_start(q, [samples[0], other, *samples[2:]], 0.01) == [
-        f"drive u2: the start pose puts it at {given:.5g} rad, it is at {given + 0.25:.5g} rad: +0.25 rad apart, "
-        "start_tolerance is 0.01 rad"
+        f"drive u2: expected {given:.5g} rad at the start pose, measured {given + 0.25:.5g} rad (difference +0.25 rad, "
+        "start_tolerance 0.01 rad)"
     ]
 
 
-def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Sight]:
+def spring(force: float, stuck: int | None, held: float = 0.0) -> list[Measurement]:
     """The two masses from rest under a force, 0.2 s; from a tick on the driven mass's encoder stands.
 
     Friction may take an acceleration of `held` from it.

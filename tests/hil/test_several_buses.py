@@ -63,7 +63,7 @@ def test_before_the_loop_sync_and_life_signs_go_out_once_a_period_however_often_
     sent: list[tuple[int, int]] = []
     dispatch = Dispatch(rig.buses, [Beating("a")], rig.clock, lambda bus, _, frame, time: sent.append((time, frame.id)))
     for _ in range(40):  # as often as objects are read: every 0.25 ms
-        due = dispatch.tend(2 * MS)
+        due = dispatch.service(2 * MS)
         assert rig.clock.now() < due <= rig.clock.now() + 2 * MS
         rig.clock.sleep_until(rig.clock.now() + MS // 4)
     assert sent == [(2 * i * MS, identity) for i in range(5) for identity in (0x080, 0x77F)]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from hil.drives import Condition, Drive, DriveError, Sample
-from hil.loop import Reading, Tick
+from hil.loop import Finding, Reading, Tick
 from hil.safety import Bounds, EventKind, Limits, Monitor, Reaction
+from hil.safety.drive_rig import DriveRig
 from hil.safety.plan import RunPlan, Stage
 from hil.safety.stages import Phase, Stages
 from servoctl.types import Array, Status
@@ -17,16 +18,31 @@ from tests.hil.test_monitor import Silent, settings
 PERIOD = 2_500_000
 
 
-class Bench:
-    """A machine of two drives that does as it is told, and remembers."""
+class Bench(DriveRig):
+    """A rig of two drives that obeys, and remembers what it was asked for."""
 
     def __init__(self) -> None:
-        self.drives: list[Drive] = [Silent(settings("u1")), Silent(settings("u2"))]
-        self.positions, self.speeds = [0.0, 0.0], [0.0, 0.0]
-        self.problems: list[tuple[EventKind, str, str]] = []
+        self._drives: list[Drive] = [Silent(settings("u1")), Silent(settings("u2"))]
         self.disabled: list[bool] = []
+        self.reports: list[EventKind] = []
         self.refuses, self.stubborn, self.pose = False, False, list[tuple[str, str]]()
         self.enabled_with: list[float] | None = None
+
+    @property
+    def drives(self) -> list[Drive]:
+        return self._drives
+
+    def start(self, deadline: int) -> None:
+        pass
+
+    def read(self, deadline: int) -> Reading:
+        return Reading(np.zeros(2), np.zeros(2), np.zeros(2))
+
+    def write(self, command: Array) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
 
     def begin_enable(self, torques: Sequence[float]) -> None:
         self.enabled_with = list(torques)
@@ -50,6 +66,8 @@ class Bench:
 
     def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
         monitor.drives(now, working)
+        for kind in self.reports:
+            monitor.report(now, kind, "u1")
 
 
 class Law:
@@ -88,10 +106,13 @@ class Run:
         self.stages = Stages(self.machine, self.law, self.monitor, limits, self.plan)  # type: ignore[arg-type]
         self.number, self.modes = 0, list[Phase]()
         self.ages, self.valid = np.zeros(2), True
+        self.positions, self.speeds = [0.0, 0.0], [0.0, 0.0]
+        self.findings: list[Finding] = []
 
     def tick(self) -> Array | None:
         now = self.number * PERIOD
-        reading = Reading(np.zeros(2), np.zeros(2), self.ages, self.valid)
+        zero = np.zeros(2)
+        reading = Reading(zero, zero, self.ages, self.valid, 0.0, self.positions, self.speeds, self.findings)
         for drive in self.machine.drives:
             drive.sample = Sample(0, 0, 0, now)
         sent = self.stages.decide(Tick(self.number, now, now, PERIOD, 0), reading)
@@ -212,11 +233,11 @@ def test_a_controlled_stop_damps_within_the_limits_and_ends_when_it_stands() -> 
     run = Run(hold=0.1)
     run.until(Phase.FULL)
     run.stages.ask_to_stop("SIGINT")
-    run.machine.speeds = [0.3, -0.2]
+    run.speeds = [0.3, -0.2]
     sent = [run.tick() for _ in range(8)]
     assert run.stages.mode is Phase.STOPPING
     assert sent[-1] == pytest.approx([0.1 - 0.6, 0.1 + 0.4])
-    run.machine.speeds = [0.0, 0.0]
+    run.speeds = [0.0, 0.0]
     run.until(Phase.OVER)
     assert run.number * 0.0025 < 0.1
     assert run.monitor.exit_code == 130
@@ -225,7 +246,7 @@ def test_a_controlled_stop_damps_within_the_limits_and_ends_when_it_stands() -> 
 def test_a_machine_that_does_not_stand_goes_off_after_stop_time() -> None:
     run = Run()
     run.until(Phase.FULL)
-    run.machine.speeds = [3.0, 3.0]
+    run.speeds = [3.0, 3.0]
     run.stages.ask_to_stop("SIGTERM")
     run.until(Phase.STOPPING)
     began = run.number
@@ -236,7 +257,7 @@ def test_a_machine_that_does_not_stand_goes_off_after_stop_time() -> None:
 def test_stale_axes_are_not_damped() -> None:
     run = Run(hold=0.0)
     run.until(Phase.FULL)
-    run.machine.speeds = [0.5, 0.5]
+    run.speeds = [0.5, 0.5]
     run.ages = np.array([0.0, 0.01])
     run.stages.ask_to_stop("x")
     for _ in range(10):
@@ -276,9 +297,9 @@ def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: EventKind,
     if mode is Phase.ENABLING:
         run.machine.advance = lambda: False  # type: ignore[method-assign]
     run.until(mode)
-    run.machine.problems = [(kind, "u1", "")]
+    run.machine.reports = [kind]
     run.tick()
-    run.machine.problems = []
+    run.machine.reports = []
     immediate = kind.reaction is Reaction.DISABLE or mode is Phase.ENABLING
     assert run.stages.mode is (Phase.DISABLING if immediate else Phase.STOPPING)
     after = len(run.modes)
@@ -288,7 +309,28 @@ def test_every_event_of_weight_leads_off_and_nothing_leads_back(kind: EventKind,
     assert run.tick() is None
 
 
-def test_a_drive_that_does_not_go_off_is_shouted() -> None:
+@pytest.mark.parametrize(
+    ("stops", "motion", "kind"),
+    [
+        (False, False, EventKind.IMPLAUSIBLE),
+        (True, False, EventKind.ENCODER),
+        (True, True, EventKind.TRACKING),
+    ],
+)
+def test_a_finding_of_the_sensing_becomes_an_event(stops: bool, motion: bool, kind: EventKind) -> None:
+    run = Run()
+    run.until(Phase.FULL)
+    run.findings = [Finding("u1", "jumped", stops, motion)]
+    run.tick()
+    assert [(event.kind, event.subject, event.detail) for event in run.monitor.events][-1 - stops] == (
+        kind,
+        "u1",
+        "jumped",
+    )
+    assert run.stages.mode is (Phase.STOPPING if stops else Phase.FULL)
+
+
+def test_a_drive_that_does_not_switch_off_is_reported_in_capitals() -> None:
     run = Run()
     run.machine.stubborn = True
     run.until(Phase.OVER)

@@ -16,14 +16,17 @@ from tests.hil.test_real_drives import served
 def test_virtual_time_has_no_use_for_real_time_rights() -> None:
     for asked, said in (({"require_rt": True}, 1), ({"cpu": 0}, 1), ({}, 0)):
         begun = start(Request(BELT, engine="vm", **asked))
-        assert begun.notes.count("time is virtual: --require-rt and --cpu ask for nothing") == said
+        assert begun.notes.count("time is virtual: --require-rt and --cpu have no effect") == said
 
 
 def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path) -> None:
     bus = "interface: udp_multicast, channel: 239.74.163.91, port: 43391, bitrate: 1000000"
     begun = start(Request(changed(tmp_path, BELT, [(BUS, bus)]), engine="vm"))
     begun.close()
-    assert "main: may leave this machine, so drives there count as real (hop_limit: 0 keeps it here)" in begun.notes
+    assert (
+        "main: packets may leave this machine, so drives there count as real (set hop_limit: 0 to keep them here)"
+        in begun.notes
+    )
 
 
 def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path) -> None:
@@ -31,14 +34,15 @@ def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path) -> None:
         path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: unheard, bitrate: 1000000")])
         begun = start(Request(path, engine="vm"))
         begun.close()
-        said = "speak only when spoken to: in shadow they are heard only beside another master"
+        said = "send only when asked: shadow receives samples only if another master asks them"
         assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
 
 
 def test_a_watchdog_that_is_long_is_said() -> None:
     (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
     assert note.endswith(
-        "hil.safety.drive_watchdog: 0.2 s: so long the last torque stays when the loop dies (at most 0.1 s is usual)"
+        "hil.safety.drive_watchdog: 0.2 s: drives keep their last torque for this time when the loop dies "
+        "(usual: at most 0.1 s)"
     )
     assert not load(BELT, engine="vm").notes
 
@@ -58,4 +62,4 @@ def test_faults_of_drives_in_another_process_happen_there_or_are_refused(tmp_pat
                     continue
                 begun = start(request)
                 begun.close()
-                assert begun.notes[-1].startswith("hil.faults: happen in the emulator alone")
+                assert begun.notes[-1].startswith("hil.faults: happen in the emulator only")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hil.sensing import Channel, DisturbanceObserver, TrackingMonitor
-from hil.sensing.tracking import CAUSES, WINDOW
+from hil.sensing.tracking import REMEDY, WINDOW
 from hil.session.run import Result
 from hil.session.start import Request, start
 from servoctl.mechanics.model import Model
@@ -39,7 +39,7 @@ class Rod(Plant):
         return {"rail": q[1]}
 
 
-def unexplained(engine: str = "vm") -> DisturbanceObserver:
+def observer(engine: str = "vm") -> DisturbanceObserver:
     return DisturbanceObserver(Model(Rod(), {}, State(0.0, np.zeros(3), np.zeros(3))), engine=engine)
 
 
@@ -48,20 +48,20 @@ def test_what_a_torque_does_beside_the_model_is_found_as_that_torque(engine: str
     missing = np.array([1.5, -0.4])
     M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
     acceleration = np.linalg.solve(M, B @ missing)
-    assert unexplained(engine)(0.0, np.zeros(3), acceleration) == pytest.approx(missing, abs=1e-12)
+    assert observer(engine)(0.0, np.zeros(3), acceleration) == pytest.approx(missing, abs=1e-12)
 
 
 def watch(missing: Sequence[float], u: Sequence[float], ticks: int = 130, gap: int = 0) -> list[int]:
     """Ticks with a finding, while torques of this size are missing; every `gap`-th tick comes late."""
     drives = [Channel("a", 1e-4), Channel("b", 1e-4)]
-    tracking = TrackingMonitor(unexplained(), drives, LIMITS, SHARE, T)
+    tracking = TrackingMonitor(observer(), drives, LIMITS, SHARE, T)
     M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
-    surprise, said = T * np.linalg.solve(M, B @ np.array(missing)), []
+    innovation, said = T * np.linalg.solve(M, B @ np.array(missing)), []
     for k in range(ticks):
         late = bool(gap) and k % gap == 0
-        finding = tracking.judge(0.0, 4 * T if late else T, np.zeros(3), surprise, np.array(u))
+        finding = tracking.judge(0.0, 4 * T if late else T, np.zeros(3), innovation, np.array(u))
         if finding is not None:
-            assert finding.motion and finding.stops and CAUSES in finding.reason
+            assert finding.motion and finding.stops and REMEDY in finding.reason
             said.append(k)
     return said
 
@@ -100,13 +100,13 @@ def test_what_samples_may_seem_to_show_is_counted_at_the_pose_of_the_moment(phi:
     tracking = TrackingMonitor(
         DisturbanceObserver(model, engine="vm"), [Channel("a", 1e-4)], np.array([10.0]), SHARE, T
     )
-    tracking.know(lambda t, q: np.array([[e]]))
+    tracking.set_errors(lambda t, q: np.array([[e]]))
     floor = (2.0 + phi) / np.cos(phi) * 2 * e / WINDOW
     assert tracking.floor(0.0, q) == pytest.approx([floor], rel=1e-12)
     for missing, found in ((1.0 + floor - 1e-6, False), (1.0 + floor + 1e-6, True)):
-        surprise = np.array([T * missing * np.cos(phi) / (2.0 + phi)])
+        innovation = np.array([T * missing * np.cos(phi) / (2.0 + phi)])
         tracking.begin()
-        findings = [tracking.judge(0.0, T, q, surprise, np.zeros(1)) for _ in range(130)]
+        findings = [tracking.judge(0.0, T, q, innovation, np.zeros(1)) for _ in range(130)]
         assert any(each is not None for each in findings) is found
 
 
@@ -132,7 +132,7 @@ def test_wrong_torques_stop_the_shipped_configs(case: str) -> None:
     first = next(event for event in ended.events if event.kind.reaction >= 2)
     assert (first.kind.name, first.subject, ended.exit_code) == ("TRACKING", drive, 3)
     assert re.search(
-        r"does not follow its model \([+-][\d.]+ beside what was sent explain its motion, at most", str(first)
+        r"does not follow its model \(its motion needs [+-][\d.]+ more than the torque sent, at most", str(first)
     )
     assert "raise hil.safety.tracking" in str(first)
 

@@ -47,8 +47,8 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         live.wrong = [said for said in live.wrong if "422" not in said]  # the browser's own note on the refusal
         field.fill("12")
         field.press("Enter")
-        live.until("document.querySelector('#gains .force').textContent === 'in force 12'")
-        assert f"{ALPHA}: gain, by the operator (8 -> 12 within 0.5 s)" in live.text("#events")
+        live.until("document.querySelector('#gains .force').textContent === 'now 12'")
+        assert f"{ALPHA}: gain changed by the operator (8 -> 12 within 0.5 s)" in live.text("#events")
         live.shot("live-running")
         page.set_viewport_size({"width": 1400, "height": 600})
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
@@ -71,7 +71,7 @@ def test_old_data_are_said_to_be_old_and_the_escape_key_stops_the_run(browser: A
     with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop, "dark") as live:
         live.until("document.querySelector('#stage').textContent === 'full'")
         loop.process.send_signal(signal.SIGSTOP)
-        live.until("document.querySelector('#banner').textContent.startsWith('No data since')")
+        live.until("document.querySelector('#banner').textContent.startsWith('No data for')")
         assert live.page.evaluate("document.body.classList.contains('stale')")
         live.shot("live-no-data-dark")
         loop.process.send_signal(signal.SIGCONT)

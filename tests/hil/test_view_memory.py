@@ -20,8 +20,8 @@ COLUMNS, CAPACITY, ROWS = 60, 16, 60_000
 
 WRITER = f"""
 import sys, numpy as np
-from hil.recorder.memory import Capacity, Memory
-memory = Memory({COLUMNS}, Capacity({CAPACITY}, 8, 64), int(sys.argv[1]))
+from hil.recorder.memory import Capacity, SharedRings
+memory = SharedRings({COLUMNS}, Capacity({CAPACITY}, 8, 64), int(sys.argv[1]))
 ring = memory.rows
 for n in range(1, {ROWS} + 1):
     memory.table[ring.head % {CAPACITY}] = n
@@ -33,12 +33,12 @@ for n in range(1, {ROWS} + 1):
 def test_no_row_is_ever_torn_while_a_process_writes_as_fast_as_it_can() -> None:
     """Every row has one number in all its columns; a ring so small is overwritten all the time."""
     memory = SharedRings(COLUMNS, Capacity(CAPACITY, 8, 64))
-    onlooker = RingReader(SharedRings(COLUMNS, Capacity(CAPACITY, 8, 64), memory.descriptor, writable=False).rows)
+    reader = RingReader(SharedRings(COLUMNS, Capacity(CAPACITY, 8, 64), memory.descriptor, writable=False).rows)
     words = [sys.executable, "-c", WRITER, str(memory.descriptor)]
     writer = subprocess.Popen(words, pass_fds=(memory.descriptor,))
     seen, missed, last, gap, end = 0, 0, 0, 0, time.monotonic() + 60.0
     while seen + missed < ROWS and time.monotonic() < end:
-        data, lost = onlooker.look()
+        data, lost = reader.look()
         table = np.frombuffer(data).reshape(-1, COLUMNS)
         assert (table == table[:, :1]).all()
         numbers, gap = table[:, 0], gap + lost
@@ -80,11 +80,11 @@ class Writer:
 def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tuple[int, int]]) -> None:
     """Bursts of any length, between looks and in the middle of one."""
     writer = Writer(16)
-    onlooker, shown = RingReader(writer.ring), []
+    reader, shown = RingReader(writer.ring), []
     for before, during in [*bursts, (0, 0), (0, 0)]:
         writer.write(before)
         writer.during = during
-        data, missed = onlooker.look()
+        data, missed = reader.look()
         shown += [-1] * missed + list(data)
         assert len(data) <= 16 - MARGIN
     assert len(shown) == writer.put
@@ -102,11 +102,11 @@ def test_wishes_come_once_a_look_later_and_the_stop_stays() -> None:
     loop = Requests(2)
     page = Requests(2, os.dup(loop.descriptor))
     assert not loop.look() and not loop.stopped
-    page.ask(1, 3.5)
+    page.request_gain(1, 3.5)
     assert [list(loop.look()) for _ in range(3)] == [[], [(1, 3.5)], []]
-    page.ask(0, math.nan)
-    page.ask(1, 4.0)
-    page.ask(1, 5.0)
+    page.request_gain(0, math.nan)
+    page.request_gain(1, 4.0)
+    page.request_gain(1, 5.0)
     loop.look()
     (first, nothing), second = loop.look()
     assert first == 0 and math.isnan(nothing)

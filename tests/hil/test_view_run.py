@@ -123,7 +123,7 @@ def test_the_page_killed_the_run_goes_on_and_says_so(tmp_path: Path) -> None:
         os.kill(view_process(loop), signal.SIGKILL)
         assert loop.end() == 0, loop.said
     assert summary_of(tmp_path)["status"] == "done"
-    assert "the live page is gone; the run goes on (signal 9)" in loop.said
+    assert "the live page has ended; the run continues (signal 9)" in loop.said
 
 
 def test_the_loop_killed_the_page_says_so_and_goes(tmp_path: Path) -> None:

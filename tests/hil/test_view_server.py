@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hil.view.server import ASSETS, CONNECTIONS, LARGEST_WISH, Broadcast, PageServer
+from hil.view.server import ASSETS, CONNECTIONS, LARGEST_BODY, Broadcast, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}
@@ -21,8 +21,8 @@ class Page:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, dict[str, Any]]] = []
-        self.show = Broadcast({"config": "test"})
-        self.server = PageServer(TOKEN, self.show, self._act)
+        self.broadcast = Broadcast({"config": "test"})
+        self.server = PageServer(TOKEN, self.broadcast, self._act)
         self.port = self.server.server_address[1]
         self.viewers: list[socket.socket] = []
         Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
@@ -45,10 +45,10 @@ class Page:
     def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int = 0, over: bool = False) -> None:
         """A new picture, once somebody waits for one."""
         end = time.monotonic() + 20
-        while not self.show.wanted:
+        while not self.broadcast.wanted:
             assert time.monotonic() < end, "nobody waits"
             time.sleep(0.001)
-        self.show.change(picture, events, dropped, over)
+        self.broadcast.change(picture, events, dropped, over)
 
     def stream(self) -> socket.socket:
         """A viewer that has asked for pictures."""
@@ -65,7 +65,7 @@ class Page:
 def page() -> Iterator[Page]:
     found = Page()
     yield found
-    found.show.change({}, [], 0, over=True)
+    found.broadcast.change({}, [], 0, over=True)
     found.server.shutdown()
     found.server.server_close()
     for viewer in found.viewers:
@@ -120,7 +120,7 @@ def test_by_another_name_it_is_not_here(page: Page, host: str) -> None:
         ("POST", "stop", b"{", JSON, 400),
         ("POST", "stop", b"[]", JSON, 400),
         ("POST", "stop", b"\xff", JSON, 400),
-        ("POST", "stop", b" " * (LARGEST_WISH + 1), JSON, 413),
+        ("POST", "stop", b" " * (LARGEST_BODY + 1), JSON, 413),
         ("POST", "stop", b"{}", {**JSON, "Content-Length": "-1"}, 411),
         ("POST", "stop", b"{}", {**JSON, "Origin": "http://evil.example"}, 403),
         ("POST", "stop", b"{}", {**JSON, "Origin": "null"}, 403),
@@ -156,7 +156,7 @@ def messages(viewer: socket.socket) -> Iterator[tuple[str, Any]]:
 
 
 def test_a_viewer_sees_new_pictures_and_every_event_once(page: Page) -> None:
-    page.show.change({"n": 0}, [{"text": "a"}], 0)  # before anybody came: old by now
+    page.broadcast.change({"n": 0}, [{"text": "a"}], 0)  # before anybody came: old by now
     seen = messages(page.stream())
     page.change({"n": 1}, [{"text": "a"}, {"text": "b"}])
     assert [next(seen), next(seen)] == [("events", [{"text": "a"}, {"text": "b"}]), ("picture", {"n": 1})]
@@ -171,15 +171,15 @@ def test_a_viewer_that_reads_nothing_holds_nobody_up_and_keeps_nothing(page: Pag
     stuck, large = page.stream(), "x" * 100_000
     page.change({"n": -1}, [])
     for n in range(300):  # 30 MB, of which the system keeps a little and the server one picture
-        page.show.change({"n": n, "pad": large}, [], 0)
+        page.broadcast.change({"n": n, "pad": large}, [], 0)
     end = time.monotonic() + 20
-    while page.show.wanted:  # until it is stuck indeed; no picture is made for it from then on
+    while page.broadcast.wanted:  # until it is stuck indeed; no picture is made for it from then on
         assert time.monotonic() < end
-        page.show.change({"n": n, "pad": large}, [], 0)
+        page.broadcast.change({"n": n, "pad": large}, [], 0)
     seen = messages(page.stream())
     page.change({"n": 300}, [])
     assert next(seen) == ("picture", {"n": 300})
-    page.show.change({"n": 301}, [], 0, over=True)
+    page.broadcast.change({"n": 301}, [], 0, over=True)
     late = list(messages(stuck))
     assert late[-1] == ("over", {"n": 301})  # it sees the end, and little of what was between
     assert len(late) < 50
@@ -190,7 +190,7 @@ def test_there_is_room_for_a_few_connections_only(page: Page) -> None:
     ready = 0
     while ready < CONNECTIONS:  # all are in when all have seen the same picture
         page.change({"n": 1}, [])
-        ready = page.show._viewers
+        ready = page.broadcast._viewers
     assert all(next(viewer)[0] == "picture" for viewer in viewers)
     with pytest.raises((http.client.HTTPException, OSError)):
         page.ask("GET", f"/{TOKEN}/")

@@ -1,12 +1,12 @@
 "use strict";
-/* The live page. It shows what the loop's recorder was given, and can do two things: stop the run, and ask for a gain.
-   Whatever is older than it seems is said so: no data, no connection, or a loop that has ended. */
+/* The live page. It shows the recorded data and can do two things: stop the run, and request values for gains.
+   It marks old data: no data, no connection, or a loop that has ended. */
 
-const SPAN = 30;          // what the plots show [s]
-const STALE = 0.5;        // without a row for so long the numbers are old [s]
-const SILENT = 2000;      // without a message for so long the server is [ms]
-const LEAST = 1e-9;       // of a logarithmic axis
-const SHOWN = 12;         // coordinates in the plot
+const SPAN = 30;          // time span of the plots [s]
+const STALE = 0.5;        // data count as old after this time without a row [s]
+const SILENT = 2000;      // the connection counts as lost after this time without a message [ms]
+const LEAST = 1e-9;       // smallest value on a logarithmic axis
+const SHOWN = 12;         // largest number of coordinates in the plot
 
 const $ = (id) => document.getElementById(id);
 const make = (tag, className, text) => {
@@ -47,7 +47,7 @@ function begin() {
   document.title = `${about.config}: live`;
   $("name").textContent = about.config;
   $("kind").textContent = `${about.emulated ? "emulated drives" : "REAL DRIVES"}${about.lockstep
-    ? ", in lock-step, kept to the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, up to stage ${about.stage}`;
+    ? ", virtual time at the pace of the wall clock" : ""}, ${(1 / about.period).toFixed(0)} Hz, last stage ${about.stage}`;
   const rows = named("violation."), inputs = Object.keys(about.torque_limits), coordinates = named("q.").slice(0, SHOWN);
   new Strip("violation", rows, (p) => rows.map((name) => least(p.peak[`violation.${name}`])),
     { log: true, least: LEAST });
@@ -56,12 +56,12 @@ function begin() {
   new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").hidden = about.lockstep;
-  for (const name of inputs) gauge($("torques"), name);
+  for (const name of inputs) addGauge($("torques"), name);
   head($("buses"), ["bus", "load", "", "sent", "received", "errors"]);
   head($("ages"), ["sample of", "age [ms]"]);
   $("live").hidden = !Object.keys(about.gains).length;
   $("ramp").textContent = `each change takes ${about.ramp} s`;
-  for (const [path, bounds] of Object.entries(about.gains)) gain(path, bounds);
+  for (const [path, bounds] of Object.entries(about.gains)) addGain(path, bounds);
 }
 
 function head(table, words) {
@@ -69,23 +69,23 @@ function head(table, words) {
   for (const word of words) row.append(make("th", "", word));
 }
 
-function gauge(table, name) {
-  const row = table.tBodies[0].insertRow(), bar = make("div"), fill = make("i"), wish = make("b");
+function addGauge(table, name) {
+  const row = table.tBodies[0].insertRow(), bar = make("div"), fill = make("i"), demand = make("b");
   row.id = `gauge-${name}`;
   row.insertCell().textContent = name;
-  const cell = row.insertCell(); cell.className = "gauge"; cell.append(bar); bar.append(fill, wish);
-  wish.title = "what the law asks for";
+  const cell = row.insertCell(); cell.className = "gauge"; cell.append(bar); bar.append(fill, demand);
+  demand.title = "torque of the law before limits";
   row.insertCell();
 }
 
-function gain(path, [lower, upper]) {
+function addGain(path, [lower, upper]) {
   const label = make("label"), slider = make("input"), field = make("input"), now = make("span", "force", "–");
   label.append(make("span", "path", `${path}  [${lower}, ${upper}]`), slider, field, now);
   slider.type = "range"; field.type = "number"; slider.step = field.step = "any";
   for (const input of [slider, field]) { input.min = lower; input.max = upper; input.setAttribute("aria-label", path); }
   slider.addEventListener("input", () => { field.value = Number(slider.value).toPrecision(4); });
-  slider.addEventListener("change", () => ask(path, Number(field.value)));
-  field.addEventListener("change", () => { slider.value = field.value; ask(path, field.valueAsNumber); });
+  slider.addEventListener("change", () => requestGain(path, Number(field.value)));
+  field.addEventListener("change", () => { slider.value = field.value; requestGain(path, field.valueAsNumber); });
   label.dataset.path = path;
   $("gains").append(label);
 }
@@ -100,7 +100,7 @@ async function post(action, values) {
   } catch (error) { return "no connection"; }
 }
 
-async function ask(path, value) {
+async function requestGain(path, value) {
   $("answer").textContent = Number.isFinite(value) ? await post("gain", { path, value }) : `${path}: expected a number`;
 }
 
@@ -109,23 +109,23 @@ async function stop() {
   $("stop").classList.add("pressed");
   const problem = await post("stop", {});
   stopFailed = problem && !ending ? `THE STOP WAS NOT DELIVERED (${problem}): use Ctrl-C, or the emergency stop` : "";
-  say();
+  showState();
 }
 $("stop").addEventListener("click", stop);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); stop(); } });
 
-/* what is true now of connection, data and run, in one sentence */
-function say() {
+/* shows the state of connection, data and run in one sentence */
+function showState() {
   const silent = performance.now() - heard;
   let text = "", kind = "";
   if (ending) {
-    text = ending.status === "gone" ? "The loop's process is gone: drives stop by their own watchdogs"
-      : `Loop ended: ${ending.status}${ending.error ? ` (${ending.error})` : ""}. What is shown is the last of it`;
+    text = ending.status === "gone" ? "The loop's process has died: drives stop by their own watchdogs"
+      : `Loop ended: ${ending.status}${ending.error ? ` (${ending.error})` : ""}. The page shows its last data`;
     kind = ending.status === "done" || ending.status === "interrupted" ? "warn" : "bad";
   } else if (stopFailed) { text = stopFailed; kind = "bad"; }
-  else if (silent > SILENT) { text = `No connection since ${(silent / 1e3).toFixed(0)} s: the run may go on`; kind = "bad"; }
+  else if (silent > SILENT) { text = `No connection for ${(silent / 1e3).toFixed(0)} s: the run may continue`; kind = "bad"; }
   else if (last && !last.row) text = "Bring-up: no tick yet";
-  else if (last && last.age > STALE) { text = `No data since ${last.age.toFixed(1)} s`; kind = "bad"; }
+  else if (last && last.age > STALE) { text = `No data for ${last.age.toFixed(1)} s`; kind = "bad"; }
   else if (last && last.stopping) { text = "Stop requested"; kind = "warn"; }
   if ($("banner").textContent !== text) $("banner").textContent = text;
   $("banner").className = kind;
@@ -148,9 +148,9 @@ function paint() {
   for (const [name, limit] of Object.entries(about.torque_limits)) {
     const line = $(`gauge-${name}`), u = row[`u.${name}`], law = row[`law.${name}`];
     const at = (value) => 50 + 50 * Math.max(-1, Math.min(1, (value || 0) / limit));
-    const [from, to] = [50, at(u)].sort((a, b) => a - b), fill = line.querySelector("i"), wish = line.querySelector("b");
+    const [from, to] = [50, at(u)].sort((a, b) => a - b), fill = line.querySelector("i"), demand = line.querySelector("b");
     fill.style.left = `${from}%`; fill.style.width = `${to - from}%`;
-    wish.style.left = `calc(${at(law)}% - 1px)`; wish.hidden = law === null;
+    demand.style.left = `calc(${at(law)}% - 1px)`; demand.hidden = law === null;
     line.classList.toggle("over", Math.abs(u) >= 0.999 * limit || peak[`law.${name}`] > limit);
     line.lastChild.textContent = `${shown(u, 3)} of ${limit}`;
   }
@@ -162,7 +162,7 @@ function paint() {
     `${milli(lateness.max)} ms; ${skipped} periods skipped` + (missed ? `; ${missed} rows not seen by this page` : "");
   for (const label of $("gains").children) {
     const value = row[`live.${label.dataset.path}`], [slider, field] = label.querySelectorAll("input");
-    label.querySelector(".force").textContent = `in force ${shown(value)}`;
+    label.querySelector(".force").textContent = `now ${shown(value)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
   if (links) sketch(links);
@@ -174,7 +174,7 @@ function fill(table, rows) {
   rows.forEach((row, i) => row.forEach((text, j) => { body.rows[i].cells[j].textContent = text; }));
 }
 
-/* the machine, seen from the front or, in space, from above at an angle */
+/* draws the machine: from the front or, in space, from above at an angle */
 const box = [Infinity, Infinity, -Infinity, -Infinity];
 function sketch(links) {
   const names = Object.keys(links);
@@ -192,22 +192,22 @@ function sketch(links) {
   const pen = canvas.getContext("2d");
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, w, h);
-  const place = ([x, y]) => [w / 2 + scale * (x - (box[0] + box[2]) / 2), h / 2 - scale * (y - (box[1] + box[3]) / 2)];
+  const pixel = ([x, y]) => [w / 2 + scale * (x - (box[0] + box[2]) / 2), h / 2 - scale * (y - (box[1] + box[3]) / 2)];
   lines.forEach((line, i) => {
     pen.strokeStyle = pen.fillStyle = colourOf(`--c${i % 8}`); pen.lineWidth = 3; pen.lineCap = pen.lineJoin = "round";
-    pen.beginPath(); line.map(place).forEach(([x, y], j) => j ? pen.lineTo(x, y) : pen.moveTo(x, y)); pen.stroke();
-    for (const [x, y] of line.map(place)) { pen.beginPath(); pen.arc(x, y, 3.5, 0, 7); pen.fill(); }
+    pen.beginPath(); line.map(pixel).forEach(([x, y], j) => j ? pen.lineTo(x, y) : pen.moveTo(x, y)); pen.stroke();
+    for (const [x, y] of line.map(pixel)) { pen.beginPath(); pen.arc(x, y, 3.5, 0, 7); pen.fill(); }
   });
 }
 
-/* one painting per frame of the screen, however many pictures come: a slow browser leaves some out */
+/* paints at most once per screen frame; a slow browser skips pictures */
 let due = false;
 function take(picture) {
   last = picture; heard = performance.now();
   if (picture.row) strips.forEach((strip) => strip.add(picture));
   if (due) return;
   due = true;
-  requestAnimationFrame(() => { due = false; if (last.row) paint(); say(); });
+  requestAnimationFrame(() => { due = false; if (last.row) paint(); showState(); });
 }
 
 function listen() {
@@ -219,7 +219,7 @@ function listen() {
     const picture = JSON.parse(event.data);
     ending = picture.ending;
     take(picture);
-    say();
+    showState();
   });
   stream.addEventListener("events", (event) => {
     for (const each of JSON.parse(event.data)) {
@@ -231,12 +231,12 @@ function listen() {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.restyle());
-const covering = new ResizeObserver(() => { // what stays in sight below the head begins below it
+const covering = new ResizeObserver(() => { // sticky elements start below the head of the page
   const head = document.querySelector(".top").offsetHeight, { style } = document.documentElement;
   style.setProperty("--head", `${head}px`);
   style.setProperty("--covered", `${head + $("banner").offsetHeight}px`);
 });
 covering.observe(document.querySelector(".top"));
 covering.observe($("banner"));
-setInterval(say, 250);
+setInterval(showState, 250);
 fetch("about").then((answer) => answer.json()).then((found) => { about = found; begin(); listen(); });

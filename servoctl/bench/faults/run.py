@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from hil.assembly.emulation import emulated, place_on
+from hil.assembly.emulation import environment_of, make_emulator
 from hil.emulator.emulator import Emulator
 from hil.emulator.host_faults import HostFaults
 from hil.loop import SECOND, nanoseconds
@@ -121,7 +121,7 @@ class Host(HostFaults):
 def play(scenario: Scenario) -> FaultResult:
     """Plays a scenario and judges it."""
     prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
-    emulator = emulated(prepared, "vm")
+    emulator = make_emulator(prepared, "vm")
     witness, hearing = Witness(emulator), Hearing(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:
@@ -133,7 +133,7 @@ def play(scenario: Scenario) -> FaultResult:
             witness.begin(scenario.at)
             host.at = witness.onset if scenario.host else None
 
-    place = replace(place_on(prepared, emulator), engaged=engaged, faults=host)
+    place = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
     run = HilRun(prepared, place, Stage.FULL, None, None, {})
     ended = run.run(lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))

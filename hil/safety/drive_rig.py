@@ -1,0 +1,59 @@
+"""The contract between the stages of a run and a rig with drives: enable, watch, disable."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from mypy_extensions import mypyc_attr
+
+from hil.drives.base import Drive
+from hil.loop import Rig
+from hil.safety.monitor import Monitor
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DriveRig(Rig):
+    """A rig whose drives are enabled before the task and disabled after it."""
+
+    @property
+    @abstractmethod
+    def drives(self) -> Sequence[Drive]:
+        """Drives in the order of the plant's actuators."""
+
+    @abstractmethod
+    def begin_enable(self, torques: Sequence[float]) -> None:
+        """Starts to enable every drive; each one makes its torque from the first instant on.
+
+        Args:
+            torques: One per drive, at the joint [actuator unit].
+        """
+
+    @abstractmethod
+    def advance(self) -> bool:
+        """Continues to enable the drives; returns whether all of them are enabled.
+
+        Raises:
+            DriveError: A drive refuses, or does not answer in time.
+        """
+
+    @abstractmethod
+    def disable(self, brake: bool) -> bool:
+        """Switches every drive off; returns whether all drives have confirmed it. Never raises.
+
+        Args:
+            brake: Whether the drives brake by themselves first, where they can.
+        """
+
+    @abstractmethod
+    def start_problems(self) -> list[tuple[str, str]]:
+        """Drive and explanation for each encoder that contradicts the start pose."""
+
+    @abstractmethod
+    def watch(self, monitor: Monitor, now: int, since: int, working: bool) -> None:
+        """Reports the condition of nodes and buses.
+
+        Args:
+            monitor: Receives the events.
+            now: Beginning of the tick [ns].
+            since: Samples are expected from this moment on [ns].
+            working: Whether every drive should be enabled.
+        """

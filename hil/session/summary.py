@@ -1,0 +1,54 @@
+"""What `summary.json` holds about a run on drives: outcome, drives, buses, timing."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hil.bus.base import Health
+from hil.drives import Drive
+from hil.loop.timing import Distribution, Timing
+from hil.safety import EventKind, Monitor
+
+STATUSES = {0: "done", 130: "interrupted"}
+"""Exit code -> status of the run; `stopped` for any other code."""
+
+
+def outcome(monitor: Monitor) -> dict[str, Any]:
+    """Status, error, faults and counts; they follow from the same events as the exit code."""
+    code, ending_events = monitor.exit_code, list(monitor.verdicts())
+    values: dict[str, Any] = {
+        "status": STATUSES.get(code, "stopped"),
+        "faults": [str(event) for event in ending_events],
+        "counts": {kind.name.lower(): count for kind, count in monitor.counts.items()},
+    }
+    if code:
+        unconfirmed = [event for event in monitor.events if event.kind is EventKind.NOT_CONFIRMED]
+        values["error"] = str([*ending_events, *unconfirmed][0])
+    return values
+
+
+def drive_states(drives: Iterable[Drive], sends: bool) -> dict[str, dict[str, Any]]:
+    """Drive -> its state; `confirmed_off` is None if this run never switched the drive on."""
+    return {
+        drive.settings.name: {
+            "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
+            "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
+        }
+        for drive in drives
+    }  # fmt: skip
+
+
+def bus_states(healths: Mapping[str, Health]) -> dict[str, dict[str, Any]]:
+    """Bus -> its health and its counts."""
+    return {name: health._asdict() | {"link": health.link.value} for name, health in healths.items()}
+
+
+def timing_figures(timing: Timing, parts: Mapping[str, Distribution], cpu_time: float | None) -> dict[str, Any]:
+    """Lateness and durations of the ticks [s].
+
+    Args:
+        timing: Lateness and sample ages.
+        parts: Part of a tick -> its durations.
+        cpu_time: CPU time per tick [s]; None: not measured, as in virtual time.
+    """
+    figures = timing.as_dict() | {f"{name}_s": part.as_dict() for name, part in parts.items()}
+    return figures if cpu_time is None else figures | {"cpu_per_tick_s": cpu_time}
