@@ -130,7 +130,7 @@ def test_a_run_that_kills_its_workers_loses_itself_only(
     with Cluster(local.scheduler_address) as cluster:
         rows = batch(run, {MASS: masses}, cluster=cluster)
     assert rows["status"] == ["done", "crashed", "done"]
-    assert rows["error"][1].startswith("each worker that took these 1 runs died")
+    assert rows["error"][1].startswith("each worker that made these 1 runs died")
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def test_a_file_outside_the_parcels_root_is_not_written(ball: Path, tmp_path: Pa
     ("address", "said"),
     [
         ("tcp://127.0.0.1:1", "no scheduler answers (start one with `dask scheduler`, which says its address, and on "),
-        ("127.0.0.1", "expected tcp://host:port, as `dask scheduler` says it"),
+        ("127.0.0.1", "expected tcp://host:port, as `dask scheduler` prints it"),
         ("http://127.0.0.1:8786", "expected tcp://host:port"),
     ],
 )

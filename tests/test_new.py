@@ -66,7 +66,7 @@ def test_nothing_is_overwritten_and_every_file_in_the_way_is_named(tmp_path: Pat
     with pytest.raises(ConfigError) as caught:
         write_starter("crane", tmp_path)
     assert caught.value.problems == [
-        f"{tmp_path / name}: is there already (choose another name or --dir)" for name in ("crane.py", "test_crane.py")
+        f"{tmp_path / name}: exists already (choose another name or --dir)" for name in ("crane.py", "test_crane.py")
     ]
     assert (tmp_path / "crane.py").read_text() == "mine"
     assert not (tmp_path / "crane.yaml").exists()

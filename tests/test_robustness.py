@@ -73,7 +73,7 @@ def test_a_change_out_of_range_is_named_and_none_leaves_the_table_out(capsys: py
 def test_the_table_has_two_lines_for_each_parameter(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["analyse", "two_mass_spring"])
-    _, _, table = capsys.readouterr().out.partition("where a parameter of the plant is not what the law takes it for\n")
+    _, _, table = capsys.readouterr().out.partition("robustness: one parameter of the plant differs from the law's model\n")
     said, *rows = table.splitlines()
     assert said == "gain, phase, delay: the least margins of any input, the law acts at once"
     lines = [line.split() for line in rows]

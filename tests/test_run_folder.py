@@ -408,7 +408,7 @@ def full(*arguments, **options):
 
 
 @pytest.mark.parametrize(
-    "place", ["servoctl.run_folder.writer._write_table", "servoctl.run_folder.writer.RunFolder._write"]
+    "place", ["servoctl.run_folder.writer.write_table", "servoctl.run_folder.writer.RunFolder._write"]
 )
 def test_a_disk_that_is_full_leaves_a_failed_run_and_nothing_in_part(tmp_path, monkeypatch, place):
     with pytest.raises(RunFolderError) as said, RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
@@ -417,7 +417,7 @@ def test_a_disk_that_is_full_leaves_a_failed_run_and_nothing_in_part(tmp_path, m
         folder.close({"status": "done"})
     assert (
         str(said.value)
-        == f"{tmp_path / 'run'}: cannot be written: No space left on device (free the place, or choose another)"
+        == f"{tmp_path / 'run'}: cannot be written: No space left on device (free disk space, or choose another folder)"
     )
     run = load_run(tmp_path / "run")
     assert (run.metadata["status"], run.metadata["error"]) == ("failed", str(said.value))
@@ -430,7 +430,7 @@ def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path
     with pytest.raises(RunFolderError), first as folder:
         folder.append(rows(0, 3))
         second = RunFolder.create(tmp_path / "run", "", {**METADATA, "config": "second"}, UNITS)
-        monkeypatch.setattr("servoctl.run_folder.writer._write_table", full)
+        monkeypatch.setattr("servoctl.run_folder.writer.write_table", full)
         folder.close()
     assert load_run(second.path).metadata["config"] == "second"
     moved = load_run(second.moved_to)

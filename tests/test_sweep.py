@@ -283,7 +283,7 @@ def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("vary", "said"),
     [
-        ([], "--vary: there is none (expected PATH=LO:HI:N, as in"),
+        ([], "--vary: missing (expected PATH=LO:HI:N, as in"),
         (["law.corection.baumgarte.alpha=1:2:3"], "no such number (did you mean 'law.correction.baumgarte.alpha'?)"),
         (["plant.parameters.mm1=1:2:3"], "no such number (did you mean 'plant.parameters.m1'?)"),
         (["zz=1:2:3"], "--vary zz=1:2:3: the config has no such number (numbers: plant.parameters.m1, "),
@@ -326,7 +326,7 @@ def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsy
     assert "--samples 0: expected at least 1" in capsys.readouterr().err
     (tmp_path / "trajectory.parquet").touch()
     words(2, *line, "--out", str(tmp_path))
-    assert "holds a run (trajectory.parquet; choose another place)" in capsys.readouterr().err
+    assert "holds a run (trajectory.parquet; choose another folder)" in capsys.readouterr().err
 
 
 def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:

@@ -127,7 +127,7 @@ def test_an_interruption_that_code_in_between_swallows_is_heeded_at_the_next_row
 def test_a_process_that_dies_ends_the_sweep_with_what_has_run(tmp_path: Path) -> None:
     process = begin(tmp_path, "0.5:13:26", "--jobs", "2")
     stdout, stderr = process.communicate(timeout=120)
-    said = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
+    said = "a worker process of the sweep was killed, or ran out of memory (use fewer --jobs)"
     assert (process.returncode, stderr) == (4, f"warning: {said}\n")
     rows = table_of(tmp_path)
     assert stdout.startswith(f"ball: {len(rows)} runs of 26, failed, 0 failed")
@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_no_file_in_part_and_no_summary(tmp_path: Path, limit
     process = begin(tmp_path, "1:2:3", limit=limit)
     stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File too large (free the place, or choose another)\n"
+    assert stderr == "found: cannot be written: File too large (free disk space, or choose another folder)\n"
     assert {path.name for path in (tmp_path / "found").iterdir()} == there | {"sweep.jsonl"}
     if "config.yaml" in there:
         assert not read_value((tmp_path / "found/config.yaml").read_text()).problems
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path: Pat
     process = begin(tmp_path, "1:2:20001")
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File exists (free the place, or choose another)\n"
+    assert stderr == "found: cannot be written: File exists (free disk space, or choose another folder)\n"
 
 
 def test_a_new_sweep_takes_an_earlier_ones_summary_away(tmp_path: Path) -> None:

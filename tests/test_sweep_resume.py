@@ -134,7 +134,7 @@ def test_an_unfinished_sweep_is_not_overwritten(here: Path, capsys: pytest.Captu
     cut(here, 3)
     before = (here / "found" / FILE).read_bytes()
     assert call("--vary", GRID) == 2
-    said = f"found/{FILE}: holds 3 of 7 runs of a sweep (--resume goes on with it; or another --out)\n"
+    said = f"found/{FILE}: holds 3 of 7 runs of a sweep (continue with --resume, or choose another --out)\n"
     assert capsys.readouterr().err.endswith(said) and (here / "found" / FILE).read_bytes() == before
 
 
@@ -150,7 +150,7 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "code", "sentence"),
     [
-        (spoil(2, b"{}\n"), 3, f"found/{FILE}: line 3 is damaged (restore the file, or sweep anew to another --out)"),
+        (spoil(2, b"{}\n"), 3, f"found/{FILE}: line 3 is damaged (restore the file, or run the sweep again with another --out)"),
         (spoil(2, b"[1, 2]\n"), 3, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 7, "row": {}}\n'), 3, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 1, "row": 5}\n'), 3, f"found/{FILE}: line 3 is damaged"),
@@ -158,8 +158,8 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
         (spoil(1, b"[" * 100_000 + b"\n"), 3, f"found/{FILE}: line 2 is damaged"),
         (spoil(0, b"\xff\n"), 3, f"found/{FILE}: line 1 is damaged"),
         (spoil(0, b"{}\n"), 2, f"--resume: found/{FILE}: is of another sweep: "),
-        (lambda path: path.write_bytes(b""), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
-        (lambda path: path.unlink(), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
+        (lambda path: path.write_bytes(b""), 2, "--resume: found holds no sweep that can continue (leave --resume out)"),
+        (lambda path: path.unlink(), 2, "--resume: found holds no sweep that can continue (leave --resume out)"),
         (lambda path: (path.unlink(), path.mkdir()), 3, "found: cannot be written: Is a directory"),
     ],
 )
@@ -187,7 +187,7 @@ def test_resume_without_a_folder_names_the_newest(here: Path, capsys: pytest.Cap
     os.makedirs("runs/ball-sweep-1")
     Path(f"runs/ball-sweep-1/{FILE}").write_text("")
     assert main(["sweep", "ball.yaml", "--vary", GRID, "--resume"]) == 2
-    assert "--resume: which sweep? (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
+    assert "--resume: needs --out (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
 
 
 def test_log_spacing_gives_equal_ratios_and_both_ends(here: Path) -> None:

@@ -131,11 +131,11 @@ def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
     assert said(capsys, "--out", "study")[0] == 0
     code, _, err = said(capsys, "--out", "study")
     assert code == 2
-    assert err.endswith("study.db: holds 8 trials of a study (--resume goes on with it; or another --out)\n")
+    assert err.endswith("study.db: holds 8 trials of a study (continue with --resume, or choose another --out)\n")
     config.write_text(CONFIG.replace("alpha: 10", "alpha: 11"))
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert code == 2
-    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (take config.yaml beside the study" in err
+    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (use config.yaml of the study's folder" in err
     assert json.loads((config.parent / "study/summary.json").read_text())["trials"] == 8
     config.write_text(CONFIG)
     code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", "9")
@@ -144,10 +144,10 @@ def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
 
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, "--resume")
-    assert (code, err) == (2, "--resume: which study? (there is none in runs/masses-tune-*)\n")
+    assert (code, err) == (2, "--resume: needs --out (no folder matches runs/masses-tune-*)\n")
     assert said(capsys)[0] == 0
     (folder,) = (config.parent / "runs").iterdir()
-    assert said(capsys, "--resume")[2] == f"--resume: which study? (the newest: --out runs/{folder.name})\n"
+    assert said(capsys, "--resume")[2] == f"--resume: needs --out (the newest: --out runs/{folder.name})\n"
 
 
 @pytest.mark.parametrize("content", [b"no data base, but long enough to be looked at" * 40, b"SQLite format 3\0" * 300])
@@ -158,7 +158,7 @@ def test_a_damaged_study_is_named_and_left_alone(
     (config.parent / "study/study.db").write_bytes(content)
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert code == 3
-    assert "study/study.db: damaged: it is no study of Optuna's (move it away, or choose another --out" in err
+    assert "study/study.db: damaged: not an Optuna study (move it away, or choose another --out" in err
     assert (config.parent / "study/study.db").read_bytes() == content
 
 
@@ -170,7 +170,7 @@ def test_a_study_that_another_program_holds_is_named(
     other = sqlite3.connect(config.parent / "study/study.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = said(capsys, "--out", "study", "--resume")
-    assert code == 3 and "study.db: another program holds the study (end it and go on with --resume" in err
+    assert code == 3 and "study.db: another program has locked the study (stop it and continue with --resume" in err
     other.close()
     code, out, _ = said(capsys, "--out", "study", "--resume")
     assert code == 0 and out.startswith("masses: 8 trials")
@@ -181,7 +181,7 @@ def test_two_searches_do_not_work_in_one_folder(config: Path, capsys: pytest.Cap
     other = sqlite3.connect(config.parent / "study" / LOCK, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = said(capsys, "--out", "study")
-    assert (code, err) == (3, "study: another search works here (wait for its end, or choose --out)\n")
+    assert (code, err) == (3, "study: another search works here (wait for it, or choose --out)\n")
     other.close()
 
 
@@ -256,7 +256,7 @@ def verdict(**changed: object) -> str:
         ("UPDATE trials SET state = 'RUNNING' WHERE number = 1", "trial 1: state: RUNNING of a trial that is done"),
         ("UPDATE trials SET state = 'X' WHERE number = 1", "'X' is not among the defined enum values"),
         ("UPDATE trials SET number = NULL WHERE number = 1", "'<' not supported between"),
-        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing, or there twice"),
+        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing or occurs twice"),
         ("DELETE FROM trial_values", "trial 0: values: expected numbers, got None"),
         ("UPDATE trial_values SET value = 'x'", "must be real number, not str"),
         ("DELETE FROM study_user_attributes", "the config that the study began with is missing"),

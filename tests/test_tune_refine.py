@@ -73,8 +73,8 @@ def problem(config: str | Path, *overrides: str) -> SearchProblem:
 def check_against_differences(given: SearchProblem, values: list[float], free: list[str], relative: float) -> None:
     """Every metric and slope of every plant, against fourth-order differences of plain runs."""
     plants = Descent(given)._slopes_at({}, free, np.array(values))
-    for member, found in zip(given.members, plants, strict=True):
-        at = dict(zip(free, values, strict=True)) | member
+    for scenario, found in zip(given.scenarios, plants, strict=True):
+        at = dict(zip(free, values, strict=True)) | scenario
         (plain,) = run_all(given.run, [at])
         for j, path in enumerate(free):
             h = 1e-3 * values[j]
@@ -145,25 +145,25 @@ def test_slopes_of_a_sampled_cart_are_those_of_its_recursion(tmp_path: Path) -> 
 
 
 def table(tuning: Tuning) -> list[Any]:
-    return [(trial.at, trial.verdict, trial.refined) for trial in tuning.trials]
+    return [(trial.at, trial.evaluation, trial.refined) for trial in tuning.trials]
 
 
 def test_a_descent_ends_better_than_the_search_and_is_marked(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     *sought, last = tuning.trials
     assert len(sought) == 6 and [trial.refined for trial in sought] == [None] * 6
-    done = [trial for trial in sought if trial.verdict.status == "done"]
-    start = min(done, key=lambda trial: trial.verdict.values)
+    done = [trial for trial in sought if trial.evaluation.status == "done"]
+    start = min(done, key=lambda trial: trial.evaluation.values)
     assert (last.number, last.refined) == (6, start.number)
-    assert tuning.best == last and last.verdict.values < start.verdict.values
-    assert max(last.verdict.excess.values()) <= 0.0
+    assert tuning.best == last and last.evaluation.values < start.evaluation.values
+    assert max(last.evaluation.excess.values()) <= 0.0
     # nothing beside it is better by more than the precision of the descent
     for path in (ALPHA, BETA):
         for factor in (0.97, 1.03):
-            near = [{**last.at, path: last.at[path] * factor, **member} for member in tuning.problem.members]
+            near = [{**last.at, path: last.at[path] * factor, **scenario} for scenario in tuning.problem.scenarios]
             rows = list(run_all(tuning.problem.run, near))
             if max(row["input_max.F"] for row in rows) <= 14.0:
-                assert max(row["rms_violation"] for row in rows) > last.verdict.values[0] * (1 - 1e-5)
+                assert max(row["rms_violation"] for row in rows) > last.evaluation.values[0] * (1 - 1e-5)
 
 
 def test_the_way_down_does_not_depend_on_the_unit_of_the_objective(config: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: 
     more = tune(problem(config, "tune.trials=9", "tune.refine=0"), tmp_path / "parts", resume=True)
     straight = tune(problem(config, "tune.trials=9", "tune.refine=0"), tmp_path / "straight")
     assert [row for row in table(more) if row[2] is None] == table(straight)
-    assert more.best is not None and more.best.verdict.values <= whole.trials[-1].verdict.values
+    assert more.best is not None and more.best.evaluation.values <= whole.trials[-1].evaluation.values
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: 
     [
         (
             "tune.objective.minimise=settling_time",
-            "settling_time has no slope to go down (rms_violation, final_violation",
+            "settling_time has no gradient (rms_violation, final_violation",
         ),
         ("tune.objective.minimise=[rms_violation, input_rms.F]", "tune.refine: given with several objectives"),
-        ("realism.quantisation.q=1e-4", "realism.quantisation makes steps of every slope"),
+        ("realism.quantisation.q=1e-4", "realism.quantisation makes every gradient zero or infinite"),
         ("run.integrator={method: dop853}", "dop853 chooses its own steps (run.integrator.method: rk4)"),
     ],
 )
@@ -214,7 +214,7 @@ def test_what_has_no_slope_is_said_before_anything_is_run(
 
 def test_a_numpy_run_has_no_slope(config: Path, tmp_path: Path) -> None:
     given = read_problem(sc.load(config, [], engine="numpy"))
-    with pytest.raises(ConfigError, match=r"tune\.refine: this runs on NumPy, which has no derivatives"):
+    with pytest.raises(ConfigError, match=r"tune\.refine: the run is on NumPy, which has no derivatives"):
         tune(given, tmp_path / "study")
 
 

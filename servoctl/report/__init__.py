@@ -99,7 +99,7 @@ def save(drawn: "Figure", path: Path) -> Path:
             drawn.savefig(path, dpi=DPI)
             drawn.set_layout_engine(engine)
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another folder)") from error
     return path
 
 

@@ -55,7 +55,7 @@ def film(trajectory: Trajectory, path: Path) -> Path:
         encode(_images(trajectory, shown), part)
         part.replace(path)
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another folder)") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -67,7 +67,7 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, lambda file: file.write(text.encode()))
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another folder)") from error
     return path
 
 
