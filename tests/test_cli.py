@@ -296,7 +296,7 @@ def test_help_of_every_command_ends_with_an_example_that_the_command_accepts(
         (example,) = [line for line in command.get_help(context).splitlines() if line.startswith("  servoctl ")]
         program, word, *words = shlex.split(example.partition(" > ")[0])
         assert (program, word) == ("servoctl", name)
-        assert command.make_context(name, words).params
+        assert command.make_context(name, words).info_name == name
 
 
 def test_a_wait_of_more_than_a_second_is_announced_on_a_terminal(
@@ -310,10 +310,12 @@ def test_a_wait_of_more_than_a_second_is_announced_on_a_terminal(
             time.sleep(0.01)
         progress(0.5)
     assert err == "cart: compiling ...\n"
+    capsys.readouterr()
     monkeypatch.setattr("servoctl.cli.console.PATIENCE", 60.0)
     with ProgressBar("cart", "compiling") as progress:
         progress(0.5)  # in time: nothing is announced, and no timer is left
-    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers) and capsys.readouterr().err == ""
 
 
 def test_version_prints_the_version_of_the_package(command: Servoctl) -> None:

@@ -68,6 +68,12 @@ def drawing_with(name: str, array: Any) -> Callable[[Path], None]:
     return lambda folder: np.savez(folder / "drawing.npz", t=np.zeros(4), **{name: array})
 
 
+@pytest.mark.parametrize("key", ["observer", "realtime"])  # both are lists of sentences in a run on drives
+@pytest.mark.parametrize("value", [[], ["first sentence", "second sentence"]])
+def test_sentences_about_a_run_on_drives_are_read_back(folder: Path, key: str, value: list[str]) -> None:
+    summary_with(key, value)(folder)
+    assert load_run(folder).metadata[key] == value
+
 SENTENCES = [
     (summary_with("settling_band", "x"), 'summary.json: settling_band: expected a number, got "x" (restore it from a'),
     (summary_with("duration", [1]), "summary.json: duration: expected a number, got [1]"),

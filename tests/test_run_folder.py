@@ -206,7 +206,7 @@ def test_a_folder_with_other_things_in_it_stays_where_it_is(tmp_path):
 def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text("plant: x\n")
-    with pytest.raises(RunFolderError, match="holds a run, and is or holds the working folder"):
+    with pytest.raises(RunFolderError, match="holds a run, and is or contains the working folder"):
         RunFolder.create(".", "", {}, {})
 
 
@@ -374,7 +374,7 @@ def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path
 def test_a_damaged_parquet_file_beside_a_stream_says_that_the_stream_will_do(tmp_path):
     stream = stream_of(tmp_path / "run", rows(0, 2))
     (stream.parent / "trajectory.parquet").write_bytes(b"PAR1")
-    with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows beside it"):
+    with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows instead"):
         load_run(stream.parent)
 
 
