@@ -1,4 +1,4 @@
-"""Sweeps: every run is the run that `--set` gives, whatever is shared, sampled or divided among processes."""
+"""Sweeps: every run equals a single run with `--set`, for all samples and numbers of processes."""
 
 import json
 import re
@@ -143,7 +143,7 @@ def test_every_run_is_the_single_run_to_the_bit(
 
 
 @pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
-def test_the_numpy_engine_does_likewise(path: str) -> None:
+def test_every_run_on_the_numpy_engine_is_the_single_run(path: str) -> None:
     test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], path, (0.95, 1.02), "numpy")
 
 
@@ -183,7 +183,7 @@ def test_a_seed_reproduces_the_points_and_another_gives_others(sample: str) -> N
         assert sorted(int((value - 2.0) / 0.8) for value in first.columns[ALPHA]) == [0, 1, 2, 3, 4]
 
 
-def test_runs_that_fail_keep_their_rows_and_say_why() -> None:
+def test_runs_that_fail_keep_their_rows_with_a_reason() -> None:
     refused = study(["plant.parameters.m1=-1:1:3"])
     assert refused.columns["status"] == ["refused", "refused", "done"]
     assert "mass_matrix" in refused.columns["error"][0]
@@ -249,7 +249,7 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("three_masses", [], "plant.passive.rank_tolerance", [1e-6, 1e-7], 5 + 3),
     ],
 )
-def test_a_raised_task_is_traced_once(
+def test_a_task_of_higher_relative_degree_is_traced_once(
     config: str, settings: list[str], path: str, values: list[float], traced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = sc.load(config, ["run.duration=0.1", *settings], engine="vm")
@@ -259,7 +259,7 @@ def test_a_raised_task_is_traced_once(
     assert len(compiled) == traced, compiled
 
 
-def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_path: Path) -> None:
+def test_the_relative_degree_of_a_row_follows_a_parameter(tmp_path: Path) -> None:
     (tmp_path / "masses.py").write_text(MASSES)
     (tmp_path / "masses.yaml").write_text(MASSES_CONFIG)
     run = sc.load(tmp_path / "masses.yaml")
@@ -272,7 +272,7 @@ def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_pa
         assert {name: table[name][i] for name in expected} == expected
 
 
-def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
+def test_a_run_shares_its_functions_and_does_not_change() -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
     before = run.simulate().columns
     batch(run, {ALPHA: [9.0], "plant.parameters.m1": [3.0]})
@@ -301,19 +301,21 @@ def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
         ([f"{ALPHA}=2:3:2", f"{ALPHA}=2:4:2"], f"{ALPHA} is varied twice (leave one out)"),
     ],
 )
-def test_what_cannot_be_varied_is_said(vary: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_that_cannot_be_varied_is_named(
+    vary: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words(2, "sweep", "two_mass_spring", *[part for text in vary for part in ("--vary", text)])
     captured = capsys.readouterr()
     assert said in captured.err
     assert (captured.out, "Traceback" in captured.err) == ("", False)
 
 
-def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_mistakes_are_listed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=3:2:4", "--vary", "zz=1:2:3")
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_an_unknown_metric_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_metric_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--metric", "rms_violatoin")
     said = capsys.readouterr().err
     assert "--metric rms_violatoin: there is no such metric (did you mean 'rms_violation'?; known: " in said
@@ -341,7 +343,7 @@ def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
         list(run_all(bare, [{ALPHA: 1.0}]))
 
 
-def test_the_heat_map_carries_the_grid(tmp_path: Path) -> None:
+def test_the_heat_map_has_the_values_of_the_grid(tmp_path: Path) -> None:
     found = study([f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"])
     with open(tmp_path / "sweep.png", "wb") as file:
         figure = draw(found, "rms_violation", file)
@@ -402,7 +404,7 @@ def test_an_open_loop_is_compared_by_its_inputs(tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["best"]["input_rms.Fr"]["run"] == 0
 
 
-def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
+def test_a_plant_that_raises_fails_only_its_own_run(tmp_path: Path) -> None:
     (tmp_path / "ball.py").write_text(BALL)
     (tmp_path / "ball.yaml").write_text(BALL_CONFIG)
     run = sc.load(tmp_path / "ball.yaml")
@@ -413,7 +415,7 @@ def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
         plan(run, None)
 
 
-def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_and_said(
+def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = []
@@ -434,7 +436,7 @@ def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_and_said(
         assert opaque["input_rms.F"] == pytest.approx(traced["input_rms.F"], rel=1e-12)  # the order of sums may differ
 
 
-def test_the_command_is_reached_by_its_own_name(tmp_path: Path) -> None:
+def test_the_sweep_command_runs_as_a_process(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "servoctl", "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--engine", "vm"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

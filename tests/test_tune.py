@@ -1,4 +1,4 @@
-"""Searches: a function of the config and its seed, whatever is killed, resumed or divided among workers."""
+"""Searches depend only on the config and its seed, also after a kill, a resume, or with several workers."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def table(tuning: Tuning) -> list[Any]:
 @pytest.mark.parametrize(
     "sampler", ["tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmaes", "nsga2", "random"))]
 )
-def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
+def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     given = problem(config, f"tune.sampler={sampler}")
@@ -105,13 +105,13 @@ def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: P
     assert table(parts) == table(whole)
 
 
-def test_more_trials_go_on_where_fewer_ended(config: Path, tmp_path: Path) -> None:
+def test_more_trials_continue_a_search_with_fewer(config: Path, tmp_path: Path) -> None:
     whole = tune(problem(config), tmp_path / "whole")
     tune(problem(config, "tune.trials=7"), tmp_path / "parts")
     assert table(tune(problem(config), tmp_path / "parts", resume=True)) == table(whole)
 
 
-def test_trials_are_what_single_runs_give(config: Path, tmp_path: Path) -> None:
+def test_trials_equal_single_runs(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     best = tuning.best
     assert best is not None
@@ -128,7 +128,7 @@ def test_trials_are_what_single_runs_give(config: Path, tmp_path: Path) -> None:
     assert {trial.evaluation.status for trial in tuning.trials} >= {"done", "pruned", "failed"}
 
 
-def test_the_first_trial_is_the_config_as_it_stands(config: Path, tmp_path: Path) -> None:
+def test_the_first_trial_is_the_baseline(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config, "tune.trials=2"), tmp_path / "study")
     assert tuning.trials[0].at == {ALPHA: 10.0, BETA: 10.0}
     assert tuning.trials[0].evaluation == tuning.baseline
@@ -136,7 +136,7 @@ def test_the_first_trial_is_the_config_as_it_stands(config: Path, tmp_path: Path
     assert tune(outside, tmp_path / "outside").trials[0].at[ALPHA] >= 2.0
 
 
-def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
+def test_the_mean_and_a_weighted_sum_match_the_single_runs(config: Path) -> None:
     mean = problem(config, "tune.objective={minimise: {rms_violation: 2, input_rms.F: 0.5}, over: mean}")
     evaluation = Evaluator(mean).evaluate([{}])[0]
     rows = list(run_all(mean.run, [{M2: m2} for m2 in (2.0, 1.6, 2.4)]))
@@ -144,7 +144,7 @@ def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
     assert evaluation.values[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_sensitivity_is_the_difference_that_a_value_makes(config: Path) -> None:
+def test_a_sensitivity_is_the_change_of_the_violation_by_a_value(config: Path) -> None:
     given = problem(config, f"tune.sensitivity={{spring: {{plant.parameters.k: 12}}, mass: {{{M2}: 2.5}}}}")
     evaluation = Evaluator(given).evaluate([{}])[0]
     changed = [{}, {"plant.parameters.k": 12.0, M2: 2.0}, {M2: 2.5}]
@@ -163,7 +163,7 @@ def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
     assert (high.status, high.reason) == ("infeasible", "gain_share 0.6 is above 0.5")
 
 
-def test_no_trial_of_a_front_is_beaten_and_the_best_is_one_of_it(config: Path, tmp_path: Path) -> None:
+def test_no_trial_of_a_front_is_dominated_and_the_best_is_on_it(config: Path, tmp_path: Path) -> None:
     free = ("tune.share=none", "tune.overshoot=none", "tune.gain_margin=none")
     given = problem(config, "tune.objective={minimise: [rms_violation, input_rms.F]}", *free)
     tuning = tune(given, tmp_path / "study")
@@ -219,7 +219,9 @@ class Cart(sc.Plant):
 """
 
 
-def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_config_that_runs_and_prints_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cart.py").write_text(PLANT)
     (tmp_path / "cart.yaml").write_text(
         'plant: {class: "cart.py:Cart"}\ninitial: {q: 0.01, v: 0}\ntask: [{name: stay, holonomic: "x"}]\n'
@@ -280,7 +282,7 @@ def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_lost_leaves_a_study_that_goes_on(
+def test_a_lost_cluster_leaves_a_study_that_continues(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, count = problem(config), 0
@@ -311,7 +313,7 @@ def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, en
     assert one.best == two.best
 
 
-def test_trials_at_the_edge_are_not_handed_out(config: Path, tmp_path: Path) -> None:
+def test_trials_at_the_stability_limit_are_not_feasible(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     assert tuning.best is not None
     found = tuning.best.evaluation.metrics
@@ -334,10 +336,10 @@ def test_each_bound_refuses_a_trial_by_name(config: Path) -> None:
     assert (late.status, late.reason) == ("infeasible", "gain_margin 1.429 is below 2")
 
 
-def test_a_metric_of_which_the_greatest_is_best_is_not_minimised(config: Path) -> None:
+def test_a_metric_whose_greatest_value_is_best_cannot_be_minimised(config: Path) -> None:
     from servoctl.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"gain_margin: its greatest value is best \(give its least value under tune.constraints"):
+    with pytest.raises(ConfigError, match=r"gain_margin: its greatest value is best \(give its least value under"):
         problem(config, "tune.objective={minimise: gain_margin}")
     with pytest.raises(ConfigError, match=r"tune.share: expected a number between 0 and 1, or none, got 1.5"):
         problem(config, "tune.share=1.5")
@@ -357,7 +359,7 @@ def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytes
     assert "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable" in said
 
 
-def test_the_command_prints_share_and_margin_beside_their_bounds(
+def test_the_command_prints_share_and_margin_with_their_bounds(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -368,7 +370,7 @@ def test_the_command_prints_share_and_margin_beside_their_bounds(
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
 
 
-def test_the_time_that_is_printed_is_that_of_the_whole_command(
+def test_the_printed_time_is_that_of_the_whole_command(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "2"]

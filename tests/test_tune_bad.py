@@ -1,4 +1,4 @@
-"""Searches that cannot be, or do not end well: each is said by name, and no finished trial is lost."""
+"""Searches that are refused or fail: each problem is named, and no finished trial is lost."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
     ],
 )
-def test_a_section_that_cannot_be_is_refused(
+def test_an_invalid_tune_section_is_refused(
     config: Path, capsys: pytest.CaptureFixture[str], section: str, expected: str
 ) -> None:
     config.write_text(CONFIG.replace(TUNE, section))
@@ -103,7 +103,7 @@ def test_a_section_that_cannot_be_is_refused(
     assert list(config.parent.iterdir()) == [config]
 
 
-def test_no_feasible_trial_is_said_with_the_nearest_miss(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "--set", "tune.constraints={input_max.F: 5}", "--out", "study")
     assert code == 4
     summary = json.loads((config.parent / "study/summary.json").read_text())
@@ -125,9 +125,7 @@ def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.Cap
     assert table["status"] == ["failed"] * 4 and all("unstable" in reason for reason in table["reason"])
 
 
-def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--out", "study")[0] == 0
     code, _, err = said(capsys, "--out", "study")
     assert code == 2
@@ -162,7 +160,7 @@ def test_a_damaged_study_is_named_and_left_alone(
     assert (config.parent / "study/study.db").read_bytes() == content
 
 
-def test_a_study_that_another_program_holds_is_named(
+def test_a_study_that_another_program_has_locked_is_an_error(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "4")[0] == 0
@@ -176,7 +174,7 @@ def test_a_study_that_another_program_holds_is_named(
     assert code == 0 and out.startswith("masses: 8 trials")
 
 
-def test_two_searches_do_not_work_in_one_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_searches_cannot_use_the_same_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config.parent / "study").mkdir()
     other = sqlite3.connect(config.parent / "study" / LOCK, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -185,7 +183,7 @@ def test_two_searches_do_not_work_in_one_folder(config: Path, capsys: pytest.Cap
     other.close()
 
 
-def test_without_optuna_the_error_says_what_to_install(
+def test_without_optuna_the_error_tells_what_to_install(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cmaes", None)
@@ -195,9 +193,7 @@ def test_without_optuna_the_error_says_what_to_install(
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_leaves_its_trials_and_goes_on(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_search_keeps_its_trials_and_continues(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text(CONFIG.replace("trials: 8", "trials: 400"))
     words = [sys.executable, "-m", "servoctl", "tune", "masses.yaml", "--engine", "vm", "--out", "study"]
     child = subprocess.Popen(words, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
@@ -268,7 +264,7 @@ def verdict(**changed: object) -> str:
         ),
     ],
 )
-def test_a_study_that_was_altered_is_refused_by_name(
+def test_an_altered_study_is_refused_with_the_trial_and_field(
     config: Path, capsys: pytest.CaptureFixture[str], edit: str, expected: str
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "3")[0] in (0, 4)
