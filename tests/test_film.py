@@ -41,13 +41,13 @@ def test_an_mp4_is_written_completely(tmp_path: Path) -> None:
 
 def test_without_ffmpeg_an_mp4_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingPackageError, match=r"ffmpeg is not installed \(.* or take --gif\)"):
+    with pytest.raises(MissingPackageError, match=r"ffmpeg is not installed \(.* or use --gif\)"):
         film(swinging(1.0), tmp_path / "film.mp4")
 
 
 def test_a_run_without_drawing_has_no_film(tmp_path: Path) -> None:
     run = swinging(1.0)
-    with pytest.raises(RunFolderError, match="the run has no drawing to move"):
+    with pytest.raises(RunFolderError, match="the run has no drawing to animate"):
         film(Trajectory(run.columns), tmp_path / "film.gif")
 
 

@@ -1,9 +1,11 @@
 """Sweeps: every run equals a single run with `--set`, for all samples and numbers of processes."""
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -459,3 +461,17 @@ def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.Ca
     assert [row[0] for row in rows] == ["0", "1", "2"]  # alpha h of 0.1, 0.2, 0.3; 0.4 and above: no gain margin of 2
     assert "gain_share  overshoot  gain_margin" in said
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
+
+
+@pytest.mark.parametrize("room", ["cli", "report", "run_folder", "sweep", "tune"])
+def test_modules_of_a_room_import_each_other_in_one_direction_also_for_type_checkers(room: str) -> None:
+    package = f"servoctl.{room}"
+    paths = {f"{package}.{path.stem}": path for path in Path(sc.__file__).with_name(room).glob("*.py")}
+    paths[package] = paths.pop(f"{package}.__init__")
+    arrows: dict[str, set[str]] = {name: set() for name in paths}
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module in paths:
+                modules = {f"{node.module}.{alias.name}" for alias in node.names} & set(paths)
+                arrows[name] |= modules or {node.module}
+    assert len([*TopologicalSorter(arrows).static_order()]) == len(paths)  # a circle raises CycleError
