@@ -133,4 +133,5 @@ def _say_best(run: "Run", study: "Study", metric: str) -> None:
         say()
         say_table(["run", *columns, *names], rows, numbers=len(columns) + len(names))
     if beyond:
-        say(f"\nleft out: {beyond} runs beyond a bound of tune.{', tune.'.join(RESERVES)}")
+        runs = "1 run" if beyond == 1 else f"{beyond} runs"
+        say(f"\nleft out: {runs} beyond a bound of tune.{', tune.'.join(RESERVES)}")

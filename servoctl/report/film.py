@@ -100,9 +100,9 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
             for image in images:
                 process.stdin.write(image.tobytes())
             process.stdin.close()
-        said = process.stderr.read().decode(errors="replace").strip()
+        message = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        raise OSError(f"ffmpeg: {said.splitlines()[-1] if said else process.returncode}")
+        raise OSError(f"ffmpeg: {message.splitlines()[-1] if message else process.returncode}")
 
 
 def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:

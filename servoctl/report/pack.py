@@ -94,19 +94,19 @@ class Blob:
         array = np.asarray(x)
         with np.errstate(over="ignore"):  # a diverged run: infinite in single precision, which the page shows as a gap
             data = np.ascontiguousarray(array, dtype="<f8" if double else "<f4").tobytes()
-        place = {"at": self.size, "shape": list(array.shape), "double": double}
+        entry = {"at": self.size, "shape": list(array.shape), "double": double}
         data += bytes(-len(data) % 8)
         self._parts.append(data)
         self.size += len(data)
-        return place
+        return entry
 
     def text(self) -> str:
         """All bytes in base64."""
         return base64.b64encode(b"".join(self._parts)).decode("ascii")
 
 
-def decoded(place: dict[str, Any], text: str) -> Array:
+def decoded(entry: dict[str, Any], text: str) -> Array:
     """The array at a place in the text of a blob."""
-    count = int(np.prod(place["shape"], dtype=int))
-    x = np.frombuffer(base64.b64decode(text), "<f8" if place["double"] else "<f4", count, place["at"])
-    return x.reshape(place["shape"])
+    count = int(np.prod(entry["shape"], dtype=int))
+    x = np.frombuffer(base64.b64decode(text), "<f8" if entry["double"] else "<f4", count, entry["at"])
+    return x.reshape(entry["shape"])

@@ -89,7 +89,7 @@ def page(sources: Sequence[RunSource]) -> str:
         "content": json.dumps(plain(content), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
         "numbers": blob.text(),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], web("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web("page.html"))
 
 
 def web(name: str) -> str:

@@ -206,22 +206,22 @@ def name_lines(axes: "Axes") -> None:
         y = np.asarray(lines[name].get_ydata(), dtype=float)
         y = y[np.isfinite(y)]
         if len(y):
-            end = (
-                y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])
-            )
-            place = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
-            ends.append((float(np.clip(place, 0.0, 1.0)), name, str(lines[name].get_color())))
+            end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])
+            height = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
+            ends.append((float(np.clip(height, 0.0, 1.0)), name, str(lines[name].get_color())))
     ends.sort(key=lambda end: end[0])
     if len(names) < len(lines):
         ends.insert(0, (0.0, f"and {len(lines) - len(names)} more", QUIET))
     gap = 11.0 * axes.figure.dpi / 72 / axes.bbox.height  # [panel heights] a line of text of 8 points
-    for (end, name, colour), place in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
+    for (end, name, colour), height in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
         if colour != QUIET:
             axes.plot(
-                [1.0, 1.025], [end, place], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
+                [1.0, 1.025], [end, height], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
                 scalex=False, scaley=False,
             )  # fmt: skip
-        axes.text(1.035, place, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False)
+        axes.text(
+            1.035, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False
+        )
 
 
 def spread(wanted: list[float], gap: float) -> list[float]:
@@ -229,8 +229,8 @@ def spread(wanted: list[float], gap: float) -> list[float]:
     count = len(wanted)
     gap = min(gap, 1.0 / max(count - 1, 1))
     pools: list[tuple[float, int]] = []  # (mean, size); isotonic least squares: pool adjacent violators
-    for i, place in enumerate(wanted):
-        mean, size = place - i * gap, 1
+    for i, height in enumerate(wanted):
+        mean, size = height - i * gap, 1
         while pools and pools[-1][0] > mean:
             other, others = pools.pop()
             mean, size = (mean * size + other * others) / (size + others), size + others

@@ -172,9 +172,7 @@ def _why(error: BaseException) -> str:
     if any(word in text for word in ("not a database", "malformed", "disk image")):
         return "damaged: not an Optuna study (move it away, or choose another --out; trials.parquet stays)"
     if "readonly" in text or "unable to open" in text or "full" in text:
-        return (
-            f"cannot be written: {texts[-1].splitlines()[0]} (free disk space, then --resume; trials are kept)"
-        )
+        return f"cannot be written: {texts[-1].splitlines()[0]} (free disk space, then --resume; trials are kept)"
     return f"the storage failed: {texts[-1].splitlines()[0]} (continue with --resume; finished trials are kept)"
 
 

@@ -21,30 +21,30 @@ EVALUATION, REFINED, BEGAN_WITH = "verdict", "refined", "config"
 REMEDY = "(restore it, or choose another --out)"
 
 
-def check_study(study: "Study", trials: Sequence["FrozenTrial"], objectives: int, place: str) -> None:
+def check_study(study: "Study", trials: Sequence["FrozenTrial"], objectives: int, storage: str) -> None:
     """Raises ConfigError unless a search could have written this study.
 
     Args:
         study: The study.
         trials: Its trials, in order.
         objectives: Number of objectives.
-        place: Name of the storage for messages.
+        storage: Name of the storage for messages.
     """
     from optuna.study import StudyDirection
 
     if not trials:
         return
     if [*study.directions] != [StudyDirection.MINIMIZE] * objectives:
-        raise ConfigError(f"{place}: altered: the study does not minimise {objectives} objectives {REMEDY}")
+        raise ConfigError(f"{storage}: altered: the study does not minimise {objectives} objectives {REMEDY}")
     if not isinstance(study.user_attrs.get(BEGAN_WITH), dict):
-        raise ConfigError(f"{place}: altered: the config that the study began with is missing {REMEDY}")
+        raise ConfigError(f"{storage}: altered: the config that the study began with is missing {REMEDY}")
     for number, trial in enumerate(trials):
         if trial.number != number:
-            raise ConfigError(f"{place}: altered: trial {number} is missing or occurs twice {REMEDY}")
+            raise ConfigError(f"{storage}: altered: trial {number} is missing or occurs twice {REMEDY}")
 
 
 def check_trial(
-    trial: "FrozenTrial", space: "dict[str, BaseDistribution]", objectives: int, count: int, place: str
+    trial: "FrozenTrial", space: "dict[str, BaseDistribution]", objectives: int, count: int, storage: str
 ) -> None:
     """Raises ConfigError unless a search could have written this trial.
 
@@ -53,7 +53,7 @@ def check_trial(
         space: Path -> distribution that the search draws from.
         objectives: Number of objectives.
         count: Number of trials in the study.
-        place: Name of the storage for messages.
+        storage: Name of the storage for messages.
     """
     wrong = _wrong_point(trial, space) or _wrong_evaluation(trial.user_attrs[EVALUATION], objectives)
     wrong = wrong or _wrong_end(trial, trial.user_attrs[EVALUATION])
@@ -61,7 +61,7 @@ def check_trial(
     if wrong is None and not (type(refined) is int and 0 <= refined < count):
         wrong = f"{REFINED}: expected the number of a trial, got {refined!r}"
     if wrong is not None:
-        raise ConfigError(f"{place}: altered: trial {trial.number}: {wrong} {REMEDY}")
+        raise ConfigError(f"{storage}: altered: trial {trial.number}: {wrong} {REMEDY}")
 
 
 def _wrong_point(trial: "FrozenTrial", space: "dict[str, BaseDistribution]") -> str | None:
