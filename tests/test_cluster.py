@@ -193,7 +193,10 @@ def test_a_file_outside_the_parcels_root_is_not_written(ball: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("tcp://127.0.0.1:1", "no scheduler answers (start one with `dask scheduler`, which prints its address, and on "),
+        (
+            "tcp://127.0.0.1:1",
+            "no scheduler answers (start one with `dask scheduler`, which prints its address, and on ",
+        ),
         ("127.0.0.1", "expected tcp://host:port, as `dask scheduler` prints it"),
         ("http://127.0.0.1:8786", "expected tcp://host:port"),
     ],
