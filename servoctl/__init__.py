@@ -1,7 +1,7 @@
 """Constraint-following servo control: a task is a constraint, and the control is the constraint force.
 
-Design: the names below are imported when they are first used (PEP 562), so that `import servoctl` costs next to
-nothing and a command line that only prints help loads neither NumPy nor CasADi.
+Design: the names below are imported when they are first used (PEP 562), so that `import servoctl` is fast and a
+command line that only prints help loads neither NumPy nor CasADi.
 """
 
 import sys

@@ -755,7 +755,7 @@ def test_a_process_refuses_without_traceback_and_ends_on_ctrl_c_with_a_readable_
     finally:
         process.kill()
     assert (process.returncode, out) == (130, ""), err
-    assert "interrupted; what there is: out" in err and "Traceback" not in err
+    assert "interrupted; the rows so far are in out" in err and "Traceback" not in err
     trajectory = load_run(tmp_path / "out")
     assert trajectory.metadata["status"] == "interrupted"
     np.testing.assert_allclose(np.diff(trajectory.t), 0.001, rtol=1e-6)  # none is lost in between

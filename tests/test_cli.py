@@ -1,17 +1,23 @@
-"""The command line as a person meets it: exit codes, what is said, and on which stream."""
+"""The command line: exit codes, texts, and the stream of each text."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import servoctl
 from servoctl.cli import main
+from servoctl.cli.app import app
+from servoctl.cli.console import ProgressBar
 from servoctl.cli.exit_code import ExitCode, outcome_of, outcome_of_run
 from servoctl.errors import ConfigError, PlantError, RunFolderError
 from servoctl.run_folder import load_run
@@ -65,7 +71,7 @@ def command(tmp_path: Path) -> Servoctl:
     return run
 
 
-def test_run_prints_tables_with_units_and_what_to_do_next(command: Servoctl, tmp_path: Path) -> None:
+def test_run_prints_tables_with_units_and_the_next_command(command: Servoctl, tmp_path: Path) -> None:
     done = command("run", "cart.yaml", "--out", "first")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("cart: done; 0.5 s simulated in ")
@@ -80,14 +86,14 @@ def test_run_prints_tables_with_units_and_what_to_do_next(command: Servoctl, tmp
     }
 
 
-def test_run_writes_below_runs_by_default(command: Servoctl, tmp_path: Path) -> None:
+def test_run_writes_into_the_folder_runs_by_default(command: Servoctl, tmp_path: Path) -> None:
     assert command("run", "cart.yaml").returncode == 0
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.startswith("cart-2")
     assert (folder / "summary.json").exists()
 
 
-def test_run_json_is_the_summary_alone(command: Servoctl, tmp_path: Path) -> None:
+def test_run_with_json_prints_only_the_summary(command: Servoctl, tmp_path: Path) -> None:
     done = command("run", "cart.yaml", "--out", "first", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     summary = json.loads(done.stdout)
@@ -96,7 +102,7 @@ def test_run_json_is_the_summary_alone(command: Servoctl, tmp_path: Path) -> Non
     assert summary["final"]["t"] == 0.5
 
 
-def test_set_changes_one_value_and_engine_is_obeyed(command: Servoctl) -> None:
+def test_set_changes_one_value_and_engine_selects_the_engine(command: Servoctl) -> None:
     done = command("run", "cart.yaml", "--set", "run.duration=0.2", "--engine", "vm", "--json", "--out", "first")
     summary = json.loads(done.stdout)
     assert (summary["duration"], summary["engine"]) == (0.2, "vm")
@@ -108,16 +114,20 @@ def test_a_shipped_config_runs_by_its_bare_name(command: Servoctl) -> None:
     assert json.loads(done.stdout)["config"] == "two_mass_spring"
 
 
-def test_a_task_out_of_reach_ends_with_4_and_its_files(command: Servoctl, tmp_path: Path) -> None:
+def test_a_task_out_of_reach_ends_with_4_writes_its_files_and_prints_the_error_once(
+    command: Servoctl, tmp_path: Path
+) -> None:
     both = CONFIG.replace("}]", '}, {name: rest, holonomic: "s"}]').replace("{kind:", "{on_infeasible: fault, kind:")
     (tmp_path / "cart.yaml").write_text(both)
     done = command("run", "cart.yaml", "--out", "first")
     assert done.returncode == 4, done.stderr
-    assert "the actuators cannot meet the task" in done.stdout
+    error = "the actuators cannot meet the task"
+    assert (done.stderr.count(error), done.stdout.partition("\n")[0].count(error)) == (1, 0)
+    assert done.stdout.startswith("cart: stopped; ")
     assert json.loads((tmp_path / "first/summary.json").read_text())["status"] not in ("done", "running")
 
 
-def test_every_mistake_of_a_config_is_said_at_once_without_traceback(command: Servoctl, tmp_path: Path) -> None:
+def test_all_mistakes_of_a_config_are_listed_at_once_without_a_traceback(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "cart.yaml").write_text(CONFIG.replace("duration: 0.5", "duration: -1").replace("kind:", "knd:"))
     done = command("run", "cart.yaml")
     assert (done.returncode, done.stdout) == (2, "")
@@ -129,7 +139,7 @@ def test_every_mistake_of_a_config_is_said_at_once_without_traceback(command: Se
 
 
 @pytest.mark.parametrize("words", [["--debug", "run", "no_such"], ["run", "no_such", "--debug"]])
-def test_debug_shows_the_traceback_wherever_it_stands(command: Servoctl, words: list[str]) -> None:
+def test_debug_shows_the_traceback_at_any_position_in_the_line(command: Servoctl, words: list[str]) -> None:
     done = command(*words)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
@@ -152,11 +162,11 @@ def test_a_wrong_command_line_ends_with_2(command: Servoctl, words: list[str], s
 
 
 def rows_so_far(folder: Path) -> int:
-    """Rows of a run that reached the disk; 0 before it has begun."""
+    """Rows of a run on disk; 0 before it has begun."""
     return len(load_run(folder)) if (folder / "trajectory.arrows").exists() else 0
 
 
-def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130_and_prints_the_folder(command: Servoctl, tmp_path: Path) -> None:
     words = ["run", "cart.yaml", "--out", "first", "--engine", "numpy", "--set", "run.duration=10000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "servoctl", *words],
@@ -176,13 +186,13 @@ def test_ctrl_c_ends_with_130_and_says_where_the_files_are(command: Servoctl, tm
     finally:
         process.kill()
     assert process.returncode == 130, stderr
-    assert (stdout, stderr) == ("", "interrupted; what there is: first\n")
+    assert (stdout, stderr) == ("", "interrupted; the rows so far are in first\n")
     trajectory = load_run(tmp_path / "first")
     assert trajectory.metadata["status"] == "interrupted"
     assert len(trajectory) > 1
 
 
-def test_report_prints_the_files_that_it_writes(command: Servoctl, tmp_path: Path) -> None:
+def test_report_prints_the_written_files(command: Servoctl, tmp_path: Path) -> None:
     command("run", "cart.yaml", "--out", "first")
     done = command("report", "first")
     assert done.returncode == 0, done.stderr
@@ -201,7 +211,7 @@ def test_report_of_a_folder_without_a_run_ends_with_3(command: Servoctl, tmp_pat
     assert "Traceback" not in done.stderr
 
 
-def test_check_says_what_it_imports_before_it_does(command: Servoctl, tmp_path: Path) -> None:
+def test_check_prints_each_import_before_it_happens(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("import sys\nprint('imported', flush=True)\n" + CART)
     done = command("check", "cart.yaml")
     assert done.returncode == 0, done.stderr
@@ -209,7 +219,7 @@ def test_check_says_what_it_imports_before_it_does(command: Servoctl, tmp_path: 
     assert said.index("imports cart.py:Cart") < said.index("imported")
 
 
-def test_check_without_import_checks_the_grammar_alone(command: Servoctl, tmp_path: Path) -> None:
+def test_check_without_import_checks_only_the_grammar(command: Servoctl, tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("raise RuntimeError('imported')")
     assert command("check", "cart.yaml", "--no-import").returncode == 0
     (tmp_path / "cart.yaml").write_text(CONFIG.replace("x - (1", "x - 1)"))
@@ -247,7 +257,7 @@ def test_schema_is_a_json_schema(command: Servoctl) -> None:
     assert {"plant", "law", "run"} <= set(schema["properties"])
 
 
-def test_doctor_says_what_the_machine_grants(command: Servoctl) -> None:
+def test_doctor_reports_the_features_of_the_machine(command: Servoctl) -> None:
     findings = json.loads(command("doctor", "--json").stdout)
     assert findings["servoctl"] == servoctl.__version__
     assert findings["packages"]["numpy"].startswith("2.")
@@ -256,22 +266,59 @@ def test_doctor_says_what_the_machine_grants(command: Servoctl) -> None:
     assert all(lack in text for lack in findings["lacks"])
 
 
-def test_doctor_offers_a_cost_for_a_missing_compiler() -> None:
+def test_doctor_names_the_cost_of_a_missing_compiler() -> None:
     from servoctl.cli.doctor import examine, lacks
 
     assert any("engine vm needs none" in lack for lack in lacks(examine() | {"compiler": None}))
     assert not any("compiler" in lack for lack in lacks(examine() | {"compiler": "cc"}))
 
 
-def test_only_commands_that_are_built_are_offered(command: Servoctl) -> None:
-    text = command("--help").stdout.split("Commands:")[1]
-    assert [line.split()[0] for line in text.strip().splitlines()] == [
-        "run", "check", "sweep", "tune", "analyse", "replay", "hil", "emulate", "report", "compare", "export", "bench",
-        "new", "list", "schema", "doctor",
+def test_help_lists_the_commands_in_groups(command: Servoctl) -> None:
+    _, *groups = command("--help").stdout.split("\n\n")[2:]
+    titles = [group.splitlines()[0] for group in groups]
+    assert titles == ["Simulation:", "Model and stability:", "Drives:", "Results:", "Getting started and reference:"]
+    assert [line.split()[0] for group in groups for line in group.splitlines()[1:]] == [
+        "run", "sweep", "tune", "check", "analyse", "hil", "emulate", "replay", "report", "compare", "export",
+        "new", "list", "schema", "doctor", "bench",
     ]  # fmt: skip
+    assert not [line for line in "".join(groups).splitlines() if line.endswith("...")]  # no description is cut
 
 
-def test_version_is_the_packages(command: Servoctl) -> None:
+def test_help_of_every_command_ends_with_an_example_that_the_command_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("first", "second", "caught"):
+        (tmp_path / folder).mkdir()
+    commands: Any = get_command(app)
+    for name, command in commands.commands.items():
+        context = command.context_class(command, info_name=f"servoctl {name}")
+        (example,) = [line for line in command.get_help(context).splitlines() if line.startswith("  servoctl ")]
+        program, word, *words = shlex.split(example.partition(" > ")[0])
+        assert (program, word) == ("servoctl", name)
+        assert command.make_context(name, words).info_name == name
+
+
+def test_a_wait_of_more_than_a_second_is_announced_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("servoctl.cli.console.PATIENCE", 0.05)
+    with ProgressBar("cart", "compiling") as progress:
+        deadline = time.monotonic() + 60
+        while not (err := capsys.readouterr().err) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        progress(0.5)
+    assert err == "cart: compiling ...\n"
+    capsys.readouterr()
+    monkeypatch.setattr("servoctl.cli.console.PATIENCE", 60.0)
+    with ProgressBar("cart", "compiling") as progress:
+        progress(0.5)  # in time: nothing is announced, and no timer is left
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers) and capsys.readouterr().err == ""
+
+
+def test_version_prints_the_version_of_the_package(command: Servoctl) -> None:
     assert command("--version").stdout == f"{servoctl.__version__}\n"
 
 
@@ -293,7 +340,9 @@ def test_every_end_of_a_run_has_its_exit_code() -> None:
     assert [int(end) for end in ends] == [0, 130, 4, 4, 4]
 
 
-def test_a_bug_is_one_line_and_ends_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_prints_one_line_and_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail() -> None:
         raise RuntimeError("the roof leaks")
 

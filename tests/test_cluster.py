@@ -1,4 +1,4 @@
-"""Sweeps on a Dask cluster: the rows of this machine, whatever becomes of workers; and clusters that are not there."""
+"""Sweeps on a Dask cluster: the same rows as on this machine, also when workers die; and missing clusters."""
 
 import json
 import subprocess
@@ -122,7 +122,7 @@ def test_a_worker_that_dies_costs_nothing(ball: Path, local: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_kills_its_workers_loses_itself_only(
+def test_a_run_that_kills_its_workers_loses_only_itself(
     ball: Path, local: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "GONE", 90.0)  # a busy machine needs its time to begin a worker anew
@@ -130,7 +130,7 @@ def test_a_run_that_kills_its_workers_loses_itself_only(
     with Cluster(local.scheduler_address) as cluster:
         rows = batch(run, {MASS: masses}, cluster=cluster)
     assert rows["status"] == ["done", "crashed", "done"]
-    assert rows["error"][1].startswith("each worker that took these 1 runs died")
+    assert rows["error"][1].startswith("each worker that made these 1 runs died")
 
 
 @contextmanager
@@ -153,9 +153,7 @@ def own_scheduler(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[by
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_lost_leaves_what_it_had_done(
-    ball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_cluster_keeps_the_finished_rows(ball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "GONE", 1.0)
     run = sc.load(ball, ["run.duration=1"], engine="vm")
     varies = read_varies([f"{MASS}=1:6:600"], run)
@@ -170,7 +168,7 @@ def test_a_cluster_that_is_lost_leaves_what_it_had_done(
 # Without one ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_config_and_its_plant_travel_as_text(ball: Path, tmp_path: Path) -> None:
+def test_a_config_and_its_plant_are_sent_as_text(ball: Path, tmp_path: Path) -> None:
     run = sc.load(ball, [f"{MASS}=2"], engine="vm")
     parcel = pack(run, "vm")
     assert parcel.key == pack(sc.load(ball, [f"{MASS}=2"], engine="vm"), "vm").key
@@ -195,12 +193,15 @@ def test_a_file_outside_the_parcels_root_is_not_written(ball: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("tcp://127.0.0.1:1", "no scheduler answers (start one with `dask scheduler`, which says its address, and on "),
-        ("127.0.0.1", "expected tcp://host:port, as `dask scheduler` says it"),
+        (
+            "tcp://127.0.0.1:1",
+            "no scheduler answers (start one with `dask scheduler`, which prints its address, and on ",
+        ),
+        ("127.0.0.1", "expected tcp://host:port, as `dask scheduler` prints it"),
         ("http://127.0.0.1:8786", "expected tcp://host:port"),
     ],
 )
-def test_a_cluster_that_is_not_there_is_said_and_nothing_is_written(
+def test_a_cluster_that_does_not_answer_is_an_error_and_nothing_is_written(
     address: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "CONNECT", 0.5)
@@ -210,7 +211,7 @@ def test_a_cluster_that_is_not_there_is_said_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_jobs_are_not_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_cannot_be_combined_with_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["sweep", "two_mass_spring", "--vary", "run.duration=1:2:3", "--cluster", "tcp://127.0.0.1:1"]
     assert main([*line, "--jobs", "2"]) == 2
     assert capsys.readouterr().err.startswith(
@@ -218,7 +219,7 @@ def test_jobs_are_not_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_a_scheduler_without_workers_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_without_workers_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "CONNECT", 1.0)
     with (
         distributed.LocalCluster(n_workers=0, protocol="tcp", dashboard_address=":0") as started,

@@ -1,4 +1,4 @@
-"""Several runs side by side: the metrics of made-up runs whose values are known by hand, and what is drawn."""
+"""Comparison of runs: metrics of artificial runs with values known by hand, and the pictures."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def folders(tmp_path: Path) -> list[Path]:
     return [save(decaying(rate), tmp_path / name) for name, rate in (("slow", 1.0), ("fast", 4.0))]
 
 
-def test_metrics_stand_side_by_side(folders: list[Path]) -> None:
+def test_metrics_are_listed_side_by_side(folders: list[Path]) -> None:
     found = metrics(load_all(folders))
     assert found["tasks.place.max_violation"] == [1.0, 1.0]
     assert found["tasks.place.final_violation"] == pytest.approx([np.exp(-2.0), np.exp(-8.0)], rel=1e-12)
@@ -39,13 +39,13 @@ def test_metrics_stand_side_by_side(folders: list[Path]) -> None:
     assert found["status"] == ["done", "done"]
 
 
-def test_what_one_run_has_not_is_left_open(folders: list[Path], tmp_path: Path) -> None:
+def test_a_metric_that_a_run_does_not_have_is_none(folders: list[Path], tmp_path: Path) -> None:
     more = save(decaying(2.0, **{"u.G": np.ones(201)}), tmp_path / "pushed")
     found = metrics(load_all([*folders, more]))
     assert found["inputs.G.peak"] == [None, None, 1.0]
 
 
-def test_the_lines_of_every_run_lie_in_one_panel(folders: list[Path]) -> None:
+def test_the_lines_of_all_runs_are_in_one_panel(folders: list[Path]) -> None:
     (axes,) = overlay(load_all(folders), "violation").axes
     lines = {line.get_gid(): line.get_xydata() for line in axes.get_lines() if line.get_gid()}
     assert list(lines) == ["slow", "fast"]
@@ -54,7 +54,7 @@ def test_the_lines_of_every_run_lie_in_one_panel(folders: list[Path]) -> None:
     assert {"slow", "fast"} <= {text.get_text() for text in axes.texts}
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_runs_of_the_same_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     folders = [save(decaying(1.0), tmp_path / place / "run") for place in ("monday", "friday")]
     assert list(load_all(folders)) == ["monday/run", "friday/run"]
 

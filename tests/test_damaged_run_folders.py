@@ -1,4 +1,4 @@
-"""A run folder in which something is not what it should be: one sentence that names it, and exit code 3."""
+"""Damaged run folders: one sentence names the problem, and the exit code is 3."""
 
 import json
 import os
@@ -68,6 +68,13 @@ def drawing_with(name: str, array: Any) -> Callable[[Path], None]:
     return lambda folder: np.savez(folder / "drawing.npz", t=np.zeros(4), **{name: array})
 
 
+@pytest.mark.parametrize("key", ["observer", "realtime"])  # both are lists of sentences in a run on drives
+@pytest.mark.parametrize("value", [[], ["first sentence", "second sentence"]])
+def test_sentences_about_a_run_on_drives_are_read_back(folder: Path, key: str, value: list[str]) -> None:
+    summary_with(key, value)(folder)
+    assert load_run(folder).metadata[key] == value
+
+
 SENTENCES = [
     (summary_with("settling_band", "x"), 'summary.json: settling_band: expected a number, got "x" (restore it from a'),
     (summary_with("duration", [1]), "summary.json: duration: expected a number, got [1]"),
@@ -92,7 +99,7 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("edit", "sentence"), SENTENCES)
-def test_what_is_wrong_is_named(
+def test_every_problem_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], edit: Callable[[Path], None], sentence: str
 ) -> None:
     edit(folder)
@@ -104,7 +111,7 @@ def test_what_is_wrong_is_named(
         assert capsys.readouterr().err.startswith(f"{folder}")
 
 
-def test_every_kind_of_value_under_every_key_is_taken_or_refused_with_a_sentence(folder: Path) -> None:
+def test_every_kind_of_value_under_every_key_is_accepted_or_refused_with_a_sentence(folder: Path) -> None:
     whole = json.loads((folder / "summary.json").read_text())
     refused = 0
     for key in [*whole, "task_span", "settling_band", "error", "timing", "drives", "faults", "left_out"]:
@@ -145,7 +152,7 @@ def test_any_file_may_be_of_another_kind(
     assert code == 0 or said.startswith(f"{path}: ")
 
 
-def test_a_folder_that_is_a_link_to_itself_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_links_to_itself_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "run").symlink_to("run")
     with pytest.raises(RunFolderError, match="run: "):
         load_run(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A run as a film, and its pictures in the size of print."""
+"""Films of a run, and its pictures in print size."""
 
 import re
 import shutil
@@ -33,25 +33,25 @@ def test_a_gif_lasts_as_long_as_the_run_and_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
-def test_an_mp4_is_written_whole(tmp_path: Path) -> None:
+def test_an_mp4_is_written_completely(tmp_path: Path) -> None:
     path = film(swinging(0.2), tmp_path / "film.mp4")
     assert path.read_bytes()[4:8] == b"ftyp"
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
 
 
-def test_without_ffmpeg_an_mp4_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ffmpeg_an_mp4_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingPackageError, match=r"ffmpeg is not installed \(.* or take --gif\)"):
+    with pytest.raises(MissingPackageError, match=r"ffmpeg is not installed \(.* or use --gif\)"):
         film(swinging(1.0), tmp_path / "film.mp4")
 
 
 def test_a_run_without_drawing_has_no_film(tmp_path: Path) -> None:
     run = swinging(1.0)
-    with pytest.raises(RunFolderError, match="the run has no drawing to move"):
+    with pytest.raises(RunFolderError, match="the run has no drawing to animate"):
         film(Trajectory(run.columns), tmp_path / "film.gif")
 
 
-def test_pdf_is_vectors_in_the_width_of_a_printed_page(tmp_path: Path) -> None:
+def test_a_pdf_has_vectors_and_the_width_of_a_printed_page(tmp_path: Path) -> None:
     (overview, *_) = report(swinging(1.0), tmp_path, "pdf")
     content = overview.read_bytes()
     width = float(re.search(rb"/MediaBox \[ 0 0 ([\d.]+)", content)[1])  # type: ignore[index]

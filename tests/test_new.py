@@ -1,4 +1,4 @@
-"""What `servoctl new` writes runs at once, wherever it stands."""
+"""The files of `servoctl new` run at once, in any folder."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
-def test_new_writes_a_plant_a_config_and_a_test_and_says_what_is_next(tmp_path: Path) -> None:
+def test_new_writes_a_plant_a_config_and_a_test_and_prints_the_next_commands(tmp_path: Path) -> None:
     done = command("servoctl", "new", "crane", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -27,7 +27,7 @@ def test_new_writes_a_plant_a_config_and_a_test_and_says_what_is_next(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["crane.py", "crane.yaml", "test_crane.py"]
 
 
-def test_its_config_runs_outside_the_repository(tmp_path: Path) -> None:
+def test_the_new_config_runs_outside_the_repository(tmp_path: Path) -> None:
     write_starter("crane", tmp_path / "work")
     done = command("servoctl", "run", "work/crane.yaml", "--out", "first", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -39,7 +39,7 @@ def test_its_config_runs_outside_the_repository(tmp_path: Path) -> None:
     assert summary["status_counts"] == {"OK": 630}  # 0 to 6.28 s at 10 ms, and the last row at 2 pi itself
 
 
-def test_its_test_passes_outside_the_repository(tmp_path: Path) -> None:
+def test_the_new_test_passes_outside_the_repository(tmp_path: Path) -> None:
     write_starter("crane", tmp_path)
     done = command("pytest", "-p", "no:cacheprovider", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -60,13 +60,13 @@ def test_the_plant_is_about_as_short_as_its_equations(tmp_path: Path) -> None:
     assert config.read_text().count("holonomic:") == 2
 
 
-def test_nothing_is_overwritten_and_every_file_in_the_way_is_named(tmp_path: Path) -> None:
+def test_no_file_is_overwritten_and_every_existing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "crane.py").write_text("mine")
     (tmp_path / "test_crane.py").write_text("mine")
     with pytest.raises(ConfigError) as caught:
         write_starter("crane", tmp_path)
     assert caught.value.problems == [
-        f"{tmp_path / name}: is there already (choose another name or --dir)" for name in ("crane.py", "test_crane.py")
+        f"{tmp_path / name}: exists already (choose another name or --dir)" for name in ("crane.py", "test_crane.py")
     ]
     assert (tmp_path / "crane.py").read_text() == "mine"
     assert not (tmp_path / "crane.yaml").exists()

@@ -1,4 +1,4 @@
-"""In a notebook a run shows its check and a trajectory its plots."""
+"""A notebook shows the check of a run and the plots of a trajectory."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ print(drawn["image/png"][:8])
 """
 
 
-def test_a_run_shows_its_check_and_a_trajectory_its_picture() -> None:
+def test_a_notebook_shows_the_check_of_a_run_and_the_picture_of_a_trajectory() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     kinds, html, png = done.stdout.splitlines()
     assert kinds == "['text/html', 'text/plain'] ['image/png', 'text/plain']"

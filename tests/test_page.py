@@ -1,4 +1,4 @@
-"""The page of a run holds the run's numbers, says what it leaves out, and opens whatever a folder lacks."""
+"""The page of a run has its numbers, notes what it leaves out, and opens for incomplete folders."""
 
 import json
 import math
@@ -96,7 +96,7 @@ def test_the_path_of_the_task_comes_from_its_equations(tmp_path: Path) -> None:
     np.testing.assert_allclose(left[:, 1], right[:, 1], atol=1e-5)
 
 
-def test_a_long_run_keeps_every_peak_and_says_so(tmp_path: Path) -> None:
+def test_a_long_run_keeps_every_peak_and_the_page_notes_the_thinning(tmp_path: Path) -> None:
     rows = 100_000
     t = np.linspace(0, 100, rows)
     x = np.sin(t)
@@ -126,7 +126,7 @@ def test_histograms_count_every_row() -> None:
     assert counts.sum() == 1000 and counts[0] == 999 and counts[-1] == 1 and edges[-1] == 5.0
 
 
-def test_a_blob_gives_back_what_it_took() -> None:
+def test_a_blob_returns_the_arrays_that_were_added() -> None:
     blob = Blob()
     arrays = [np.arange(3.0), np.ones((2, 3, 2)) / 3, np.array([1e300, np.nan]), np.empty(0)]
     places = [blob.add(x, double=True) for x in arrays] + [blob.add(np.array([1, 2, 3]))]
@@ -150,7 +150,7 @@ def test_limits_come_from_the_law_and_from_the_drives(folders: dict[str, Path], 
     assert read(run, "limited").limits["u3"] == (-8.1, 8.1)
 
 
-def test_an_incomplete_folder_opens_and_says_what_is_missing(robots: Path, tmp_path: Path) -> None:
+def test_an_incomplete_folder_opens_and_the_page_lists_the_missing_parts(robots: Path, tmp_path: Path) -> None:
     for name, said in {
         "summary.json": "summary.json is missing",
         "config.yaml": "config.yaml is missing",
@@ -166,7 +166,7 @@ def test_an_incomplete_folder_opens_and_says_what_is_missing(robots: Path, tmp_p
         assert said in json.dumps(content(write([folder], tmp_path / "report.html"))[0])
 
 
-def test_other_schemas_open_and_say_so(robots: Path, tmp_path: Path) -> None:
+def test_a_summary_of_another_schema_opens_with_a_note(robots: Path, tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"schema": 99, "status": "done", "tasks": {}}')
     assert "summary.json has schema 99" in read(tmp_path, "new").lacks[0]
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens, plays, scrubs, zooms, and asks nobody for anything."""
+"""The page in a real browser: it opens, plays, zooms, and makes no requests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,7 +129,9 @@ def test_several_runs_share_plots_and_table_and_can_be_hidden(
         found.shot("page_two_runs")
 
 
-def test_a_fault_stands_on_the_time_axis_and_in_the_table(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_fault_is_shown_on_the_time_axis_and_in_the_table(
+    browser: Any, runs: dict[str, Path], tmp_path: Path
+) -> None:
     with opened(browser, [runs["caught"]], tmp_path, color_scheme="dark") as found:
         page = found.page
         marks = page.evaluate("window.page.group.plots[0].spec.marks.filter(m => m.colour === '--bad')")
@@ -191,7 +193,7 @@ def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
         assert page.evaluate("tickLabels([0.25, 0.5, 0.75])") == ["0.25", "0.50", "0.75"]
 
 
-def test_a_run_that_ran_away_is_seen_until_it_did(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_diverged_run_is_shown_until_it_diverges(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     with_last(load_run(runs["robots"]), 1e10).save(tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
@@ -207,7 +209,7 @@ def test_a_run_that_ran_away_is_seen_until_it_did(browser: Any, runs: dict[str, 
         assert page.evaluate(f"{y.format(0)}.max") > 1e9
 
 
-def test_one_exact_sample_and_ticks_that_are_never_late_do_not_make_the_scale(browser: Any, tmp_path: Path) -> None:
+def test_one_exact_sample_and_ticks_that_are_never_late_do_not_set_the_scale(browser: Any, tmp_path: Path) -> None:
     t = np.arange(0, 5, 0.01)
     size = 1e-3 * np.exp(-0.2 * t)
     size[7] = 3e-17
@@ -228,7 +230,7 @@ def test_limits_are_hatched_and_dashes_are_the_second_run(browser: Any, runs: di
         assert page.evaluate(DASH_OF_LIMITS) == []
 
 
-def test_at_400_pixels_every_value_of_a_table_is_in_sight(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_at_400_pixels_every_value_of_a_table_is_visible(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
     with opened(browser, [runs["caught"]], tmp_path, viewport={"width": 400, "height": 844}) as found:
         page = found.page
         ends = page.evaluate(
@@ -243,7 +245,7 @@ def test_at_400_pixels_every_value_of_a_table_is_in_sight(browser: Any, runs: di
 
 
 @pytest.mark.parametrize("size", [(1300, 700), (400, 844)])
-def test_the_animation_stays_in_sight_while_the_plots_scroll(
+def test_the_animation_stays_visible_while_the_plots_scroll(
     size: tuple[int, int], browser: Any, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     width, height = size
@@ -255,7 +257,7 @@ def test_the_animation_stays_in_sight_while_the_plots_scroll(
         assert box["y"] >= -1 and box["y"] + box["height"] <= height
 
 
-def test_a_folder_without_rows_opens_too(browser: Any, tmp_path: Path) -> None:
+def test_a_folder_without_rows_opens_in_the_browser(browser: Any, tmp_path: Path) -> None:
     save(Trajectory({"t": np.empty(0)}, {}, {"status": "failed", "error": "no first step"}), tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page

@@ -73,7 +73,7 @@ def png_size(path):
     return tuple(int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
 
 
-def test_a_run_gives_one_file_per_picture(tmp_path):
+def test_report_writes_one_file_per_picture(tmp_path):
     files = report(two_arms(), tmp_path / "new" / "folder")
     assert [file.name for file in files] == [
         f"{name}.png" for name in ("overview", "path", "coordinates", "inputs", "violations")
@@ -84,7 +84,7 @@ def test_a_run_gives_one_file_per_picture(tmp_path):
     assert all(png_size(file)[0] >= 1200 for file in files)
 
 
-def test_what_a_run_has_not_is_not_drawn(tmp_path):
+def test_missing_quantities_are_not_drawn(tmp_path):
     files = report(only(two_arms(), "q", "v"), tmp_path)
     assert [file.stem for file in files] == ["overview", "path", "coordinates"]
     assert report(Trajectory({}), tmp_path) == []
@@ -114,12 +114,12 @@ def test_coordinates_are_grouped_by_unit():
     assert np.array_equal(drawn["v [m/s]", "lift"][1], run["v.lift"])
 
 
-def test_time_is_named_once_per_stack_with_its_unit():
+def test_the_time_axis_is_labelled_once_per_stack_with_its_unit():
     drawn = figure(two_arms(), "coordinates")
     assert [axes.get_xlabel() for axes in drawn.axes] == ["", "t [s]", "", "t [s]"]
 
 
-def test_violations_are_sizes_on_a_logarithmic_axis_that_zeros_do_not_break():
+def test_violations_are_absolute_values_on_a_logarithmic_axis_even_with_zeros():
     run = two_arms()
     drawn = figure(run, "violations")
     assert drawn.axes[0].get_yscale() == "log"
@@ -139,7 +139,7 @@ def test_passive_rows_are_dashed_and_the_title_says_so():
     assert axes.get_title(loc="left") == "Violations (dashed: passive constraints)"
 
 
-def test_a_common_unit_stands_at_the_axis():
+def test_a_common_unit_is_in_the_axis_label():
     run = two_arms()
     run = Trajectory({name: x for name, x in run.columns.items() if name != "violation.level"}, run.units)
     assert ("|violation| [m]", "object_x") in lines(figure(run, "violations"))
@@ -175,7 +175,7 @@ def test_axes_of_a_mechanism_are_equal_and_in_metres():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [m]", "y [m]")
 
 
-def test_the_ends_are_traced_and_a_closed_outline_by_its_middle():
+def test_the_path_of_an_end_is_drawn_and_of_a_closed_outline_that_of_its_middle():
     run = two_arms()
     drawn = lines(figure(run, "path"))
     assert np.array_equal(drawn["y [m]", "left trace"].T, run.drawing["left"][:, -1])
@@ -184,7 +184,7 @@ def test_the_ends_are_traced_and_a_closed_outline_by_its_middle():
     assert np.allclose(middle[1], 0.15 + 0.5 * (1 - np.cos(run.t)), atol=1e-15)
 
 
-def test_a_point_that_never_moves_stands_on_the_ground():
+def test_a_point_that_never_moves_has_a_support():
     axes = figure(two_arms(), "path").axes[0]
     stands = [tuple(point) for line in axes.get_lines() if line.get_marker() == 6 for point in line.get_xydata()]
     assert stands == [(0.0, 0.0), (3.0, 0.0)]
@@ -199,14 +199,14 @@ def test_a_drawing_that_is_flat_in_space_keeps_its_true_axes():
     assert np.array_equal(seen.matrix, [[1, 0, 0], [0, 0, 1]])
 
 
-def test_a_drawing_in_space_is_seen_without_distortion():
+def test_a_drawing_in_space_is_not_distorted():
     seen = view({"arm": np.random.default_rng(0).normal(size=(5, 3, 3))})
     assert np.allclose(seen.matrix @ seen.matrix.T, np.eye(2), atol=1e-15)  # orthographic
     assert seen.matrix[1, 2] > 0  # z is up
     assert seen.labels is None
 
 
-def test_directions_of_space_are_named_with_their_length(tmp_path):
+def test_directions_of_space_are_labelled_with_their_length(tmp_path):
     rng = np.random.default_rng(0)
     run = two_arms()
     run = Trajectory(run.columns, run.units, run.metadata, {"arm": rng.uniform(size=(9, 4, 3)), "t": np.arange(9.0)})
@@ -259,7 +259,7 @@ def test_lines_are_named_at_their_ends_without_covering_each_other():
     assert all(low.y0 + 0.8 * low.height <= high.y0 for low, high in itertools.pairwise(boxes))
 
 
-def test_of_many_lines_some_are_named_and_the_others_counted():
+def test_of_many_lines_some_are_labelled_and_the_others_counted():
     run = two_arms()
     crowd = {"t": run.t} | {f"{p}.x{k}": np.sin(run.t + k) for p in "qv" for k in range(50)}
     drawn = figure(Trajectory(crowd), "coordinates")
@@ -326,7 +326,7 @@ def test_stages_are_bands_and_violations_are_those_of_the_task():
     assert sorted({line.get_ydata()[0] for line in limits}) == [-40.0, 40.0]
 
 
-def test_timing_is_drawn_only_of_what_kept_time(tmp_path):
+def test_timing_is_drawn_only_for_runs_with_timing(tmp_path):
     assert not gives(two_arms(), "timing")
     run = only(on_drives(), "age", "q", "v")
     assert len(figure(run, "timing").axes) == 2
@@ -335,7 +335,7 @@ def test_timing_is_drawn_only_of_what_kept_time(tmp_path):
     assert len(figure(silent, "timing").axes) == 2
 
 
-def test_status_is_drawn_only_when_something_happened(tmp_path):
+def test_status_is_drawn_only_if_it_is_not_always_ok(tmp_path):
     codes = np.zeros(200, int)
     codes[50:100] = Status.INFEASIBLE.code
     assert report(two_arms(status=codes), tmp_path)[-1].name == "status.png"
@@ -343,7 +343,7 @@ def test_status_is_drawn_only_when_something_happened(tmp_path):
     assert gives(two_arms(), "status") is False
 
 
-def test_status_bands_say_their_sentence():
+def test_status_bands_are_explained_by_their_sentence():
     codes = np.zeros(200, int)
     codes[50:100] = Status.INFEASIBLE.code
     run = two_arms(status=codes)
@@ -355,7 +355,7 @@ def test_status_bands_say_their_sentence():
     assert (band.get_x(), band.get_x() + band.get_width()) == (run.t[50], pytest.approx(run.t[100], rel=1e-15))
 
 
-def test_the_worst_status_of_a_bucket_is_the_one_that_is_seen():
+def test_the_worst_status_of_a_bucket_is_shown():
     codes = np.zeros(100_000, int)
     codes[51_234] = Status.NON_FINITE.code
     begin, end, code = status_runs(np.arange(100_000.0), codes)[1]
@@ -383,12 +383,12 @@ def test_a_gap_in_a_long_line_stays_a_gap():
     assert np.isfinite(thin[(t < 39_000) | (t > 61_000)]).all()
 
 
-def test_a_short_line_is_drawn_whole():
+def test_a_short_line_is_drawn_completely():
     t = np.arange(100.0)
     assert envelope(t, t)[0] is t
 
 
-def test_numbers_that_no_axis_holds_break_no_picture(tmp_path):
+def test_huge_numbers_do_not_break_a_picture(tmp_path):
     wild = np.ones(200)
     wild[10], wild[20], wild[30] = np.inf, np.nan, 1e308
     run = two_arms(**{"u.u1": wild, "q.lift": wild, "violation.level": wild, "u.u2": wild * np.nan})
@@ -399,7 +399,7 @@ def test_a_run_of_one_row_is_drawn(tmp_path):
     assert len(report(two_arms(rows=1), tmp_path)) == 5
 
 
-def test_the_users_settings_neither_change_nor_matter(tmp_path):
+def test_the_users_matplotlib_settings_have_no_effect_and_do_not_change(tmp_path):
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
         before = dict(matplotlib.rcParams)
         drawn = figure(two_arms(), "inputs")
@@ -409,7 +409,7 @@ def test_the_users_settings_neither_change_nor_matter(tmp_path):
     assert drawn.axes[0].yaxis.label.get_fontsize() == 9
 
 
-def test_names_keep_their_distance_and_stay_inside():
+def test_labels_keep_their_distance_and_stay_inside():
     places = spread([0.0, 0.0, 0.5, 0.51, 1.0, 1.0], 0.1)
     assert np.all(np.diff(places) >= 0.1 - 1e-12)
     assert places[0] >= 0.0
@@ -428,26 +428,26 @@ def test_colours_differ_for_any_number_of_lines():
         assert len(chosen(names)) <= NAMED
 
 
-def test_units_stand_in_brackets():
+def test_units_are_in_brackets():
     assert axis_label("u", "N m") == "u [N m]"
     assert axis_label("residual", "rad/s^2") == "residual [rad/s²]"
     assert axis_label("memory", "") == "memory"
 
 
-def test_plot_writes_the_overview_where_it_is_told_to(tmp_path):
+def test_plot_writes_the_overview_to_the_given_path(tmp_path):
     drawn = plot(two_arms(), tmp_path / "run.pdf")
     assert drawn.get_suptitle() == "coordinated_robots"
     assert (tmp_path / "run.pdf").read_bytes().startswith(b"%PDF")
     assert plot(two_arms()).axes
 
 
-def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match=r"overview\.png: cannot be written"):
         report(two_arms(), tmp_path / "file")
 
 
-def test_the_style_ends_with_its_context():
+def test_the_style_is_reset_after_its_context():
     size = matplotlib.rcParams["font.size"]
     with drawing_style():
         assert matplotlib.rcParams["axes.spines.top"] is False

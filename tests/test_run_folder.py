@@ -56,7 +56,7 @@ def stream_of(path, *batches):
     return path / "trajectory.arrows"
 
 
-def test_a_new_folder_says_that_the_run_is_going_on(tmp_path):
+def test_the_summary_of_a_new_folder_has_the_status_running(tmp_path):
     folder = RunFolder.create(tmp_path / "a" / "b", "plant: x\n", METADATA, UNITS)
     summary = json.loads((folder.path / "summary.json").read_text())
     assert summary["status"] == "running"
@@ -67,7 +67,7 @@ def test_a_new_folder_says_that_the_run_is_going_on(tmp_path):
     assert run.metadata["status"] == "running"
 
 
-def test_a_closed_run_comes_back_to_the_bit(tmp_path):
+def test_a_closed_run_is_read_back_to_the_bit(tmp_path):
     odd = np.array([0.0, -0.0, 5e-324, np.nan, np.inf, 0.1])
     table = {"t": np.arange(6.0), "q.x": odd, "age.d1": odd.astype(np.float32), "rank": np.arange(6, dtype=np.int32)}
     drawing = {"arm": np.random.default_rng(0).normal(size=(6, 3, 2)), "t": np.arange(6.0), "file": np.zeros((6, 1, 3))}
@@ -85,7 +85,7 @@ def test_a_closed_run_comes_back_to_the_bit(tmp_path):
     assert json.loads((folder.path / "summary.json").read_text()) == loaded.summary()
 
 
-def test_batches_join_in_the_order_of_their_coming(tmp_path):
+def test_batches_are_joined_in_the_order_of_writing(tmp_path):
     run = write(tmp_path / "run", rows(0, 3), rows(3, 3), rows(3, 10))
     assert bits(run["q.x"]) == bits(rows(0, 10)["q.x"])
 
@@ -109,7 +109,7 @@ def test_a_trajectory_of_no_columns_saves_and_loads(tmp_path):
     assert run.metadata["config"] == "empty"
 
 
-def test_scalars_are_rows_and_arrays_may_be_used_again(tmp_path):
+def test_scalars_are_rows_and_the_caller_may_reuse_its_arrays(tmp_path):
     q = np.zeros(1)
     with RunFolder.create(tmp_path / "run", "", {}, {}) as folder:
         for k in range(3):
@@ -134,7 +134,7 @@ def test_rows_reach_the_disk_once_they_are_due(tmp_path):
     folder.close()
 
 
-def test_rows_reach_the_disk_at_once_where_one_asks(tmp_path):
+def test_flush_writes_rows_to_disk_at_once(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, FakeClock())  # nothing is ever due
     folder.append(rows(0, 2))
     folder.flush()
@@ -145,7 +145,7 @@ def test_rows_reach_the_disk_at_once_where_one_asks(tmp_path):
     folder.close()
 
 
-def test_rows_reach_the_disk_within_a_second_though_none_follow(tmp_path):
+def test_rows_reach_the_disk_within_a_second_without_further_rows(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS)
     folder.append(rows(0, 2))
     deadline = time.monotonic() + 10 * FLUSH_INTERVAL  # wide, for a loaded machine
@@ -156,7 +156,7 @@ def test_rows_reach_the_disk_within_a_second_though_none_follow(tmp_path):
     assert folder.close()["t"].tolist() == rows(0, 3)["t"].tolist()
 
 
-def test_the_statuses_travel_with_their_sentences(tmp_path):
+def test_the_file_stores_each_status_with_its_sentence(tmp_path):
     import pyarrow.parquet as pq
 
     write(tmp_path / "run", rows(0, 1))
@@ -196,7 +196,7 @@ def test_earlier_runs_are_moved_aside(tmp_path):
     assert folder.moved_to == tmp_path / "run.3"
 
 
-def test_a_folder_with_other_things_in_it_stays_where_it_is(tmp_path):
+def test_a_folder_without_a_run_is_not_moved(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     folder = RunFolder.create(tmp_path, "", {}, {})
     assert folder.moved_to is None
@@ -206,12 +206,12 @@ def test_a_folder_with_other_things_in_it_stays_where_it_is(tmp_path):
 def test_the_working_folder_is_never_moved(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text("plant: x\n")
-    with pytest.raises(RunFolderError, match="holds a run, and is or holds the working folder"):
+    with pytest.raises(RunFolderError, match="holds a run, and is or contains the working folder"):
         RunFolder.create(".", "", {}, {})
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, written):
+def test_a_run_that_is_moved_aside_while_it_goes_on_loses_no_data(tmp_path, written):
     path = tmp_path / "run[1]"  # no character of a name is special
     clock = FakeClock()
     first = RunFolder.create(path, "", METADATA, UNITS, clock)
@@ -225,7 +225,7 @@ def test_a_run_that_is_moved_aside_while_it_goes_on_loses_nothing(tmp_path, writ
     assert len(load_run(path)) == 1
 
 
-def test_a_file_in_the_way_is_an_error(tmp_path):
+def test_a_file_instead_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(RunFolderError, match="run: is a file \\(give the name of a folder\\)"):
         RunFolder.create(tmp_path / "run", "", {}, {})
@@ -265,7 +265,7 @@ def test_rows_that_do_not_fit_are_refused_and_the_rest_is_kept(tmp_path, second,
 @pytest.mark.parametrize(
     ("error", "status"), [(KeyboardInterrupt(), "interrupted"), (ZeroDivisionError("by hand"), "failed")]
 )
-def test_leaving_by_an_exception_leaves_a_readable_folder(tmp_path, error, status):
+def test_an_exception_leaves_a_readable_folder(tmp_path, error, status):
     with pytest.raises(type(error)), RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
         folder.append(rows(0, 3))
         raise error
@@ -295,7 +295,7 @@ class TornFile:
 @pytest.mark.parametrize(
     ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (OSError(28, "No space left"), RunFolderError)]
 )
-def test_a_batch_that_breaks_off_is_cut_off_and_written_again(tmp_path, error, raised):
+def test_an_incomplete_batch_is_removed_and_written_again(tmp_path, error, raised):
     clock = FakeClock()
     folder = RunFolder.create(tmp_path / "run", "", METADATA, UNITS, clock)
     clock.now += 1.0
@@ -361,7 +361,7 @@ def test_a_stream_of_noise_is_damaged(tmp_path):
             load_run(stream.parent)
 
 
-def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path):
+def test_a_parquet_file_cut_off_anywhere_is_an_error_with_a_remedy(tmp_path):
     write(tmp_path / "run", rows(0, 2))
     table = tmp_path / "run" / "trajectory.parquet"
     content = table.read_bytes()
@@ -371,15 +371,15 @@ def test_a_parquet_file_cut_off_anywhere_is_damaged_and_says_what_to_do(tmp_path
             load_run(tmp_path / "run")
 
 
-def test_a_damaged_parquet_file_beside_a_stream_says_that_the_stream_will_do(tmp_path):
+def test_a_damaged_parquet_file_next_to_a_stream_names_the_stream_as_the_remedy(tmp_path):
     stream = stream_of(tmp_path / "run", rows(0, 2))
     (stream.parent / "trajectory.parquet").write_bytes(b"PAR1")
-    with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows beside it"):
+    with pytest.raises(RunFolderError, match=r"delete it to load trajectory\.arrows instead"):
         load_run(stream.parent)
 
 
 @pytest.mark.parametrize("summary", [b"", b"{", b"\xff\xfe", b"[]", None])
-def test_no_summary_is_needed_to_load(tmp_path, summary):
+def test_a_run_loads_without_its_summary(tmp_path, summary):
     write(tmp_path / "run", rows(0, 2))
     file = tmp_path / "run" / "summary.json"
     file.unlink() if summary is None else file.write_bytes(summary)
@@ -388,14 +388,14 @@ def test_no_summary_is_needed_to_load(tmp_path, summary):
     assert run.metadata == METADATA | {"status": "completed"}
 
 
-def test_a_damaged_drawing_says_what_to_do(tmp_path):
+def test_a_damaged_drawing_is_an_error_with_a_remedy(tmp_path):
     write(tmp_path / "run", rows(0, 2))
     (tmp_path / "run" / "drawing.npz").write_bytes(b"PK\x03\x04")
     with pytest.raises(RunFolderError, match=r"drawing\.npz: is damaged: .*\(delete it to load the run without it\)"):
         load_run(tmp_path / "run")
 
 
-def test_what_is_no_run_folder_says_what_one_has(tmp_path):
+def test_the_error_for_another_folder_lists_the_files_of_a_run_folder(tmp_path):
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(RunFolderError, match=r"not a run folder \(which has summary\.json and trajectory\.parquet"):
         load_run(tmp_path)
@@ -408,16 +408,16 @@ def full(*arguments, **options):
 
 
 @pytest.mark.parametrize(
-    "place", ["servoctl.run_folder.writer._write_table", "servoctl.run_folder.writer.RunFolder._write"]
+    "place", ["servoctl.run_folder.writer.write_table", "servoctl.run_folder.writer.RunFolder._write"]
 )
-def test_a_disk_that_is_full_leaves_a_failed_run_and_nothing_in_part(tmp_path, monkeypatch, place):
+def test_a_full_disk_leaves_a_failed_run_and_no_partial_file(tmp_path, monkeypatch, place):
     with pytest.raises(RunFolderError) as said, RunFolder.create(tmp_path / "run", "", METADATA, UNITS) as folder:
         folder.append(rows(0, 3))
         monkeypatch.setattr(place, full)
         folder.close({"status": "done"})
     assert (
         str(said.value)
-        == f"{tmp_path / 'run'}: cannot be written: No space left on device (free the place, or choose another)"
+        == f"{tmp_path / 'run'}: cannot be written: No space left on device (free disk space, or choose another folder)"
     )
     run = load_run(tmp_path / "run")
     assert (run.metadata["status"], run.metadata["error"]) == ("failed", str(said.value))
@@ -430,7 +430,7 @@ def test_a_failed_run_leaves_the_summary_of_the_run_that_took_its_place(tmp_path
     with pytest.raises(RunFolderError), first as folder:
         folder.append(rows(0, 3))
         second = RunFolder.create(tmp_path / "run", "", {**METADATA, "config": "second"}, UNITS)
-        monkeypatch.setattr("servoctl.run_folder.writer._write_table", full)
+        monkeypatch.setattr("servoctl.run_folder.writer.write_table", full)
         folder.close()
     assert load_run(second.path).metadata["config"] == "second"
     moved = load_run(second.moved_to)

@@ -1,4 +1,4 @@
-"""What an axis shows: a few values do not decide the scale of all others, in any picture."""
+"""Ranges of axes: in no picture do a few extreme values hide the others."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def away(x: Array, last: float = 1e10) -> Array:
     return np.append(x[:-1], last)
 
 
-def test_one_exact_sample_does_not_open_a_logarithmic_axis() -> None:
+def test_one_exact_sample_does_not_extend_a_logarithmic_axis() -> None:
     size = 1e-3 * np.exp(-T)
     size[[7, 50]] = 3e-17, 0.0
     drawn = figure(run(q_x=T, v_x=T, violation_row=size), "violations").axes[0]
@@ -41,7 +41,7 @@ def test_one_exact_sample_does_not_open_a_logarithmic_axis() -> None:
     assert log_floor([size, np.full(201, 3e-13)]) == 1e-13  # a line that is small all the time is seen
 
 
-def test_the_last_sample_of_a_run_that_ran_away_does_not_flatten_the_rest() -> None:
+def test_the_last_sample_of_a_diverged_run_does_not_flatten_the_rest() -> None:
     trajectory = run(q_x=away(np.sin(T)), v_x=np.cos(T), u_F=away(3.0 + np.sin(T), -4e9))
     coordinates, velocities = figure(trajectory, "coordinates").axes
     assert coordinates.get_ylim() == pytest.approx((-0.08, 1.08), abs=1e-3)
@@ -66,7 +66,7 @@ def test_a_peak_in_the_middle_and_a_large_end_stay_in_the_picture() -> None:
     assert (found.low, found.high) == pytest.approx((20.0 * np.cos(2.0), 20.0))
 
 
-def test_a_violation_that_runs_away_at_last_leaves_the_logarithmic_axis() -> None:
+def test_a_violation_that_diverges_at_the_end_leaves_the_logarithmic_axis() -> None:
     size = away(1e-12 * (2.0 + np.sin(T)))
     axes = figure(run(q_x=T, v_x=T, violation_row=size), "violations").axes[0]
     assert axes.get_ylim()[1] < 1e-9
@@ -74,7 +74,7 @@ def test_a_violation_that_runs_away_at_last_leaves_the_logarithmic_axis() -> Non
     assert log_top(1e-13, [[10.0 ** (-12 + 6 * T)]]) is None  # growth that is seen
 
 
-def test_a_mechanism_that_flies_off_is_drawn_as_far_as_it_holds_together() -> None:
+def test_a_mechanism_that_flies_apart_is_drawn_until_it_does() -> None:
     arm = np.zeros((201, 2, 2))
     arm[:, 1] = np.stack([np.cos(T), np.sin(T)], axis=1)
     arm[-1] *= 1e9
@@ -84,14 +84,14 @@ def test_a_mechanism_that_flies_off_is_drawn_as_far_as_it_holds_together() -> No
     assert axes.get_title(loc="left").endswith("t = 0 to 1.99 s, then it runs away)")
 
 
-def test_compared_runs_keep_the_range_of_the_run_that_holds() -> None:
+def test_compared_runs_keep_the_range_of_the_run_that_does_not_diverge() -> None:
     runs = {"good": run(q_x=5.0 * np.sin(T), v_x=T), "bad": run(q_x=away(np.sin(T)), v_x=T)}
     axes = overlay(runs, "q").axes[0]
     assert axes.get_ylim() == pytest.approx((-0.4, 5.4), abs=0.01)
     assert axes.get_title(loc="right") == "beyond the axis: bad 1e+10 at 2 s"
 
 
-def test_limits_are_inside_an_axis_that_leaves_something_out() -> None:
+def test_limits_are_inside_an_axis_that_leaves_values_out() -> None:
     with drawing_style():
         axes = blank(4, 3).add_subplot()
         axes.axhline(9.0, gid="limit F 9")
@@ -136,7 +136,7 @@ def test_equal_values_up_to_rounding_have_a_histogram(value: float) -> None:
         ([-1.0, 2.0, 3.0], "linear", (-1.0, 3.0), (0, 0)),
     ],
 )
-def test_values_that_stand_apart_do_not_make_the_scale(
+def test_outliers_do_not_set_the_scale(
     values: list[float], kind: str, ends: tuple[float, float], beyond: tuple[int, int]
 ) -> None:
     found = scale_of(np.array(values))
@@ -144,7 +144,7 @@ def test_values_that_stand_apart_do_not_make_the_scale(
     assert (found.low, found.high) == pytest.approx(ends, rel=1e-9, abs=1e-12)
 
 
-def test_an_axis_says_how_many_values_are_beyond_it() -> None:
+def test_the_text_at_an_axis_counts_the_values_beyond_it() -> None:
     with drawing_style():
         axes = blank(4, 3).add_subplot()
         show_scale(axes, scale_of(np.array([1e10, *np.linspace(0.5, 1.0, 24)])))
@@ -152,7 +152,7 @@ def test_an_axis_says_how_many_values_are_beyond_it() -> None:
     assert axes.get_title(loc="right") == "1 above this axis"
 
 
-def test_the_colours_of_a_sweep_are_those_of_the_runs_that_went_well() -> None:
+def test_the_colour_scale_of_a_sweep_comes_from_the_runs_that_are_done() -> None:
     """One of 25 runs came out exact; the rest keeps its colours, and the bar has an arrow."""
     values = np.append(1e-18, np.geomspace(1e-3, 1.0, 24))
     x, y = (grid.ravel() for grid in np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"))

@@ -1,9 +1,11 @@
-"""Sweeps: every run is the run that `--set` gives, whatever is shared, sampled or divided among processes."""
+"""Sweeps: every run equals a single run with `--set`, for all samples and numbers of processes."""
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +145,7 @@ def test_every_run_is_the_single_run_to_the_bit(
 
 
 @pytest.mark.parametrize("path", [ALPHA, "plant.parameters.m1", X2])
-def test_the_numpy_engine_does_likewise(path: str) -> None:
+def test_every_run_on_the_numpy_engine_is_the_single_run(path: str) -> None:
     test_every_run_is_the_single_run_to_the_bit("two_mass_spring", [], path, (0.95, 1.02), "numpy")
 
 
@@ -183,7 +185,7 @@ def test_a_seed_reproduces_the_points_and_another_gives_others(sample: str) -> N
         assert sorted(int((value - 2.0) / 0.8) for value in first.columns[ALPHA]) == [0, 1, 2, 3, 4]
 
 
-def test_runs_that_fail_keep_their_rows_and_say_why() -> None:
+def test_runs_that_fail_keep_their_rows_with_a_reason() -> None:
     refused = study(["plant.parameters.m1=-1:1:3"])
     assert refused.columns["status"] == ["refused", "refused", "done"]
     assert "mass_matrix" in refused.columns["error"][0]
@@ -249,7 +251,7 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("three_masses", [], "plant.passive.rank_tolerance", [1e-6, 1e-7], 5 + 3),
     ],
 )
-def test_a_raised_task_is_traced_once(
+def test_a_task_of_higher_relative_degree_is_traced_once(
     config: str, settings: list[str], path: str, values: list[float], traced: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = sc.load(config, ["run.duration=0.1", *settings], engine="vm")
@@ -259,7 +261,7 @@ def test_a_raised_task_is_traced_once(
     assert len(compiled) == traced, compiled
 
 
-def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_path: Path) -> None:
+def test_the_relative_degree_of_a_row_follows_a_parameter(tmp_path: Path) -> None:
     (tmp_path / "masses.py").write_text(MASSES)
     (tmp_path / "masses.yaml").write_text(MASSES_CONFIG)
     run = sc.load(tmp_path / "masses.yaml")
@@ -272,7 +274,7 @@ def test_the_degree_of_a_row_is_decided_anew_where_a_parameter_changes_it(tmp_pa
         assert {name: table[name][i] for name in expected} == expected
 
 
-def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
+def test_a_run_shares_its_functions_and_does_not_change() -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
     before = run.simulate().columns
     batch(run, {ALPHA: [9.0], "plant.parameters.m1": [3.0]})
@@ -283,7 +285,7 @@ def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("vary", "said"),
     [
-        ([], "--vary: there is none (expected PATH=LO:HI:N, as in"),
+        ([], "--vary: missing (expected PATH=LO:HI:N, as in"),
         (["law.corection.baumgarte.alpha=1:2:3"], "no such number (did you mean 'law.correction.baumgarte.alpha'?)"),
         (["plant.parameters.mm1=1:2:3"], "no such number (did you mean 'plant.parameters.m1'?)"),
         (["zz=1:2:3"], "--vary zz=1:2:3: the config has no such number (numbers: plant.parameters.m1, "),
@@ -301,19 +303,21 @@ def test_a_run_lends_its_functions_and_stays_as_it_was() -> None:
         ([f"{ALPHA}=2:3:2", f"{ALPHA}=2:4:2"], f"{ALPHA} is varied twice (leave one out)"),
     ],
 )
-def test_what_cannot_be_varied_is_said(vary: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_that_cannot_be_varied_is_named(
+    vary: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words(2, "sweep", "two_mass_spring", *[part for text in vary for part in ("--vary", text)])
     captured = capsys.readouterr()
     assert said in captured.err
     assert (captured.out, "Traceback" in captured.err) == ("", False)
 
 
-def test_every_mistake_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_mistakes_are_listed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=3:2:4", "--vary", "zz=1:2:3")
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_an_unknown_metric_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_metric_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     words(2, "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--metric", "rms_violatoin")
     said = capsys.readouterr().err
     assert "--metric rms_violatoin: there is no such metric (did you mean 'rms_violation'?; known: " in said
@@ -326,7 +330,7 @@ def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsy
     assert "--samples 0: expected at least 1" in capsys.readouterr().err
     (tmp_path / "trajectory.parquet").touch()
     words(2, *line, "--out", str(tmp_path))
-    assert "holds a run (trajectory.parquet; choose another place)" in capsys.readouterr().err
+    assert "holds a run (trajectory.parquet; choose another folder)" in capsys.readouterr().err
 
 
 def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
@@ -341,7 +345,7 @@ def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
         list(run_all(bare, [{ALPHA: 1.0}]))
 
 
-def test_the_heat_map_carries_the_grid(tmp_path: Path) -> None:
+def test_the_heat_map_has_the_values_of_the_grid(tmp_path: Path) -> None:
     found = study([f"{ALPHA}=2:6:3", f"{X2}=0.9:1.1:2"])
     with open(tmp_path / "sweep.png", "wb") as file:
         figure = draw(found, "rms_violation", file)
@@ -402,7 +406,7 @@ def test_an_open_loop_is_compared_by_its_inputs(tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["best"]["input_rms.Fr"]["run"] == 0
 
 
-def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
+def test_a_plant_that_raises_fails_only_its_own_run(tmp_path: Path) -> None:
     (tmp_path / "ball.py").write_text(BALL)
     (tmp_path / "ball.yaml").write_text(BALL_CONFIG)
     run = sc.load(tmp_path / "ball.yaml")
@@ -413,7 +417,7 @@ def test_a_plant_that_raises_loses_its_own_run_only(tmp_path: Path) -> None:
         plan(run, None)
 
 
-def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_and_said(
+def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = []
@@ -434,7 +438,7 @@ def test_a_plant_that_cannot_be_traced_is_swept_in_numpy_and_said(
         assert opaque["input_rms.F"] == pytest.approx(traced["input_rms.F"], rel=1e-12)  # the order of sums may differ
 
 
-def test_the_command_is_reached_by_its_own_name(tmp_path: Path) -> None:
+def test_the_sweep_command_runs_as_a_process(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "servoctl", "sweep", "two_mass_spring", "--vary", f"{ALPHA}=2:3:2", "--engine", "vm"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
@@ -457,3 +461,17 @@ def test_the_table_leaves_out_runs_at_the_edge(tmp_path: Path, capsys: pytest.Ca
     assert [row[0] for row in rows] == ["0", "1", "2"]  # alpha h of 0.1, 0.2, 0.3; 0.4 and above: no gain margin of 2
     assert "gain_share  overshoot  gain_margin" in said
     assert "left out: 6 runs beyond a bound of tune.share, tune.overshoot, tune.gain_margin" in said
+
+
+@pytest.mark.parametrize("room", ["cli", "report", "run_folder", "sweep", "tune"])
+def test_modules_of_a_room_import_each_other_in_one_direction_also_for_type_checkers(room: str) -> None:
+    package = f"servoctl.{room}"
+    paths = {f"{package}.{path.stem}": path for path in Path(sc.__file__).with_name(room).glob("*.py")}
+    paths[package] = paths.pop(f"{package}.__init__")
+    arrows: dict[str, set[str]] = {name: set() for name in paths}
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module in paths:
+                modules = {f"{node.module}.{alias.name}" for alias in node.names} & set(paths)
+                arrows[name] |= modules or {node.module}
+    assert len([*TopologicalSorter(arrows).static_order()]) == len(paths)  # a circle raises CycleError

@@ -1,4 +1,4 @@
-"""Sweeps that do not reach their end: interrupted, bereft of a process, or out of disk; what was found is kept."""
+"""Sweeps that do not complete: interrupted, with a dead worker, or on a full disk; finished rows are kept."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def table_of(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_sweep_keeps_what_has_run_and_says_so(tmp_path: Path, number: int) -> None:
+def test_an_interrupted_sweep_keeps_its_rows_and_reports_the_interruption(tmp_path: Path, number: int) -> None:
     process = begin(tmp_path, "1:2:20001")
     try:
         made, deadline = tmp_path / "made", time.monotonic() + 60
@@ -106,7 +106,7 @@ def test_an_interrupted_sweep_keeps_what_has_run_and_says_so(tmp_path: Path, num
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_that_code_in_between_swallows_is_heeded_at_the_next_row(number: int) -> None:
+def test_an_interruption_that_other_code_swallows_takes_effect_at_the_next_row(number: int) -> None:
     """CasADi swallows it, where it arrives while a model is traced."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -124,10 +124,10 @@ def test_an_interruption_that_code_in_between_swallows_is_heeded_at_the_next_row
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_process_that_dies_ends_the_sweep_with_what_has_run(tmp_path: Path) -> None:
+def test_a_process_that_dies_ends_the_sweep_and_its_rows_are_kept(tmp_path: Path) -> None:
     process = begin(tmp_path, "0.5:13:26", "--jobs", "2")
     stdout, stderr = process.communicate(timeout=120)
-    said = "a process that worked for the sweep was killed, or ran out of memory (take fewer --jobs)"
+    said = "a worker process of the sweep was killed, or ran out of memory (use fewer --jobs)"
     assert (process.returncode, stderr) == (4, f"warning: {said}\n")
     rows = table_of(tmp_path)
     assert stdout.startswith(f"ball: {len(rows)} runs of 26, failed, 0 failed")
@@ -140,13 +140,13 @@ def test_a_process_that_dies_ends_the_sweep_with_what_has_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("limit", "there"), [(150, set()), (1800, {"config.yaml"}), (8000, {"config.yaml", "sweep.parquet"})]
 )
-def test_a_full_disk_leaves_no_file_in_part_and_no_summary(tmp_path: Path, limit: int, there: set[str]) -> None:
+def test_a_full_disk_leaves_no_partial_file_and_no_summary(tmp_path: Path, limit: int, there: set[str]) -> None:
     (tmp_path / "found").mkdir()
     (tmp_path / "found/summary.json").write_text("of an earlier sweep")
     process = begin(tmp_path, "1:2:3", limit=limit)
     stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File too large (free the place, or choose another)\n"
+    assert stderr == "found: cannot be written: File too large (free disk space, or choose another folder)\n"
     assert {path.name for path in (tmp_path / "found").iterdir()} == there | {"sweep.jsonl"}
     if "config.yaml" in there:
         assert not read_value((tmp_path / "found/config.yaml").read_text()).problems
@@ -154,15 +154,15 @@ def test_a_full_disk_leaves_no_file_in_part_and_no_summary(tmp_path: Path, limit
         assert len(table_of(tmp_path)) == 3
 
 
-def test_a_folder_that_cannot_be_made_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "found").write_text("a file")
     process = begin(tmp_path, "1:2:20001")
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (3, "")
-    assert stderr == "found: cannot be written: File exists (free the place, or choose another)\n"
+    assert stderr == "found: cannot be written: File exists (free disk space, or choose another folder)\n"
 
 
-def test_a_new_sweep_takes_an_earlier_ones_summary_away(tmp_path: Path) -> None:
+def test_a_new_sweep_removes_the_summary_of_an_earlier_one(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("{}")
     assert make_folder(tmp_path) == tmp_path
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The stability limit in the picture of a sweep: where it is known in closed form, and where runs are refused."""
+"""The stability limit in the picture of a sweep: cases with a closed form, and cases where runs are refused."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def limits(name: str, settings: list[str], *vary: str) -> dict[str, Limit]:
 
 
 @pytest.mark.parametrize(("delay", "feedback", "critical"), [(0, 2.0, 1.0), (1, 1.0, 0.426), (2, 0.618, 0.258)])
-def test_on_drives_the_limit_is_the_known_one(
+def test_the_limit_on_drives_matches_the_closed_form(
     delay: int, feedback: float, critical: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kappa h of first-order feedback, and alpha h of a double pole, by cycles of delay."""
@@ -39,7 +39,7 @@ def test_on_drives_the_limit_is_the_known_one(
     assert 20.0 * crossing == pytest.approx(critical, abs=5e-4)
 
 
-def test_two_paths_meet_the_closed_form_in_a_line_that_is_drawn() -> None:
+def test_the_limit_over_two_paths_matches_the_closed_form_and_is_drawn() -> None:
     """A period bears kappa h < 2: h = 2 P; on it lie the ends of what ran, beyond it every run is refused."""
     run = sc.load("two_mass_spring", [*SHORT, FEEDBACK], engine="vm")
     varies = read_varies([f"{P}=0.01:0.05:6", f"{PERIOD}=0.02:0.15:7"], run)
@@ -57,7 +57,7 @@ def test_two_paths_meet_the_closed_form_in_a_line_that_is_drawn() -> None:
     assert [text.get_text() for text in axes.texts] == ["stability limit"]
 
 
-def test_one_path_that_matters_is_a_straight_line_over_two() -> None:
+def test_a_limit_that_depends_on_one_of_two_paths_is_a_straight_line() -> None:
     run = sc.load("two_mass_spring", [*SHORT, CRITICAL, "run.period=0.02"], engine="vm")
     varies = read_varies(["plant.parameters.m1=1:2:2", f"{PERIOD}=0.02:0.08:4"], run)
     study = sweep(run, varies, points_of(varies))
@@ -68,7 +68,7 @@ def test_one_path_that_matters_is_a_straight_line_over_two() -> None:
     np.testing.assert_allclose(np.concatenate(line.allsegs[0])[:, 1], 0.05, rtol=1e-3)
 
 
-def test_the_command_says_where_the_limit_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = [part for setting in [*SHORT, CRITICAL, "run.period=0.02"] for part in ("--set", setting)]
     line = ["sweep", "two_mass_spring", "--vary", f"{ALPHA}=12:92:5", "--engine", "vm", *settings]
     with pytest.raises(SystemExit) as ended:
@@ -88,6 +88,6 @@ def test_the_command_says_where_the_limit_is(tmp_path: Path, capsys: pytest.Capt
         [f"{PERIOD}=-2:-1"],  # nothing that a config takes
     ],
 )
-def test_where_there_is_nothing_to_draw_there_is_no_line(vary: list[str]) -> None:
+def test_no_line_is_drawn_without_a_limit(vary: list[str]) -> None:
     run = sc.load("two_mass_spring", [*SHORT, "run.period=0.02"])
     assert limits_of(run, read_varies(vary, run)) == ()

@@ -1,4 +1,4 @@
-"""A sweep that was ended goes on where it was: the same table to the bit, and never another sweep's."""
+"""`sweep --resume` continues an interrupted sweep: the same table to the bit, and no other sweep."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def cut(folder: Path, runs: int, torn: bytes = b"") -> None:
 
 @pytest.mark.parametrize("torn", [b"", b'{"run": 3, "seconds": 0.', b"\xff\x00"])
 @pytest.mark.parametrize("sample", [(), ("--sample", "lhs", "--samples", "7", "--seed", "5")])
-def test_a_resumed_sweep_gives_the_table_of_one_that_was_not_ended(
+def test_a_resumed_sweep_gives_the_table_of_an_uninterrupted_one(
     here: Path, sample: tuple[str, ...], torn: bytes
 ) -> None:
     assert call("--vary", GRID, *sample) == 0
@@ -63,14 +63,14 @@ def test_a_resumed_sweep_gives_the_table_of_one_that_was_not_ended(
     assert (summary["status"], summary["runs"], summary["planned"]) == ("done", 7, 7)
 
 
-def test_a_sweep_at_its_end_runs_nothing_again(here: Path) -> None:
+def test_resuming_a_complete_sweep_runs_nothing_again(here: Path) -> None:
     assert call("--vary", GRID) == 0
     whole, rows = columns(here), (here / "found" / FILE).read_bytes()
     assert call("--vary", GRID, "--resume") == 0
     assert repr(columns(here)) == repr(whole) and (here / "found" / FILE).read_bytes() == rows
 
 
-def test_a_killed_sweep_goes_on_and_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_a_killed_sweep_continues_and_gives_the_same_table(tmp_path: Path) -> None:
     process = begin(tmp_path, "1:2:61")
     rows = tmp_path / "found" / FILE
     try:
@@ -110,7 +110,7 @@ def edit(folder: Path, file: str, old: str, new: str) -> None:
         (("ball.py", "-9.8", "-9.81"), ("--vary", GRID), "files.ball.py was "),
     ],
 )
-def test_another_sweep_does_not_go_on_there(
+def test_resume_refuses_another_sweep(
     here: Path,
     capsys: pytest.CaptureFixture[str],
     change: tuple[str, str, str] | None,
@@ -134,7 +134,7 @@ def test_an_unfinished_sweep_is_not_overwritten(here: Path, capsys: pytest.Captu
     cut(here, 3)
     before = (here / "found" / FILE).read_bytes()
     assert call("--vary", GRID) == 2
-    said = f"found/{FILE}: holds 3 of 7 runs of a sweep (--resume goes on with it; or another --out)\n"
+    said = f"found/{FILE}: holds 3 of 7 runs of a sweep (continue with --resume, or choose another --out)\n"
     assert capsys.readouterr().err.endswith(said) and (here / "found" / FILE).read_bytes() == before
 
 
@@ -150,7 +150,7 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "code", "sentence"),
     [
-        (spoil(2, b"{}\n"), 3, f"found/{FILE}: line 3 is damaged (restore the file, or sweep anew to another --out)"),
+        (spoil(2, b"{}\n"), 3, f"found/{FILE}: line 3 is damaged (restore the file, or run the sweep"),
         (spoil(2, b"[1, 2]\n"), 3, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 7, "row": {}}\n'), 3, f"found/{FILE}: line 3 is damaged"),
         (spoil(2, b'{"run": 1, "row": 5}\n'), 3, f"found/{FILE}: line 3 is damaged"),
@@ -158,8 +158,8 @@ def spoil(index: int, line: bytes) -> Callable[[Path], None]:
         (spoil(1, b"[" * 100_000 + b"\n"), 3, f"found/{FILE}: line 2 is damaged"),
         (spoil(0, b"\xff\n"), 3, f"found/{FILE}: line 1 is damaged"),
         (spoil(0, b"{}\n"), 2, f"--resume: found/{FILE}: is of another sweep: "),
-        (lambda path: path.write_bytes(b""), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
-        (lambda path: path.unlink(), 2, "--resume: found holds no sweep that can go on (leave --resume out)"),
+        (lambda path: path.write_bytes(b""), 2, "--resume: found holds no sweep that can continue (leave"),
+        (lambda path: path.unlink(), 2, "--resume: found holds no sweep that can continue (leave"),
         (lambda path: (path.unlink(), path.mkdir()), 3, "found: cannot be written: Is a directory"),
     ],
 )
@@ -174,7 +174,7 @@ def test_damaged_rows_are_named(
     assert capsys.readouterr().err.startswith(sentence)
 
 
-def test_two_programs_do_not_write_to_one_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_programs_cannot_write_the_same_sweep(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fcntl = pytest.importorskip("fcntl")
     assert call("--vary", GRID) == 0
     with open(here / "found" / FILE, "rb") as file:
@@ -187,7 +187,7 @@ def test_resume_without_a_folder_names_the_newest(here: Path, capsys: pytest.Cap
     os.makedirs("runs/ball-sweep-1")
     Path(f"runs/ball-sweep-1/{FILE}").write_text("")
     assert main(["sweep", "ball.yaml", "--vary", GRID, "--resume"]) == 2
-    assert "--resume: which sweep? (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
+    assert "--resume: needs --out (the newest: --out runs/ball-sweep-1)" in capsys.readouterr().err
 
 
 def test_log_spacing_gives_equal_ratios_and_both_ends(here: Path) -> None:
@@ -196,7 +196,7 @@ def test_log_spacing_gives_equal_ratios_and_both_ends(here: Path) -> None:
     assert json.loads((here / "found/summary.json").read_text())["vary"]["plant.parameters.m"]["spacing"] == "log"
 
 
-def test_random_values_of_a_log_range_have_equal_chances_in_each_power_of_ten(here: Path) -> None:
+def test_random_values_of_a_log_range_are_uniform_in_the_logarithm(here: Path) -> None:
     words = ("--vary", "plant.parameters.m=0.1:100:log", "--sample", "lhs", "--samples", "6")
     assert call(*words) == 0
     found = sorted(columns(here)["plant.parameters.m"])

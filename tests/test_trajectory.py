@@ -69,7 +69,7 @@ def test_a_run_without_inputs_has_an_input_matrix_of_no_columns():
     assert Trajectory({"t": T, "q.x": T, "v.x": T}).u.shape == (3, 0)
 
 
-def test_an_empty_trajectory_answers_everything():
+def test_an_empty_trajectory_has_empty_results():
     run = Trajectory({})
     assert len(run) == 0
     assert run.t.shape == (0,)
@@ -78,7 +78,7 @@ def test_an_empty_trajectory_answers_everything():
     assert "unnamed: 0 rows" in repr(run)
 
 
-def test_repr_says_what_a_person_wants_to_know():
+def test_repr_shows_name_size_time_and_status():
     assert repr(small()) == "<Trajectory of small: 3 rows, 14 columns, t = 0 .. 3 s, completed>"
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_column_is_a_key_error_with_the_nearest_name():
     assert str(error.value) == "trajectory: q.angel: no such name (did you mean 'q.angle'?)"
 
 
-def test_an_unknown_row_lists_what_there_is_when_nothing_is_near():
+def test_an_unknown_row_without_a_similar_name_lists_all_names():
     with pytest.raises(ColumnError, match=r"there are: mine, free, mine\.0, mine\.1, loop"):
         small().violation("zzz")
 
@@ -106,7 +106,7 @@ def test_a_row_without_violation_does_not_hide_the_others_of_its_task():
     assert np.array_equal(run.violation("mine"), [3.0, 0.0, 1.0])
 
 
-def test_rows_are_grouped_by_their_first_name_where_the_run_does_not_say():
+def test_rows_are_grouped_by_their_first_name_without_metadata():
     assert Trajectory(small().columns).tasks == {"mine": ["mine.0", "mine.1"], "free": ["free"]}
 
 
@@ -123,7 +123,7 @@ def test_rms_weighs_by_time():
     assert rms(T, np.array([0.0, 2.0, -2.0])) == pytest.approx(math.sqrt(10 / 3), rel=1e-15)
 
 
-def test_rms_leaves_out_intervals_at_a_nan():
+def test_rms_leaves_out_intervals_with_nan():
     assert rms(T, np.array([np.nan, 2.0, 2.0])) == 2.0
     assert math.isnan(rms(T, np.full(3, np.nan)))
 
@@ -162,7 +162,7 @@ def test_the_summary_holds_the_numbers_worked_out_by_hand():
     assert "energy_drift" not in summary
 
 
-def test_a_summary_is_strict_json_whatever_the_numbers_are():
+def test_a_summary_is_strict_json_for_all_numbers():
     run = small(**{"u.F": np.array([np.inf, np.nan, 1.0]), "q.x": np.array([0, 1, -np.inf]), "residual": T * np.nan})
     summary = json.loads(json.dumps(run.summary(), allow_nan=False))
     assert summary["inputs"]["F"] == {"min": 1.0, "max": None, "rms": None}
@@ -171,7 +171,7 @@ def test_a_summary_is_strict_json_whatever_the_numbers_are():
     assert json.dumps(plain({1: (np.float32(0.5), np.int64(2), np.bool_(True), Status.OK, math.nan, np.zeros(1))}))
 
 
-def test_what_a_run_has_not_is_left_out_of_its_summary():
+def test_missing_quantities_are_left_out_of_the_summary():
     summary = Trajectory({"t": T, "q.x": T, "v.x": T}, metadata={"energy_drift": 1e-9}).summary()
     assert not {"rank_min", "rank_max", "residual_max", "pivot_min", "status_counts"} & summary.keys()
     assert summary["inputs"] == {}
@@ -187,7 +187,7 @@ def test_a_data_frame_has_the_columns_and_their_units():
     assert frame["u.F"].tolist() == [0.0, 2.0, -2.0]
 
 
-def test_without_pandas_the_error_says_how_to_get_it(monkeypatch):
+def test_without_pandas_the_error_tells_how_to_install_it(monkeypatch):
     original = builtins.__import__
 
     def no_pandas(name, *rest, **named):

@@ -1,4 +1,4 @@
-"""Searches: a function of the config and its seed, whatever is killed, resumed or divided among workers."""
+"""Searches depend only on the config and its seed, also after a kill, a resume, or with several workers."""
 
 import json
 import re
@@ -48,13 +48,13 @@ def problem(path: Path, *overrides: str) -> SearchProblem:
 
 
 def table(tuning: Tuning) -> list[Any]:
-    return [(trial.at, trial.verdict) for trial in tuning.trials]
+    return [(trial.at, trial.evaluation) for trial in tuning.trials]
 
 
 @pytest.mark.parametrize(
     "sampler", ["tpe", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmaes", "nsga2", "random"))]
 )
-def test_a_search_that_is_killed_and_resumed_ends_as_one_that_is_not(
+def test_a_killed_and_resumed_search_ends_like_an_uninterrupted_one(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     given = problem(config, f"tune.sampler={sampler}")
@@ -105,13 +105,13 @@ def test_a_generation_that_is_half_stored_is_completed(config: Path, tmp_path: P
     assert table(parts) == table(whole)
 
 
-def test_more_trials_go_on_where_fewer_ended(config: Path, tmp_path: Path) -> None:
+def test_more_trials_continue_a_search_with_fewer(config: Path, tmp_path: Path) -> None:
     whole = tune(problem(config), tmp_path / "whole")
     tune(problem(config, "tune.trials=7"), tmp_path / "parts")
     assert table(tune(problem(config), tmp_path / "parts", resume=True)) == table(whole)
 
 
-def test_trials_are_what_single_runs_give(config: Path, tmp_path: Path) -> None:
+def test_trials_equal_single_runs(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     best = tuning.best
     assert best is not None
@@ -121,54 +121,54 @@ def test_trials_are_what_single_runs_give(config: Path, tmp_path: Path) -> None:
         summary = sc.load(config, values, engine="vm").simulate().summary()
         violations.append(summary["tasks"]["distance"]["rms_violation"])
         forces.append(max(-summary["inputs"]["F"]["min"], summary["inputs"]["F"]["max"]))
-    assert best.verdict.values == (max(violations),)
-    assert best.verdict.metrics["input_max.F"] == max(forces) <= 14.0
-    done = [trial.verdict.values[0] for trial in tuning.trials if trial.verdict.status == "done"]
-    assert best.verdict.values[0] == min(done)
-    assert {trial.verdict.status for trial in tuning.trials} >= {"done", "pruned", "failed"}
+    assert best.evaluation.values == (max(violations),)
+    assert best.evaluation.metrics["input_max.F"] == max(forces) <= 14.0
+    done = [trial.evaluation.values[0] for trial in tuning.trials if trial.evaluation.status == "done"]
+    assert best.evaluation.values[0] == min(done)
+    assert {trial.evaluation.status for trial in tuning.trials} >= {"done", "pruned", "failed"}
 
 
-def test_the_first_trial_is_the_config_as_it_stands(config: Path, tmp_path: Path) -> None:
+def test_the_first_trial_is_the_baseline(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config, "tune.trials=2"), tmp_path / "study")
     assert tuning.trials[0].at == {ALPHA: 10.0, BETA: 10.0}
-    assert tuning.trials[0].verdict == tuning.standing
+    assert tuning.trials[0].evaluation == tuning.baseline
     outside = problem(config, "tune.trials=2", f"{ALPHA}=1")
     assert tune(outside, tmp_path / "outside").trials[0].at[ALPHA] >= 2.0
 
 
-def test_the_mean_and_a_weighted_sum_are_what_they_say(config: Path) -> None:
+def test_the_mean_and_a_weighted_sum_match_the_single_runs(config: Path) -> None:
     mean = problem(config, "tune.objective={minimise: {rms_violation: 2, input_rms.F: 0.5}, over: mean}")
-    verdict = Evaluator(mean).judge([{}])[0]
+    evaluation = Evaluator(mean).evaluate([{}])[0]
     rows = list(run_all(mean.run, [{M2: m2} for m2 in (2.0, 1.6, 2.4)]))
     expected = np.mean([2.0 * row["rms_violation"] + 0.5 * row["input_rms.F"] for row in rows])
-    assert verdict.values[0] == pytest.approx(expected, rel=1e-12)
+    assert evaluation.values[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_sensitivity_is_the_difference_that_a_value_makes(config: Path) -> None:
+def test_a_sensitivity_is_the_change_of_the_violation_by_a_value(config: Path) -> None:
     given = problem(config, f"tune.sensitivity={{spring: {{plant.parameters.k: 12}}, mass: {{{M2}: 2.5}}}}")
-    verdict = Evaluator(given).judge([{}])[0]
+    evaluation = Evaluator(given).evaluate([{}])[0]
     changed = [{}, {"plant.parameters.k": 12.0, M2: 2.0}, {M2: 2.5}]
     plain, spring, mass = (row["rms_violation"] for row in run_all(given.run, changed))
-    assert verdict.metrics["sensitivity.spring"] == abs(plain - spring)
-    assert verdict.metrics["sensitivity.mass"] == abs(plain - mass) > 0.0
-    assert verdict.runs == 5
+    assert evaluation.metrics["sensitivity.spring"] == abs(plain - spring)
+    assert evaluation.metrics["sensitivity.mass"] == abs(plain - mass) > 0.0
+    assert evaluation.runs == 5
 
 
 def test_the_share_of_the_gain_limit_is_that_of_check(config: Path) -> None:
     given = problem(config, "tune.constraints={gain_share: 0.5}")
-    low, high = Evaluator(given).judge([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])
+    low, high = Evaluator(given).evaluate([{ALPHA: 20.0, BETA: 20.0}, {ALPHA: 60.0, BETA: 60.0}])
     # critically damped, held, no delay: unstable from alpha h = 1
     assert low.metrics["gain_share"] == pytest.approx(0.2, rel=1e-3)
     assert low.status == "done"
     assert (high.status, high.reason) == ("infeasible", "gain_share 0.6 is above 0.5")
 
 
-def test_no_trial_of_a_front_is_beaten_and_the_best_is_one_of_it(config: Path, tmp_path: Path) -> None:
+def test_no_trial_of_a_front_is_dominated_and_the_best_is_on_it(config: Path, tmp_path: Path) -> None:
     free = ("tune.share=none", "tune.overshoot=none", "tune.gain_margin=none")
     given = problem(config, "tune.objective={minimise: [rms_violation, input_rms.F]}", *free)
     tuning = tune(given, tmp_path / "study")
-    values = np.array([trial.verdict.values for trial in tuning.trials if trial.verdict.status == "done"])
-    front = np.array([trial.verdict.values for trial in tuning.front])
+    values = np.array([trial.evaluation.values for trial in tuning.trials if trial.evaluation.status == "done"])
+    front = np.array([trial.evaluation.values for trial in tuning.front])
     beaten = [((values <= one).all(axis=1) & (values < one).any(axis=1)).any() for one in values]
     assert sorted(map(tuple, values[~np.array(beaten)])) == sorted(map(tuple, front))
     assert 1 < len(front) < len(values)
@@ -185,7 +185,7 @@ def test_a_list_of_values_may_hold_words(config: Path, tmp_path: Path) -> None:
     given = problem(config, f"tune.search={search}", "tune.trials=8", "tune.overshoot=none")
     tuning = tune(given, tmp_path / "study")
     assert {trial.at["law.allocation"] for trial in tuning.trials} == {"minimum_norm", "unprojected"}
-    assert {trial.verdict.status for trial in tuning.trials} == {"done"}
+    assert {trial.evaluation.status for trial in tuning.trials} == {"done"}
     assert {trial.at[ALPHA] for trial in tuning.trials} <= {5, 10, 20}
 
 
@@ -219,7 +219,9 @@ class Cart(sc.Plant):
 """
 
 
-def test_the_command_leaves_what_runs_and_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_config_that_runs_and_prints_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cart.py").write_text(PLANT)
     (tmp_path / "cart.yaml").write_text(
         'plant: {class: "cart.py:Cart"}\ninitial: {q: 0.01, v: 0}\ntask: [{name: stay, holonomic: "x"}]\n'
@@ -254,14 +256,14 @@ def test_the_shipped_searches_beat_alpha_and_beta_of_ten_by_a_third(
     tmp_path: Path, name: str, trials: int, cycle: float
 ) -> None:
     given = read_problem(sc.load(name, [f"{ALPHA}=10", f"{BETA}=10", f"tune.trials={trials}"]))
-    for member, error in zip(given.members, (0.0, -0.2, 0.2), strict=True):
-        assert member["run.period"] == member["realism.delay"] == cycle  # one cycle late
-        assert member["realism.noise.q"] > 0.0 and member["realism.noise.v"] > 0.0
-        assert [value for path, value in member.items() if "parameter_error" in path] == [error]
+    for scenario, error in zip(given.scenarios, (0.0, -0.2, 0.2), strict=True):
+        assert scenario["run.period"] == scenario["realism.delay"] == cycle  # one cycle late
+        assert scenario["realism.noise.q"] > 0.0 and scenario["realism.noise.v"] > 0.0
+        assert [value for path, value in scenario.items() if "parameter_error" in path] == [error]
     tuning = tune(given, tmp_path / "study")
-    assert tuning.standing.status == "done"  # within the same bounds on the inputs
-    assert tuning.best is not None and max(tuning.best.verdict.excess.values()) <= 0.0
-    assert tuning.best.verdict.values[0] < 0.7 * tuning.standing.values[0]
+    assert tuning.baseline.status == "done"  # within the same bounds on the inputs
+    assert tuning.best is not None and max(tuning.best.evaluation.excess.values()) <= 0.0
+    assert tuning.best.evaluation.values[0] < 0.7 * tuning.baseline.values[0]
 
 
 @pytest.mark.slow
@@ -280,7 +282,7 @@ def test_a_cluster_ends_with_the_trials_of_this_machine(config: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_lost_leaves_a_study_that_goes_on(
+def test_a_lost_cluster_leaves_a_study_that_continues(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, count = problem(config), 0
@@ -311,10 +313,10 @@ def test_two_workers_end_with_the_trials_of_one(config: Path, tmp_path: Path, en
     assert one.best == two.best
 
 
-def test_trials_at_the_edge_are_not_handed_out(config: Path, tmp_path: Path) -> None:
+def test_trials_at_the_stability_limit_are_not_feasible(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     assert tuning.best is not None
-    found = tuning.best.verdict.metrics
+    found = tuning.best.evaluation.metrics
     assert found["gain_share"] <= 0.4 and found["overshoot"] <= 0.1 and found["gain_margin"] >= 2.0
     assert dict(tuning.problem.bounds) == {"input_max.F": 14.0, "gain_share": 0.4, "overshoot": 0.1, "gain_margin": 2.0}
     loose = problem(config, "tune.share=0.9", "tune.overshoot=none", "tune.gain_margin=1.05")
@@ -323,21 +325,21 @@ def test_trials_at_the_edge_are_not_handed_out(config: Path, tmp_path: Path) -> 
 
 def test_each_bound_refuses_a_trial_by_name(config: Path) -> None:
     given = problem(config, "tune.constraints={}")
-    swings, fast = Evaluator(given).judge([{ALPHA: 5.0, BETA: 20.0}, {ALPHA: 70.0, BETA: 70.0}])
+    swings, fast = Evaluator(given).evaluate([{ALPHA: 5.0, BETA: 20.0}, {ALPHA: 70.0, BETA: 70.0}])
     # zeta = 0.25: exp(-pi zeta / sqrt(1 - zeta^2)) = 0.444 in continuous time, more when held
     assert swings.status == "pruned" and swings.reason is not None and swings.reason.startswith("overshoot 0.5")
     assert (fast.status, fast.reason) == ("infeasible", "gain_share 0.7 is above 0.4")
     # held double integrator: unstable where the gain k alpha h reaches 1
     assert fast.metrics["gain_margin"] == pytest.approx(1.0 / 0.7, rel=1e-3)
     margin = problem(config, "tune.constraints={}", "tune.share=none")
-    (late,) = Evaluator(margin).judge([{ALPHA: 70.0, BETA: 70.0}])
+    (late,) = Evaluator(margin).evaluate([{ALPHA: 70.0, BETA: 70.0}])
     assert (late.status, late.reason) == ("infeasible", "gain_margin 1.429 is below 2")
 
 
-def test_a_metric_of_which_the_greatest_is_best_is_not_minimised(config: Path) -> None:
+def test_a_metric_whose_greatest_value_is_best_cannot_be_minimised(config: Path) -> None:
     from servoctl.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"gain_margin: the greatest is best \(give it under tune.constraints"):
+    with pytest.raises(ConfigError, match=r"gain_margin: its greatest value is best \(give its least value under"):
         problem(config, "tune.objective={minimise: gain_margin}")
     with pytest.raises(ConfigError, match=r"tune.share: expected a number between 0 and 1, or none, got 1.5"):
         problem(config, "tune.share=1.5")
@@ -357,7 +359,7 @@ def test_help_lists_every_metric_that_a_search_takes(config: Path, capsys: pytes
     assert "gain_margin factor on one actuator's gain at which the sampled loop becomes unstable" in said
 
 
-def test_the_command_prints_share_and_margin_beside_their_bounds(
+def test_the_command_prints_share_and_margin_with_their_bounds(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -368,7 +370,7 @@ def test_the_command_prints_share_and_margin_beside_their_bounds(
     assert re.search(r"overshoot \(at most 0.1\) +0 +0", said), said
 
 
-def test_the_time_that_is_printed_is_that_of_the_whole_command(
+def test_the_printed_time_is_that_of_the_whole_command(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["tune", str(config), "--out", str(tmp_path / "out"), "--no-compare", "--engine", "vm", "--trials", "2"]
@@ -382,9 +384,9 @@ def test_the_time_that_is_printed_is_that_of_the_whole_command(
     assert summary["trials_per_second"] == pytest.approx(2 / summary["total_time"], rel=1e-9)
 
 
-def swing(path: str | Path, at: dict[str, Any], member: dict[str, Any], row: str, step: str) -> float:
+def swing(path: str | Path, at: dict[str, Any], scenario: dict[str, Any], row: str, step: str) -> float:
     """How far the violation of a task swings past zero after a step, relative to the step, without noise."""
-    values = [f"{name}={value!r}" for name, value in {**at, **member}.items() if "noise" not in name]
+    values = [f"{name}={value!r}" for name, value in {**at, **scenario}.items() if "noise" not in name]
     trajectory = sc.load(path, [*values, step, "run.duration=2", "run.output_step=null"], engine="vm").simulate()
     violation = trajectory[f"violation.{row}"]
     assert abs(violation[0]) == pytest.approx(0.01)
@@ -411,9 +413,9 @@ def test_the_best_trial_does_not_ring(
     given = read_problem(sc.load(path, [*overrides, "tune.trials=16"]))
     tuning = tune(given, tmp_path / "study")
     assert tuning.best is not None
-    assert tuning.best.verdict.metrics["gain_share"] <= 0.4
-    assert tuning.best.verdict.metrics["overshoot"] <= 0.1
-    if tuning.standing.status == "done":
-        assert tuning.best.verdict.values[0] <= tuning.standing.values[0]
+    assert tuning.best.evaluation.metrics["gain_share"] <= 0.4
+    assert tuning.best.evaluation.metrics["overshoot"] <= 0.1
+    if tuning.baseline.status == "done":
+        assert tuning.best.evaluation.values[0] <= tuning.baseline.values[0]
     if row is not None:
-        assert swing(path, tuning.best.at, given.members[0], row, step) < 0.1
+        assert swing(path, tuning.best.at, given.scenarios[0], row, step) < 0.1

@@ -1,4 +1,4 @@
-"""Searches that cannot be, or do not end well: each is said by name, and no finished trial is lost."""
+"""Searches that are refused or fail: each problem is named, and no finished trial is lost."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
     ],
 )
-def test_a_section_that_cannot_be_is_refused(
+def test_an_invalid_tune_section_is_refused(
     config: Path, capsys: pytest.CaptureFixture[str], section: str, expected: str
 ) -> None:
     config.write_text(CONFIG.replace(TUNE, section))
@@ -103,7 +103,7 @@ def test_a_section_that_cannot_be_is_refused(
     assert list(config.parent.iterdir()) == [config]
 
 
-def test_no_feasible_trial_is_said_with_the_nearest_miss(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_feasible_trial_the_nearest_miss_is_printed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "--set", "tune.constraints={input_max.F: 5}", "--out", "study")
     assert code == 4
     summary = json.loads((config.parent / "study/summary.json").read_text())
@@ -125,17 +125,15 @@ def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.Cap
     assert table["status"] == ["failed"] * 4 and all("unstable" in reason for reason in table["reason"])
 
 
-def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_study_is_neither_overwritten_nor_mixed(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--out", "study")[0] == 0
     code, _, err = said(capsys, "--out", "study")
     assert code == 2
-    assert err.endswith("study.db: holds 8 trials of a study (--resume goes on with it; or another --out)\n")
+    assert err.endswith("study.db: holds 8 trials of a study (continue with --resume, or choose another --out)\n")
     config.write_text(CONFIG.replace("alpha: 10", "alpha: 11"))
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert code == 2
-    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (take config.yaml beside the study" in err
+    assert f"the study is of another config: {ALPHA} was 10.0, is 11.0 (use config.yaml of the study's folder" in err
     assert json.loads((config.parent / "study/summary.json").read_text())["trials"] == 8
     config.write_text(CONFIG)
     code, out, _ = said(capsys, "--out", "study", "--resume", "--trials", "9")
@@ -144,10 +142,10 @@ def test_a_study_that_is_there_is_neither_overwritten_nor_mixed(
 
 def test_resume_asks_which_study(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, "--resume")
-    assert (code, err) == (2, "--resume: which study? (there is none in runs/masses-tune-*)\n")
+    assert (code, err) == (2, "--resume: needs --out (no folder matches runs/masses-tune-*)\n")
     assert said(capsys)[0] == 0
     (folder,) = (config.parent / "runs").iterdir()
-    assert said(capsys, "--resume")[2] == f"--resume: which study? (the newest: --out runs/{folder.name})\n"
+    assert said(capsys, "--resume")[2] == f"--resume: needs --out (the newest: --out runs/{folder.name})\n"
 
 
 @pytest.mark.parametrize("content", [b"no data base, but long enough to be looked at" * 40, b"SQLite format 3\0" * 300])
@@ -158,11 +156,11 @@ def test_a_damaged_study_is_named_and_left_alone(
     (config.parent / "study/study.db").write_bytes(content)
     code, _, err = said(capsys, "--out", "study", "--resume")
     assert code == 3
-    assert "study/study.db: damaged: it is no study of Optuna's (move it away, or choose another --out" in err
+    assert "study/study.db: damaged: not an Optuna study (move it away, or choose another --out" in err
     assert (config.parent / "study/study.db").read_bytes() == content
 
 
-def test_a_study_that_another_program_holds_is_named(
+def test_a_study_that_another_program_has_locked_is_an_error(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "4")[0] == 0
@@ -170,22 +168,22 @@ def test_a_study_that_another_program_holds_is_named(
     other = sqlite3.connect(config.parent / "study/study.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = said(capsys, "--out", "study", "--resume")
-    assert code == 3 and "study.db: another program holds the study (end it and go on with --resume" in err
+    assert code == 3 and "study.db: another program has locked the study (stop it and continue with --resume" in err
     other.close()
     code, out, _ = said(capsys, "--out", "study", "--resume")
     assert code == 0 and out.startswith("masses: 8 trials")
 
 
-def test_two_searches_do_not_work_in_one_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_searches_cannot_use_the_same_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (config.parent / "study").mkdir()
     other = sqlite3.connect(config.parent / "study" / LOCK, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = said(capsys, "--out", "study")
-    assert (code, err) == (3, "study: another search works here (wait for its end, or choose --out)\n")
+    assert (code, err) == (3, "study: another search works here (wait for it, or choose --out)\n")
     other.close()
 
 
-def test_without_optuna_the_error_says_what_to_install(
+def test_without_optuna_the_error_tells_what_to_install(
     config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cmaes", None)
@@ -195,9 +193,7 @@ def test_without_optuna_the_error_says_what_to_install(
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_leaves_its_trials_and_goes_on(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_search_keeps_its_trials_and_continues(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.write_text(CONFIG.replace("trials: 8", "trials: 400"))
     words = [sys.executable, "-m", "servoctl", "tune", "masses.yaml", "--engine", "vm", "--out", "study"]
     child = subprocess.Popen(words, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
@@ -256,7 +252,7 @@ def verdict(**changed: object) -> str:
         ("UPDATE trials SET state = 'RUNNING' WHERE number = 1", "trial 1: state: RUNNING of a trial that is done"),
         ("UPDATE trials SET state = 'X' WHERE number = 1", "'X' is not among the defined enum values"),
         ("UPDATE trials SET number = NULL WHERE number = 1", "'<' not supported between"),
-        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing, or there twice"),
+        ("DELETE FROM trials WHERE number = 1", "trial 1 is missing or occurs twice"),
         ("DELETE FROM trial_values", "trial 0: values: expected numbers, got None"),
         ("UPDATE trial_values SET value = 'x'", "must be real number, not str"),
         ("DELETE FROM study_user_attributes", "the config that the study began with is missing"),
@@ -268,7 +264,7 @@ def verdict(**changed: object) -> str:
         ),
     ],
 )
-def test_a_study_that_was_altered_is_refused_by_name(
+def test_an_altered_study_is_refused_with_the_trial_and_field(
     config: Path, capsys: pytest.CaptureFixture[str], edit: str, expected: str
 ) -> None:
     assert said(capsys, "--out", "study", "--trials", "3")[0] in (0, 4)

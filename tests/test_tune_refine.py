@@ -1,4 +1,4 @@
-"""Exact slopes: against differences, against algebra; and the descent along them."""
+"""Exact derivatives, compared with finite differences and algebra; and the descent along them."""
 
 import json
 from functools import partial
@@ -73,8 +73,8 @@ def problem(config: str | Path, *overrides: str) -> SearchProblem:
 def check_against_differences(given: SearchProblem, values: list[float], free: list[str], relative: float) -> None:
     """Every metric and slope of every plant, against fourth-order differences of plain runs."""
     plants = Descent(given)._slopes_at({}, free, np.array(values))
-    for member, found in zip(given.members, plants, strict=True):
-        at = dict(zip(free, values, strict=True)) | member
+    for scenario, found in zip(given.scenarios, plants, strict=True):
+        at = dict(zip(free, values, strict=True)) | scenario
         (plain,) = run_all(given.run, [at])
         for j, path in enumerate(free):
             h = 1e-3 * values[j]
@@ -96,26 +96,26 @@ def check_against_differences(given: SearchProblem, values: list[float], free: l
     ],
     ids=["sampled", "continuous", "realistic", "rows between steps"],
 )
-def test_slopes_are_those_of_differences(config: Path, overrides: tuple[str, ...]) -> None:
+def test_derivatives_match_finite_differences(config: Path, overrides: tuple[str, ...]) -> None:
     given = problem(
         config, "tune.objective.minimise={rms_violation: 1, final_violation: 1, input_rms.F: 1}", *overrides
     )
     check_against_differences(given, [9.0, 14.0], [ALPHA, BETA], 1e-6)
 
 
-def test_slopes_by_the_plant_and_by_the_start_are_those_of_differences(config: Path) -> None:
+def test_derivatives_by_plant_and_start_match_finite_differences(config: Path) -> None:
     search = f"tune.search={{{M2}: {{low: 1, high: 3}}, initial.q.x2: {{low: 1.01, high: 1.1}}}}"
     check_against_differences(problem(config, search), [2.1, 1.03], [M2, "initial.q.x2"], 1e-6)
 
 
 @pytest.mark.slow
-def test_slopes_of_a_machine_with_its_own_constraints_are_those_of_differences() -> None:
+def test_derivatives_with_passive_constraints_match_finite_differences() -> None:
     free = [ALPHA, BETA]
     given = problem("coordinated_robots", "run.duration=0.2", "tune.refine=1")
     check_against_differences(given, [20.0, 15.0], free, 1e-6)
 
 
-def test_slopes_of_a_sampled_cart_are_those_of_its_recursion(tmp_path: Path) -> None:
+def test_derivatives_of_a_sampled_cart_match_its_recursion(tmp_path: Path) -> None:
     """x'' = -2 alpha x' - beta^2 x held for h: a polynomial in the gains, differentiated by complex steps."""
     (tmp_path / "cart.py").write_text(CART)
     (tmp_path / "cart.yaml").write_text(
@@ -145,28 +145,28 @@ def test_slopes_of_a_sampled_cart_are_those_of_its_recursion(tmp_path: Path) -> 
 
 
 def table(tuning: Tuning) -> list[Any]:
-    return [(trial.at, trial.verdict, trial.refined) for trial in tuning.trials]
+    return [(trial.at, trial.evaluation, trial.refined) for trial in tuning.trials]
 
 
-def test_a_descent_ends_better_than_the_search_and_is_marked(config: Path, tmp_path: Path) -> None:
+def test_a_descent_improves_the_best_trial_and_is_marked(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config), tmp_path / "study")
     *sought, last = tuning.trials
     assert len(sought) == 6 and [trial.refined for trial in sought] == [None] * 6
-    done = [trial for trial in sought if trial.verdict.status == "done"]
-    start = min(done, key=lambda trial: trial.verdict.values)
+    done = [trial for trial in sought if trial.evaluation.status == "done"]
+    start = min(done, key=lambda trial: trial.evaluation.values)
     assert (last.number, last.refined) == (6, start.number)
-    assert tuning.best == last and last.verdict.values < start.verdict.values
-    assert max(last.verdict.excess.values()) <= 0.0
+    assert tuning.best == last and last.evaluation.values < start.evaluation.values
+    assert max(last.evaluation.excess.values()) <= 0.0
     # nothing beside it is better by more than the precision of the descent
     for path in (ALPHA, BETA):
         for factor in (0.97, 1.03):
-            near = [{**last.at, path: last.at[path] * factor, **member} for member in tuning.problem.members]
+            near = [{**last.at, path: last.at[path] * factor, **scenario} for scenario in tuning.problem.scenarios]
             rows = list(run_all(tuning.problem.run, near))
             if max(row["input_max.F"] for row in rows) <= 14.0:
-                assert max(row["rms_violation"] for row in rows) > last.verdict.values[0] * (1 - 1e-5)
+                assert max(row["rms_violation"] for row in rows) > last.evaluation.values[0] * (1 - 1e-5)
 
 
-def test_the_way_down_does_not_depend_on_the_unit_of_the_objective(config: Path) -> None:
+def test_the_descent_does_not_depend_on_the_unit_of_the_objective(config: Path) -> None:
     ends = []
     for size in (1e-6, 1.0, 1e6):
         minimise = f"tune.objective.minimise={{rms_violation: {size}, input_rms.F: {1e-4 * size}}}"
@@ -178,7 +178,7 @@ def test_the_way_down_does_not_depend_on_the_unit_of_the_objective(config: Path)
     assert ends[0] == pytest.approx(ends[1], rel=1e-6) and ends[2] == pytest.approx(ends[1], rel=1e-6)
 
 
-def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: Path, tmp_path: Path) -> None:
+def test_a_descent_is_repeatable_resumable_and_restarts_from_more_trials(config: Path, tmp_path: Path) -> None:
     whole = tune(problem(config), tmp_path / "whole")
     tune(problem(config, "tune.refine=0"), tmp_path / "parts")
     parts = tune(problem(config), tmp_path / "parts", resume=True)
@@ -188,7 +188,7 @@ def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: 
     more = tune(problem(config, "tune.trials=9", "tune.refine=0"), tmp_path / "parts", resume=True)
     straight = tune(problem(config, "tune.trials=9", "tune.refine=0"), tmp_path / "straight")
     assert [row for row in table(more) if row[2] is None] == table(straight)
-    assert more.best is not None and more.best.verdict.values <= whole.trials[-1].verdict.values
+    assert more.best is not None and more.best.evaluation.values <= whole.trials[-1].evaluation.values
 
 
 @pytest.mark.parametrize(
@@ -196,14 +196,14 @@ def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: 
     [
         (
             "tune.objective.minimise=settling_time",
-            "settling_time has no slope to go down (rms_violation, final_violation",
+            "settling_time has no gradient (rms_violation, final_violation",
         ),
         ("tune.objective.minimise=[rms_violation, input_rms.F]", "tune.refine: needs a single objective"),
-        ("realism.quantisation.q=1e-4", "realism.quantisation makes steps of every slope"),
+        ("realism.quantisation.q=1e-4", "realism.quantisation makes every gradient zero or infinite"),
         ("run.integrator={method: dop853}", "dop853 chooses its own steps (run.integrator.method: rk4)"),
     ],
 )
-def test_what_has_no_slope_is_said_before_anything_is_run(
+def test_an_objective_without_gradient_is_refused_before_any_run(
     config: Path, tmp_path: Path, override: str, said: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -212,20 +212,20 @@ def test_what_has_no_slope_is_said_before_anything_is_run(
     assert not (tmp_path / "study").exists()
 
 
-def test_a_numpy_run_has_no_slope(config: Path, tmp_path: Path) -> None:
+def test_a_numpy_run_has_no_gradient(config: Path, tmp_path: Path) -> None:
     given = read_problem(sc.load(config, [], engine="numpy"))
-    with pytest.raises(ConfigError, match=r"tune\.refine: this runs on NumPy, which has no derivatives"):
+    with pytest.raises(ConfigError, match=r"tune\.refine: the run is on NumPy, which has no derivatives"):
         tune(given, tmp_path / "study")
 
 
-def test_an_input_at_its_limit_is_a_kink_and_the_search_stands(config: Path, tmp_path: Path) -> None:
+def test_an_input_at_its_limit_is_a_kink_and_the_search_result_stays(config: Path, tmp_path: Path) -> None:
     tuning = tune(problem(config, "realism.saturation=1"), tmp_path / "study")
     assert tuning.refinement is not None and tuning.refinement.why is not None
     assert tuning.refinement.why.startswith("an input is at its limit at trial")
     assert len(tuning.trials) == 6 and tuning.status == "done"
 
 
-def test_paths_without_derivatives_stay_as_they_are(config: Path, tmp_path: Path) -> None:
+def test_paths_without_derivatives_are_not_changed(config: Path, tmp_path: Path) -> None:
     search = f"tune.search={{{ALPHA}: {{low: 5, high: 50}}, run.period: {{low: 0.005, high: 0.02}}, {BETA}: [10, 20]}}"
     tuning = tune(problem(config, search, "run.integrator.step=0.001"), tmp_path / "study")
     assert tuning.refinement is not None and tuning.refinement.held == ("run.period", BETA)
@@ -234,7 +234,7 @@ def test_paths_without_derivatives_stay_as_they_are(config: Path, tmp_path: Path
     assert {**last.at, ALPHA: 0} == {**start.at, ALPHA: 0}
 
 
-def test_the_command_refines_and_says_from_where(
+def test_the_command_refines_and_prints_the_start(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"

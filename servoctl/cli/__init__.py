@@ -1,7 +1,7 @@
-"""The command line: the only room that prints.
+"""The command line: parses arguments, calls the library, prints the results.
 
-Design: results go to stdout, everything about them to stderr. A command imports what it needs inside its function,
-so that `servoctl --help` loads neither NumPy nor CasADi. Every command is a thin face of a call that Python has too.
+Design: results go to stdout, notes about them to stderr. A command imports its modules inside its function, so that
+`servoctl --help` loads neither NumPy nor CasADi. Every command calls functions that are available in Python too.
 """
 
 import sys
@@ -18,13 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: Words of the command line; None for those of this process.
+        arguments: Words of the command line; None: those of this process.
 
     Returns:
-        The exit code, one of `ExitCode`, for what ended in an error.
+        The exit code, one of `ExitCode`, of a command that ended in an error.
 
     Raises:
-        SystemExit: The command ended by itself; it carries the exit code.
+        SystemExit: The command ended without an error; it carries the exit code.
     """
     from typer.main import get_command
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     begin(process=arguments is None)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words  # understood anywhere on the line, behind the command too
+    debug = "--debug" in words  # typer accepts options of the app only before the command
     try:
         with interruptible():
             get_command(app)([word for word in words if word != "--debug"], prog_name="servoctl")

@@ -1,4 +1,4 @@
-"""`servoctl analyse`: how the closed loop behaves around a state."""
+"""`servoctl analyse`: poles, margins and robustness of the closed loop, linearised at a state."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json, say_table
-from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.linear import Analysis
@@ -19,59 +19,63 @@ if TYPE_CHECKING:
 def analyse(
     config: Config,
     at: Annotated[
-        float | None, typer.Option(metavar="T", help="Time [s] up to which the run is simulated; default: the start.")
+        float | None,
+        typer.Option(metavar="T", help="Simulate up to this time [s] and linearise there; default: the start."),
     ] = None,
     change: Annotated[
         float,
-        typer.Option(metavar="PERCENT", help="By how much each parameter of the plant is off; 0: leave that out."),
+        typer.Option(metavar="PERCENT", help="Error of each plant parameter in the robustness table; 0: no table."),
     ] = 10.0,
     set_file: SetFiles = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Linearise the closed loop: modes of the constraint error, internal dynamics, margins, robustness."""
+    """Linearise the closed loop: modes, margins, robustness.
+
+    The modes are those of the constraint error and of the internal dynamics.
+    """
     from servoctl.assembly import load
     from servoctl.linear import analyse as examine
 
-    run = load(config, given(set_file, overrides), engine="vm" if at is None else "auto")
-    found = examine(run, at, change / 100.0)
-    for warning in [*run.warnings, *found.warnings]:
+    run = load(config, changes_of(set_file, overrides), engine="vm" if at is None else "auto")
+    analysis = examine(run, at, change / 100.0)
+    for warning in [*run.warnings, *analysis.warnings]:
         note(f"warning: {warning}")
     if as_json:
-        say_json(found.to_dict())
+        say_json(analysis.to_dict())
     else:
-        _say(found)
+        _say(analysis)
 
 
-def _say(found: "Analysis") -> None:
-    frozen = "; in motion: margins and internal modes are of this instant" if found.moving else ", at rest"
-    say(f"at t = {found.state.t:g} s{frozen}")
+def _say(analysis: "Analysis") -> None:
+    moving = "; in motion: margins and internal modes hold for this instant" if analysis.moving else ", at rest"
+    say(f"at t = {analysis.state.t:g} s{moving}")
     for title, group in (
-        ("passive constraints' error", "passive"),
+        ("error of the passive constraints", "passive"),
         ("task error", "task"),
         ("internal dynamics", "internal"),
     ):
-        rows = [_row(mode) for mode in found.modes if mode.group == group]
+        rows = [_row(mode) for mode in analysis.modes if mode.group == group]
         if rows:
             say(f"\n{title}")
             say_table(["of", "pole [1/s]", "frequency [rad/s]", "damping", "decay [s]"], rows, numbers=4)
-    for i, sentence in enumerate(found.notes):
+    for i, sentence in enumerate(analysis.notes):
         say(sentence if i else f"\n{sentence}")
-    for margins in found.margins:
+    for margins in analysis.margins:
         _say_margins(margins)
-    if len(found.robustness) > 1:
-        own = _as_simulated(found.margins)
-        say("\nwhere a parameter of the plant is not what the law takes it for")
-        if own is not None:
-            say(f"gain, phase, delay: the least margins of any input, {found.margins[own].timing}")
-        titles = ["parameter", "is", "slowest pole [1/s]", "decay [s]", "least damping"]
-        titles += ["gain", "phase [deg]", "delay [s]"] * (own is not None)
-        say_table(titles, [_shifted_row(one, own) for one in found.robustness], numbers=4)
+    if len(analysis.robustness) > 1:
+        simulated = _as_simulated(analysis.margins)
+        say("\nrobustness: one parameter of the plant differs from the law's model")
+        if simulated is not None:
+            say(f"gain, phase, delay: the smallest margins of all inputs, {analysis.margins[simulated].timing}")
+        titles = ["parameter", "error", "slowest pole [1/s]", "decay [s]", "least damping"]
+        titles += ["gain", "phase [deg]", "delay [s]"] * (simulated is not None)
+        say_table(titles, [_shifted_row(shifted, simulated) for shifted in analysis.robustness], numbers=4)
 
 
 def _say_margins(margins: "Margins") -> None:
-    """The table of one timing, and the limits that concern all actuators at once."""
-    say(f"\nmargins at the plant's input, {margins.timing}")
+    """Prints the margins of each actuator for one timing, and the limits of all actuators together."""
+    say(f"\nmargins at the plant input, {margins.timing}")
     if not margins.actuators:
         say("none: the loop is unstable")
         return
@@ -79,7 +83,7 @@ def _say_margins(margins: "Margins") -> None:
     if margins.delay_margin is not None:
         say(f"more delay at all actuators at once: {_limit(margins.delay_margin, ' s')}")
     if margins.gain_factor is not None:
-        say(f"factor on the law's gains (alpha, beta) in place of one torque: {_limit(margins.gain_factor)}")
+        say(f"factor on the law's gains (alpha, beta) instead of one torque: {_limit(margins.gain_factor)}")
 
 
 def _limit(value: float, unit: str = "") -> str:
@@ -87,28 +91,29 @@ def _limit(value: float, unit: str = "") -> str:
 
 
 def _as_simulated(margins: "Sequence[Margins]") -> int | None:
-    """Which margins are those of the run as it is simulated."""
-    return next((i for i, one in enumerate(margins) if not one.timing.drives), None)
+    """Index of the margins with the timing of the simulated run; None: there are none."""
+    return next((i for i, each in enumerate(margins) if not each.timing.drives), None)
 
 
-def _shifted_row(one: "Shifted", own: int | None) -> list[str]:
-    """One line of the table of robustness."""
-    slowest, least = one.slowest, one.least_damped
+def _shifted_row(shifted: "Shifted", simulated: int | None) -> list[str]:
+    """One line of the robustness table."""
+    slowest, least = shifted.slowest, shifted.least_damped
     pole, _, _, decay = ["-"] * 4 if slowest is None else _row(slowest)[1:]
     damping = "-" if least is None else _row(least)[3]
-    row = [one.parameter or "(none)", f"{100 * one.change:+.3g} %" if one.parameter else "", pole, decay, damping]
-    return row + ([] if own is None else _least(one.margins[own]))
+    error = f"{100 * shifted.change:+.3g} %" if shifted.parameter else ""
+    row = [shifted.parameter or "(none)", error, pole, decay, damping]
+    return row + ([] if simulated is None else _least(shifted.margins[simulated]))
 
 
 def _least(margins: "Margins") -> list[str]:
-    """The least gain, phase and delay of all inputs."""
+    """The smallest gain, phase and delay margin of all inputs."""
     if not margins.actuators:
         return ["-"] * 3
     return [f"{min(getattr(one, kind) for one in margins.actuators):.4g}" for kind in ("gain", "phase", "delay")]
 
 
 def _row(mode: "Mode") -> list[str]:
-    """One line of the table of modes."""
+    """One line of the table of modes: subject, pole, frequency, damping ratio, decay time."""
     decay = "neutral" if mode.decay is None else f"{mode.decay:.4g}" if mode.decay > 0 else f"grows, {-mode.decay:.4g}"
     damping = "-" if mode.damping is None else f"{mode.damping:.4g}"
     real, imag = (round(part, 9) + 0.0 for part in (mode.pole.real, mode.pole.imag))
@@ -117,7 +122,7 @@ def _row(mode: "Mode") -> list[str]:
 
 
 def _margin_rows(margins: "Margins") -> list[list[str]]:
-    """One line for each actuator."""
+    """One line of the table of margins per actuator."""
     return [
         [one.actuator, *(f"{x:.4g}" for x in (one.gain, one.gain_down, one.phase, one.delay, one.modulus))]
         for one in margins.actuators

@@ -1,4 +1,4 @@
-"""Lines and progress from what must not wait for a terminal."""
+"""Prints lines and progress from a thread, so that a real-time loop never waits for the terminal."""
 
 import sys
 import time
@@ -10,18 +10,20 @@ from typing import Self
 from servoctl.cli.console import note
 
 SPACING = 1.0
-"""Time between two updates of the progress [s]."""
+"""Shortest time between two updates of the progress [s]."""
 
 
 class Announcer:
-    """Says on stderr what it is handed, from a thread of its own that sleeps meanwhile; use it as a context manager.
+    """Prints lines on stderr from its own thread; a context manager.
 
-    Design: the caller shares this process, and so the interpreter's lock, with the thread. So the progress is a short
-    line once a second where a person looks at it, and no bar that is drawn anew all the time.
+    Design: the thread shares the interpreter lock with the loop. So the progress is one short line per second, and only
+    on a terminal, instead of a bar that is redrawn all the time.
+
+    Args:
+        title: Text before the progress.
     """
 
     def __init__(self, title: str) -> None:
-        """Takes the title of the progress."""
         self._title = title
         self._queue: SimpleQueue[str | float | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="announcer", daemon=True)
@@ -29,11 +31,11 @@ class Announcer:
         self._open = False
 
     def say(self, line: str) -> None:
-        """Says a line; returns at once."""
+        """Prints a line; returns at once."""
         self._queue.put(line)
 
     def progress(self, fraction: float) -> None:
-        """Shows how much is done, from 0 to 1; returns at once."""
+        """Shows the fraction that is done, 0 to 1; returns at once."""
         now = time.monotonic()
         if now > self._shown + SPACING:
             self._shown = now
@@ -48,12 +50,12 @@ class Announcer:
         self._thread.join()
 
     def _work(self) -> None:
-        while (said := self._queue.get()) is not None:
-            if not isinstance(said, str):
-                self._show(f"\r{self._title} {100 * said:.0f} %")
-            else:
+        while (item := self._queue.get()) is not None:
+            if isinstance(item, str):
                 self._clear()
-                note(said)
+                note(item)
+            else:
+                self._show(f"\r{self._title} {100 * item:.0f} %")
         self._clear()
 
     def _show(self, text: str) -> None:

@@ -1,5 +1,6 @@
-"""The commands that there are."""
+"""The app of the command line: all commands in groups, each with an example in its help."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from servoctl.cli.console import say
 from servoctl.cli.doctor import doctor
 from servoctl.cli.emulate import emulate
 from servoctl.cli.export import export
+from servoctl.cli.help import CommandWithExample, GroupedCommands
 from servoctl.cli.hil import hil
 from servoctl.cli.listing import list_all
 from servoctl.cli.new import new
@@ -23,29 +25,48 @@ from servoctl.cli.sweep import sweep
 from servoctl.cli.tune import TuneCommand, tune
 from servoctl.version import VERSION
 
+GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
+    "Simulation": {
+        "run": (run, "servoctl run coordinated_robots --set law.correction.baumgarte.alpha=20 --out first"),
+        "sweep": (sweep, "servoctl sweep two_mass_spring_off --vary law.correction.baumgarte.alpha=1:16:12 --jobs 2"),
+        "tune": (tune, "servoctl tune two_mass_spring --trials 64 --out tuned"),
+    },
+    "Model and stability": {
+        "check": (check, "servoctl check coordinated_robots"),
+        "analyse": (analyse, "servoctl analyse coordinated_robots --at 1"),
+    },
+    "Drives": {
+        "hil": (hil, "servoctl hil coordinated_robots --duration 2 --out caught"),
+        "emulate": (emulate, "servoctl emulate two_mass_spring_drive --set hil.buses.main.interface=udp_multicast"),
+        "replay": (replay, "servoctl replay caught"),
+    },
+    "Results": {
+        "report": (report, "servoctl report first --html --gif"),
+        "compare": (compare, "servoctl compare first second"),
+        "export": (export, "servoctl export two_mass_spring --out law"),
+    },
+    "Getting started and reference": {
+        "new": (new, "servoctl new crane"),
+        "list": (list_all, "servoctl list"),
+        "schema": (schema, "servoctl schema > schema.json"),
+        "doctor": (doctor, "servoctl doctor"),
+        "bench": (bench, "servoctl bench tick closed_loop --quick"),
+    },
+}
+"""Group -> command -> its function, and an example for its help."""
+
 app = typer.Typer(
+    cls=GroupedCommands,
     help="Constraint-following servo control: a task is a constraint, and the control is the constraint force.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run")(run)
-app.command("check")(check)
-app.command("sweep")(sweep)
-app.command("tune", cls=TuneCommand)(tune)
-app.command("analyse")(analyse)
-app.command("replay")(replay)
-app.command("hil")(hil)
-app.command("emulate")(emulate)
-app.command("report")(report)
-app.command("compare")(compare)
-app.command("export")(export)
-app.command("bench")(bench)
-app.command("new")(new)
-app.command("list")(list_all)
-app.command("schema")(schema)
-app.command("doctor")(doctor)
+for _group, _commands in GROUPS.items():
+    for _name, (_function, _example) in _commands.items():
+        _class = TuneCommand if _name == "tune" else CommandWithExample
+        app.command(_name, cls=_class, epilog=_example, rich_help_panel=_group)(_function)
 
 
 def _version(wanted: bool) -> None:
@@ -57,8 +78,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Declares what `--help` lists; `main` itself takes `--debug` out of the line."""
+    """Declares the options in `--help`; `main` itself takes `--debug` out of the line."""

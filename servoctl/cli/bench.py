@@ -1,4 +1,4 @@
-"""`servoctl bench`: benchmarks, run here and now."""
+"""`servoctl bench`: runs benchmarks on this machine."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,26 +14,24 @@ if TYPE_CHECKING:
     from servoctl.bench.report import BenchReport, Comparison, Effort, TextTable
 
 FAULTS = "faults"
-"""The table of faults, on request only."""
+"""The table of faults; it runs only if it is named."""
 
 
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Which benchmarks; none: all of them but faults."),
+        typer.Argument(metavar="[NAME]...", help="Benchmarks to run; default: all except faults."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A reduced set, in seconds.")] = False,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Processes that work at the same time.")] = 1,
-    cap: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Wall time after which one run is cut short.")
-    ] = 20.0,
+    quick: Annotated[bool, typer.Option("--quick", help="A reduced set that takes seconds.")] = False,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Number of processes.")] = 1,
+    cap: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, help="Longest wall time of one run.")] = 20.0,
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Of faults: how many scenarios; default: each row once.")
+        int | None, typer.Option(metavar="N", min=1, help="For faults: number of scenarios; default: each row once.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of faults: seed of the scenarios.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="S", help="For faults: seed of the scenarios.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Run benchmarks: published figures and peers beside our own."""
+    """Run benchmarks, next to published figures and peers."""
     from servoctl.bench.registry import BENCHMARKS, description
     from servoctl.bench.report import Effort
 
@@ -42,7 +40,7 @@ def bench(
     effort, values = Effort(quick, jobs, cap), {}
     findings: list[Comparison] = []
     for name in wanted:
-        note(f"{name}: {'what follows on emulated drives, and when' if name == FAULTS else description(name)}")
+        note(f"{name}: {'reactions of emulated drives to faults, with times' if name == FAULTS else description(name)}")
         report = _run(name, effort, count, seed)
         values[name] = report.values
         findings += report.findings
@@ -88,7 +86,7 @@ def _say_report(report: "BenchReport") -> None:
     say(report.title)
     for table in report.tables:
         say(f"\n{table.title}")
-        # as wide as in the other tables with these columns
+        # tables with the same columns have the same widths
         alike = [other for other in report.tables if other.header == table.header]
         lines = [line for other in alike for line in [other.header, *other.rows]]
         _say_table(table, [max(map(len, column)) for column in zip(*lines, strict=True)])
@@ -98,7 +96,7 @@ def _say_report(report: "BenchReport") -> None:
 
 
 def _say_summary(findings: "Sequence[Comparison]") -> None:
-    """Prints how we stand beside others, line by line."""
+    """Prints our times next to those of others."""
     from servoctl.bench.report import TextTable
     from servoctl.bench.timing import shown
 
@@ -106,13 +104,13 @@ def _say_summary(findings: "Sequence[Comparison]") -> None:
         [f.work, shown(f.ours), f.peer, shown(f.theirs), f"{f.ratio:.3g}", "" if f.aim is None else f"{f.aim:.3g}"]
         for f in findings
     ]
-    header = ("work", "servoctl", "beside", "takes", "ratio", "aim")
-    say("Summary: medians of this run; ratio: how many times as long the other takes")
+    header = ("task", "servoctl", "peer", "its time", "ratio", "aim")
+    say("Summary: medians of this run; ratio: time of the peer divided by ours")
     _say_table(TextTable("", header, rows), [max(map(len, column)) for column in zip(header, *rows, strict=True)])
 
 
 def _say_table(table: "TextTable", widths: list[int]) -> None:
-    """Prints a table, folded only where a terminal is too narrow for it."""
+    """Prints a table; lines wrap only if the terminal is too narrow."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

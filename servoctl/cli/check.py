@@ -1,4 +1,4 @@
-"""`servoctl check`: validate a config and look at its model under the microscope."""
+"""`servoctl check`: validates a config and reports on its model, without a simulation."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -7,7 +7,7 @@ import typer
 
 from servoctl.cli.console import note, say, say_json
 from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run
@@ -20,21 +20,19 @@ def check(
     set_file: SetFiles = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
-    no_import: Annotated[
-        bool, typer.Option("--no-import", help="Check the grammar alone, and run nobody's code.")
-    ] = False,
+    no_import: Annotated[bool, typer.Option("--no-import", help="Check only the grammar; import no code.")] = False,
 ) -> None:
-    """Validate a config and examine its model; simulate nothing."""
+    """Validate a config and report on its model."""
     from servoctl.config import load_config
     from servoctl.errors import ConfigError
 
-    loaded = load_config(config, given(set_file, overrides), partly=not no_import)
+    loaded = load_config(config, changes_of(set_file, overrides), partly=not no_import)
     values = loaded.config
     if no_import:
         if as_json:
             say_json({"grammar": "right"})
         else:
-            say(f"{config}: the grammar is right (nothing was imported)")
+            say(f"{config}: the grammar is correct (nothing was imported)")
         return
     say_imports(values, note if as_json else say)
 
@@ -62,13 +60,13 @@ def check(
 
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
-    """Says what a config imports, which runs with the rights of whoever asks: first of all."""
+    """Prints the classes that a config imports, before they run with the rights of the user."""
     for path in dict.fromkeys([values.plant.class_, *(task.class_ for task in values.task if task.class_)]):
         tell(f"imports {path}")
 
 
 def _check_rig(run: "Run", report: "CheckReport") -> None:
-    """Adds what the drives of a config are like, or what is wrong with them."""
+    """Adds a section on the drives, or their errors, to the report."""
     from hil.assembly.describe import describe
     from hil.assembly.prepare import prepare
     from servoctl.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`servoctl compare`: several runs side by side."""
+"""`servoctl compare`: prints the metrics of several runs side by side, and draws their lines."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,28 +12,29 @@ from servoctl.cli.options import AsJson
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Two or more folders that `run` wrote."),
+        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Two or more run folders."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to draw; default: into the first run's folder.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for the pictures; default: the first run folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the metrics of several runs side by side, and draw their lines over each other."""
+    """Print and draw several runs side by side."""
     from servoctl.report.compare import draw, load_all, metrics
 
-    found = load_all(runs)
-    table = metrics(found)
-    written = [str(path) for path in draw(found, out or runs[0])]
+    trajectories = load_all(runs)
+    table = metrics(trajectories)
+    written = [str(path) for path in draw(trajectories, out or runs[0])]
     if as_json:
-        say_json({"runs": list(found), "metrics": table, "pictures": written})
+        say_json({"runs": list(trajectories), "metrics": table, "pictures": written})
         return
-    say_table(["", *found], [[name, *map(_shown, values)] for name, values in table.items()], len(found))
+    rows = [[name, *map(_shown, values)] for name, values in table.items()]
+    say_table(["", *trajectories], rows, numbers=len(trajectories))
     say()
     for path in written:
         say(path)
 
 
 def _shown(value: Any) -> str:
-    """A value as a cell of the table."""
+    """The text of a table cell."""
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

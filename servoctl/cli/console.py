@@ -1,9 +1,10 @@
-"""Where text goes: results on stdout, everything about them on stderr."""
+"""Prints text, tables, JSON and progress: results on stdout, notes about them on stderr."""
 
 import json
 import sys
 import time
 from collections.abc import Sequence
+from threading import Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from servoctl.cli.interrupt import heed
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+PATIENCE = 1.0
+"""The terminal shows what a command does once this takes longer [s]."""
 
 
 def say(text: str = "") -> None:
@@ -36,7 +40,7 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
     Args:
         header: One title per column.
         rows: One text per column.
-        numbers: How many of the last columns hold numbers; those stand to the right.
+        numbers: How many of the last columns hold numbers, which are aligned to the right.
     """
     if not rows:
         return
@@ -49,20 +53,43 @@ def say_table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: int
         say("  ".join(line).rstrip())
 
 
-class ProgressBar:
-    """A bar on stderr for what lasts longer than a second, where a person looks at it; every call heeds Ctrl-C."""
+def announce(title: str, activity: str, always: bool = False) -> Timer:
+    """Prints `<title>: <activity> ...` on stderr after `PATIENCE`, unless the returned timer is cancelled before.
 
-    patience = 1.0  # [s] before the bar shows
+    Args:
+        title: Name of the config.
+        activity: What the command does, such as `compiling`.
+        always: Whether to print to a file or a pipe too; False: only to a terminal.
+    """
+    timer = Timer(PATIENCE, lambda: note(f"{title}: {activity} ..."))
+    timer.daemon = True
+    if always or sys.stderr.isatty():
+        timer.start()
+    return timer
+
+
+class ProgressBar:
+    """A progress bar on stderr, shown on a terminal for work that takes longer than a second.
+
+    Every call also raises KeyboardInterrupt if Ctrl-C was pressed.
+
+    Args:
+        title: Text before the bar.
+        activity: What the command does before the first progress; announced if that takes longer than a second.
+    """
+
     spacing = 0.1  # [s] between two updates
 
-    def __init__(self, title: str) -> None:
-        self._title = title
-        self._shown_until = time.monotonic() + self.patience - self.spacing
+    def __init__(self, title: str, activity: str | None = None) -> None:
+        self._title, self._activity = title, activity
+        self._timer: Timer | None = None
+        self._shown_until = time.monotonic() + PATIENCE - self.spacing
         self._bar: Progress | None = None
 
-    def __call__(self, fraction: float, said: str = "") -> None:
-        """Shows how much is done, from 0 to 1, and a few words behind the title."""
+    def __call__(self, fraction: float, detail: str = "") -> None:
+        """Shows the fraction that is done, 0 to 1, and a few words behind the title."""
         heed()
+        self._stop_timer()
         now = time.monotonic()
         if now < self._shown_until + self.spacing or not sys.stderr.isatty():
             return
@@ -74,13 +101,21 @@ class ProgressBar:
             self._bar = Progress(console=Console(stderr=True), transient=True)
             self._bar.add_task(self._title, total=1.0)
             self._bar.start()
-        title = f"{self._title}: {said}" if said else self._title
+        title = f"{self._title}: {detail}" if detail else self._title
         self._bar.update(self._bar.task_ids[0], completed=fraction, description=title)
 
     def __enter__(self) -> "ProgressBar":
         heed()
+        if self._activity is not None:
+            self._timer = announce(self._title, self._activity)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop_timer()
         if self._bar is not None:
             self._bar.stop()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,4 +1,4 @@
-"""`servoctl doctor`: what this machine grants, and what each lack costs."""
+"""`servoctl doctor`: reports what this machine offers, and the cost of each missing feature."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ def doctor(
     clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Empty the cache of compiled libraries.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine grants, and what each lack costs."""
+    """Report what this machine offers, and what is missing."""
     if clear_cache:
         _clear_cache(as_json)
         return
@@ -32,13 +32,13 @@ def doctor(
         say_json(findings)
         return
     packages = {name: number or "not installed" for name, number in findings.pop("packages").items()}
-    lacks = findings.pop("lacks")
+    missing = findings.pop("lacks")
     say_table(["", ""], [[key.replace("_", " "), _words(value)] for key, value in findings.items()])
     say()
     say_table(["package", "version"], [[name, number] for name, number in packages.items()])
     say()
-    for lack in lacks or ["nothing is lacking"]:
-        say(lack)
+    for sentence in missing or ["nothing is missing"]:
+        say(sentence)
 
 
 def _clear_cache(as_json: bool) -> None:
@@ -50,7 +50,7 @@ def _clear_cache(as_json: bool) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """What this machine grants, as JSON knows it; `lacks` holds one sentence per thing that is missing."""
+    """The features of this machine as JSON-ready values; `lacks` has one sentence per missing feature."""
     findings: dict[str, Any] = {
         "servoctl": version("servoctl"),
         "python": platform.python_version(),
@@ -73,36 +73,37 @@ def examine() -> dict[str, Any]:
 
 
 def lacks(findings: dict[str, Any]) -> list[str]:
+    """One sentence per missing feature: what it costs and what to do."""
     costs = {
-        "compiler": "no C compiler: engine vm needs none, but long runs take some ten times as long on it",
-        "compiled_loop": f"the loop on drives runs as Python, at half its speed: {AS_PYTHON}",
-        "cache_used": f"compiled libraries are not kept, so each run compiles its own: {cache.refusal()}",
-        "can_interfaces": "no CAN interface: no real drive can be reached; simulation needs none",
-        "realtime_kernel": "no real-time kernel: a loop in real time may be late by milliseconds under load;"
-        " simulation does not care",
-        "sched_fifo": "no right to SCHED_FIFO: other processes delay a loop in real time (raise rtprio in"
-        " /etc/security/limits.d); simulation does not care",
+        "compiler": "no C compiler: engine vm needs none, but long runs take about ten times as long on it",
+        "compiled_loop": f"the real-time loop runs as Python, at half the speed: {AS_PYTHON}",
+        "cache_used": f"compiled libraries are not cached, so each run compiles again: {cache.refusal()}",
+        "can_interfaces": "no CAN interface: real drives cannot be reached; simulation needs none",
+        "realtime_kernel": "no real-time kernel: under load the real-time loop may be late by milliseconds;"
+        " simulation is not affected",
+        "sched_fifo": "no right to SCHED_FIFO: other processes delay the real-time loop (raise rtprio in"
+        " /etc/security/limits.d); simulation is not affected",
         "memory_lock": "memory cannot be locked: a page fault may delay a tick (raise memlock in"
-        " /etc/security/limits.d); simulation does not care",
+        " /etc/security/limits.d); simulation is not affected",
     }
-    lacks = [sentence for key, sentence in costs.items() if not findings[key]]
+    sentences = [sentence for key, sentence in costs.items() if not findings[key]]
     missing = [name for name, number in findings["packages"].items() if number is None]
     if missing:
-        lacks.append(f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
+        sentences.append(f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
     if findings["cpus"] == 1:
-        lacks.append("one CPU: a loop in real time shares it with everything else")
-    return lacks
+        sentences.append("one CPU: the real-time loop shares it with all other processes")
+    return sentences
 
 
 def _cpus() -> int:
-    """Processors that this process may use."""
+    """Number of CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _compiler() -> str | None:
-    """The C compiler and what it calls itself; None where there is none that answers."""
+    """The C compiler and its version; None: there is no working one."""
     command = compiler.compiler()
     try:
         return None if command is None else f"{' '.join(command)}: {compiler.identity().splitlines()[0]}"
@@ -111,13 +112,13 @@ def _compiler() -> str | None:
 
 
 def _can_interfaces() -> list[str]:
-    """Names of the CAN interfaces that the kernel has, virtual ones included."""
+    """Names of the CAN interfaces of the kernel, virtual ones included."""
     kinds = sorted(Path("/sys/class/net").glob("*/type"))
     return [kind.parent.name for kind in kinds if kind.read_text().strip() == CAN_INTERFACE]
 
 
 def _may_run_in_real_time() -> bool:
-    """Whether this process gets SCHED_FIFO: asked for, and given back at once."""
+    """Whether this process may use SCHED_FIFO: tries it, and undoes it at once."""
     if not hasattr(os, "sched_setscheduler"):
         return False
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
@@ -130,13 +131,13 @@ def _may_run_in_real_time() -> bool:
 
 
 def _may_lock_memory() -> bool:
-    """Whether this process may lock its memory: asked for, and given back at once."""
+    """Whether this process may lock its memory: tries it, and undoes it at once."""
     import ctypes
 
     try:
         libc = ctypes.CDLL(None)
         locked = bool(libc.mlockall(LOCK_CURRENT) == 0)
-    except (OSError, AttributeError, TypeError):  # a system without it
+    except (OSError, AttributeError, TypeError):  # the system has no mlockall
         return False
     if locked:
         libc.munlockall()
@@ -144,7 +145,7 @@ def _may_lock_memory() -> bool:
 
 
 def _memlock_limit() -> int | str | None:
-    """Limit of locked memory [byte], `unlimited`, or None where the system has no such limit."""
+    """Limit of locked memory [byte], `unlimited`, or None if the system has no such limit."""
     try:
         import resource
     except ImportError:
@@ -154,7 +155,7 @@ def _memlock_limit() -> int | str | None:
 
 
 def _dependencies() -> list[str]:
-    """Names of the packages that servoctl needs, those of its extras left out."""
+    """Names of the packages that servoctl requires, without its extras."""
     required = [line for line in requires("servoctl") or [] if "extra ==" not in line]
     return [match[0] for line in required if (match := re.match(r"[\w.-]+", line))]
 

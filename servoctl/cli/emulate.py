@@ -1,12 +1,12 @@
-"""`servoctl emulate`: the drives of a config, emulated in a process of their own."""
+"""`servoctl emulate`: emulates the drives of a config in a process of their own."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from servoctl.cli.announcer import Announcer
 from servoctl.cli.console import note, say
-from servoctl.cli.options import Config, Overrides, SetFiles, given
+from servoctl.cli.options import Config, EngineName, Overrides, SetFiles, changes_of
 
 
 def emulate(
@@ -14,19 +14,20 @@ def emulate(
     set_file: SetFiles = None,
     overrides: Overrides = None,
     vcan: Annotated[
-        bool, typer.Option("--vcan", help="Allow virtual SocketCAN interfaces, vcan*: they count as real to a loop.")
+        bool, typer.Option("--vcan", help="Allow virtual SocketCAN interfaces (vcan*); the loop treats them as real.")
     ] = False,
-    engine: Annotated[
-        Literal["auto", "c", "vm", "numpy"], typer.Option(help="What the simulated plant runs on.")
-    ] = "auto",
+    engine: Annotated[EngineName, typer.Option(help="Engine of the simulated plant.")] = "auto",
 ) -> None:
-    """Emulate a config's drives, with the simulated plant behind them, until Ctrl-C; never on a physical bus."""
+    """Emulate a config's drives and plant until Ctrl-C.
+
+    A physical bus is refused.
+    """
     from hil.session.serve import serve
 
     with Announcer("") as announcer:
-        served = serve(config, given(set_file, overrides), engine, vcan, announcer.say)
+        served = serve(config, changes_of(set_file, overrides), engine, vcan, announcer.say)
         for line in served.notes:
             say(f"emulated on {line}")
-        say("until Ctrl-C")
+        say("running until Ctrl-C")
         served.run(announcer.say)
     note("ended")

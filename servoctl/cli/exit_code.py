@@ -1,4 +1,4 @@
-"""Exit codes, and which error or end of a run earns which."""
+"""Exit codes, and the exit code of each error and of each status of a run."""
 
 from enum import IntEnum
 
@@ -17,12 +17,12 @@ class ExitCode(IntEnum):
 
 
 def outcome_of(error: Exception) -> ExitCode:
-    """The outcome of a command that raised this error."""
+    """The exit code of a command that raised this error."""
     if isinstance(error, RunFolderError | RigError):
         return ExitCode.RIG_FAILED
     return ExitCode.WRONG_INPUT if isinstance(error, ServoctlError) else ExitCode.CRASHED
 
 
 def outcome_of_run(status: str) -> ExitCode:
-    """The outcome of a run whose summary says this status."""
+    """The exit code of a run whose summary has this status."""
     return {"done": ExitCode.DONE, "interrupted": ExitCode.INTERRUPTED}.get(status, ExitCode.BAD_STATUS)

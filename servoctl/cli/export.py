@@ -1,4 +1,4 @@
-"""`servoctl export`: the law of a config as standalone C."""
+"""`servoctl export`: writes the law of a config as standalone C."""
 
 from pathlib import Path
 from shlex import quote
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from servoctl.cli.console import note, say, say_json
-from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
+from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, changes_of
 
 if TYPE_CHECKING:
     from servoctl.export import Export
@@ -15,43 +15,53 @@ if TYPE_CHECKING:
 
 def export(
     config: Config,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write; made if it is not there.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Output folder; created if it is missing.")],
     set_file: SetFiles = None,
     overrides: Overrides = None,
     single: Annotated[
-        bool, typer.Option("--float", help="Compute in float; its error is measured, which takes a C compiler.")
+        bool, typer.Option("--float", help="Compute in float and measure its error; needs a C compiler.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export that nobody has changed.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an earlier export, unless its files were changed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the law as standalone C99 with a test, an example, a Makefile and a README."""
+    """Write the law as standalone C99.
+
+    A test, an example, a Makefile and a README come with it.
+    """
     from servoctl.assembly import load
     from servoctl.export import export as law_in_c
     from servoctl.export import write
 
-    run = load(config, given(set_file, overrides))
+    run = load(config, changes_of(set_file, overrides))
     for warning in run.warnings:
         note(f"warning: {warning}")
-    made = law_in_c(run, single)
-    written = write(made.files, out, force)
+    exported = law_in_c(run, single)
+    written = write(exported.files, out, force)
     if as_json:
-        say_json(made.to_dict() | {"files": [str(path) for path in written]})
+        say_json(exported.to_dict() | {"files": [str(path) for path in written]})
         return
     for path in written:
         say(str(path))
-    _say_facts(made)
+    _say_facts(exported)
     say(f"next: cd {quote(str(out))} && make test")
-    say(f"without make: {made.compile_line}")
+    say(f"without make: {exported.compile_line}")
 
 
-def _say_facts(made: "Export") -> None:
-    cost = made.cost
+def _say_facts(exported: "Export") -> None:
+    cost = exported.cost
     say(
         f"at most {cost.operations} operations a call, of these {cost.divisions} divisions and square roots and "
-        f"{cost.functions} sines, powers and the like; about {made.stack} bytes of stack"
+        f"{cost.functions} sines, powers and the like; about {exported.stack} bytes of stack"
     )
-    left_out = f" ({made.left_out} states left out: rank, status or digits hang on rounding)" if made.left_out else ""
-    say(f"{made.vectors} reference vectors{left_out}")
-    if made.float_error is not None:
-        differs = f"; rank or status differ at {made.float_differs} states" if made.float_differs else ""
-        say(f"float: largest relative error of u {made.float_error:.1e}{differs}")
+    left_out = (
+        f" ({exported.left_out} states left out: rounding decides their rank, status or digits)"
+        if exported.left_out
+        else ""
+    )
+    say(f"{exported.vectors} reference vectors{left_out}")
+    if exported.float_error is not None:
+        count = exported.float_differs
+        differs = f"; rank or status differ at {count} states" if count else ""
+        say(f"float: largest relative error of u {exported.float_error:.1e}{differs}")

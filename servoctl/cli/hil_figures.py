@@ -1,4 +1,4 @@
-"""What a run on drives says of itself at its end: errors, times, samples, buses."""
+"""Prints the figures of a run on drives: errors, times, samples, buses."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -23,10 +23,10 @@ def say_figures(
     """Prints the figures of a run.
 
     Args:
-        trajectory: What the run left.
-        summary: Of its folder.
-        bounds: Task row -> error that the loop itself explains.
-        loads: Bus -> share that was used, on average and at most.
+        trajectory: The run.
+        summary: Its summary.
+        bounds: Task row -> error that sampling and delay of the loop explain.
+        loads: Bus -> its load, on average and at most, 0 to 1.
     """
     rows = []
     for name in trajectory.rows:
@@ -42,26 +42,26 @@ def say_figures(
     counts = {name: summary["counts"].get(name, 0) for name in ("missed", "implausible", "rejected")}
     say(
         f"samples: {counts['missed']} missing at their tick, {counts['implausible']} implausible; "
-        f"{sum(drive['rejected'] for drive in summary['drives'].values())} frames of drives not valid"
+        f"{sum(drive['rejected'] for drive in summary['drives'].values())} invalid frames from drives"
     )
     for name, bus in summary["bus"].items():
-        used = ""
+        load = ""
         if name in loads:
             mean, most = loads[name]
-            used = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, "
-        say(f"bus {name}: {used}{bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")
-        troubles = {"refused": "not taken for sending", "lost": "lost in reception", "invalid": "not readable"}
-        said = [f"{bus[key]} {words}" for key, words in troubles.items() if bus[key]]
-        if said:
-            say(f"bus {name}: {', '.join(said)}")
+            load = f"load {100 * mean:.0f} % on average, {100 * most:.0f} % at most, "
+        say(f"bus {name}: {load}{bus['sent']} frames sent, {bus['received']} received, {bus['errors']} error frames")
+        problems = {"refused": "not accepted for sending", "lost": "lost in reception", "invalid": "not readable"}
+        counts_of = [f"{bus[key]} {words}" for key, words in problems.items() if bus[key]]
+        if counts_of:
+            say(f"bus {name}: {', '.join(counts_of)}")
 
 
 def _say_times(timing: Mapping[str, Any]) -> None:
-    """How punctual it was, and how old the samples were."""
+    """Prints the times of the loop and the ages of the samples."""
     durations = {name: timing[f"{name}_s"] for name in PARTS}
     durations |= {f"age of {name}": age for name, age in timing["age_s"].items()}
     rows = [
-        [name, *(number(1e6 * found.get(key, 0.0)) for key in TIMES)] for name, found in durations.items() if found["n"]
+        [name, *(number(1e6 * times.get(key, 0.0)) for key in TIMES)] for name, times in durations.items() if times["n"]
     ]
     say_table(["time [us]", *(key.replace("_", ".") for key in TIMES)], rows, numbers=len(TIMES))
     say(f"{timing['skipped_periods']} periods skipped; at most {timing['longest_late_run']} late ticks in a row")
@@ -75,7 +75,7 @@ def _say_times(timing: Mapping[str, Any]) -> None:
             f"{1e6 * bare['lateness_s'][key]:.0f} {key.replace('_', '.')}" for key in ("p50", "p99", "max")
         )
         say(
-            f"a loop that does nothing, for {bare['ticks'] * bare['nominal_period_s']:.1f} s just before: late by "
+            f"for comparison, an empty loop, {bare['ticks'] * bare['nominal_period_s']:.1f} s just before: late by "
             f"{figures} us, {bare['skipped_periods']} periods skipped"
         )
         say(f"CPU per tick {1e6 * cpu:.0f} us, of which about {1e6 * law:.0f} us are the law")

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: both end a command alike, with what there is written.
+"""Ends a command on Ctrl-C or SIGTERM; the results so far are written.
 
-Design: either raises KeyboardInterrupt wherever the program is. CasADi drops what is raised while it looks at a Python
-object, as it does throughout a trace, so the wish is remembered and `heed` raises it again.
+Design: both raise KeyboardInterrupt wherever the program is. CasADi swallows exceptions raised while it inspects a
+Python object, as it does during a trace, so the request is remembered and `heed` raises it again.
 """
 
 import signal
@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_wished = False
+_requested = False
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise KeyboardInterrupt inside this block; a Ctrl-C that the shell has us ignore does not."""
-    global _wished
-    _wished = False
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt inside this block.
+
+    Ctrl-C stays ignored if the shell ignores it, as it does for background jobs.
+    """
+    global _requested
+    _requested = False
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -33,12 +36,12 @@ def interruptible() -> Iterator[None]:
 
 
 def heed() -> None:
-    """Raises KeyboardInterrupt where one was wished for."""
-    if _wished:
+    """Raises KeyboardInterrupt if one was requested."""
+    if _requested:
         raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: Any) -> None:
-    global _wished
-    _wished = True
+    global _requested
+    _requested = True
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`servoctl list`: the plants, laws, drives and configs that there are."""
+"""`servoctl list`: lists the plants, laws, drive protocols and configs that a user can name."""
 
 from importlib import import_module
 from inspect import getdoc, isabstract
@@ -11,19 +11,19 @@ from servoctl.cli.options import AsJson
 
 
 def list_all(as_json: AsJson = False) -> None:
-    """List the plants, laws, drives and configs that there are."""
-    there_is = contents()
+    """List plants, laws, drive protocols and configs."""
+    listed = contents()
     if as_json:
-        say_json(there_is)
+        say_json(listed)
         return
-    for number, (kind, entries) in enumerate(there_is.items()):
+    for number, (kind, entries) in enumerate(listed.items()):
         if number:
             say()
         say_table([kind, ""], [[name, sentence] for name, sentence in entries.items()] or [["none yet", ""]])
 
 
 def contents() -> dict[str, dict[str, str]]:
-    """Kind -> name as a config writes it -> what it is, in one line."""
+    """Kind -> name as a config writes it -> a description in one line."""
     import plants
     from hil.drives.protocols import PROTOCOLS
     from servoctl import laws
@@ -40,21 +40,21 @@ def contents() -> dict[str, dict[str, str]]:
 
 
 def _sentence(path: str) -> str:
-    """The first line of the module of `module:Class`."""
+    """The first line of the docstring of the module in `module:Class`."""
     return (getdoc(import_module(path.partition(":")[0])) or "").partition("\n")[0]
 
 
 def _kind(path: str) -> str:
-    """The word of `law.kind` for a law: the module that it stands in."""
+    """The word of `law.kind` for a law: the name of its module."""
     return path.partition(":")[0].rpartition(".")[2]
 
 
 def _described(package: ModuleType, base: type[Any]) -> dict[str, str]:
-    """`module:Class` -> what it is, for the concrete subclasses that a package defines.
+    """`module:Class` -> description, for the concrete subclasses of `base` that a package defines.
 
-    The sentence is the module's own where it defines one class, and else that of each class.
+    The description comes from the module if it defines one such class, else from each class.
     """
-    found = {}
+    described = {}
     for info in walk_packages(package.__path__, f"{package.__name__}."):
         module = import_module(info.name)
         classes = [
@@ -63,7 +63,7 @@ def _described(package: ModuleType, base: type[Any]) -> dict[str, str]:
             if isinstance(member, type) and issubclass(member, base) and not isabstract(member)
             if member.__module__ == module.__name__
         ]
-        for one in classes:
-            sentence = getdoc(module if len(classes) == 1 else one) or ""
-            found[f"{module.__name__}:{one.__name__}"] = sentence.partition("\n")[0]
-    return found
+        for each in classes:
+            sentence = getdoc(module if len(classes) == 1 else each) or ""
+            described[f"{module.__name__}:{each.__name__}"] = sentence.partition("\n")[0]
+    return described

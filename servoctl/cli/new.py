@@ -1,4 +1,4 @@
-"""`servoctl new`: a plant, a config and a test to start from."""
+"""`servoctl new`: writes a plant, a config and a test to start from."""
 
 import keyword
 import re
@@ -16,8 +16,8 @@ from servoctl.errors import ConfigError
 
 
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the files are called.")],
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where to write.")] = Path(),
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the files, an identifier.")],
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Output folder; created if missing.")] = Path(),
 ) -> None:
     """Write a plant, a config and a test to start from."""
     written = write_starter(name, folder)
@@ -28,17 +28,17 @@ def new(
 
 
 def write_starter(name: str, folder: Path) -> list[Path]:
-    """Writes plant, config and test.
+    """Writes a plant, a config and a test.
 
     Args:
-        name: Stem of the files, an identifier.
-        folder: Where to write; made if it is not there.
+        name: Stem of the file names, an identifier.
+        folder: Output folder; created if it is missing.
 
     Returns:
         The files, in the order plant, config, test.
 
     Raises:
-        ConfigError: The name will not do, or a file is there already.
+        ConfigError: The name is no identifier or hides an installed module, or a file exists already.
     """
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or keyword.iskeyword(name):
         raise ConfigError(f"servoctl new: NAME: expected an identifier that begins with a letter, got {name!r}")
@@ -49,7 +49,7 @@ def write_starter(name: str, folder: Path) -> list[Path]:
         folder / f"test_{name}.py": "test.py.template",
     }
     if present := [path for path in texts if path.exists()]:
-        raise ConfigError([f"{path}: is there already (choose another name or --dir)" for path in present])
+        raise ConfigError([f"{path}: exists already (choose another name or --dir)" for path in present])
     if find_spec(name) is not None:
         raise ConfigError(f"servoctl new: NAME: {name!r} would hide the installed module {name!r} (choose another)")
     folder.mkdir(parents=True, exist_ok=True)

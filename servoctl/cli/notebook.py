@@ -1,7 +1,7 @@
-"""How a notebook shows a `Run` and a `Trajectory`: the check as HTML, the plots as a picture.
+"""Shows a `Run` in a notebook as the report of its check, and a `Trajectory` as its overview picture.
 
-Design: IPython keeps formatters by the name of a class, so nothing is imported before the first object is shown, and
-the classes themselves know nothing of notebooks.
+Design: IPython finds formatters by the name of a class. So nothing is imported before the first object is shown, and
+the classes have no code for notebooks.
 """
 
 from html import escape
@@ -30,7 +30,7 @@ def trajectory_png(trajectory: "Trajectory") -> bytes:
 
 
 def run_html(run: "Run") -> str:
-    """The check of a run: one heading and one list per section, then errors and warnings."""
+    """The report of the check as HTML: a heading and a list per section, then errors and warnings."""
     from servoctl.check.report import check
 
     report = check(run)

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,25 +18,33 @@ Overrides = Annotated[
 ]
 SetFiles = Annotated[
     list[Path] | None,
-    typer.Option("--set-file", metavar="FILE", help="Lay a YAML file over the config, before --set; repeatable."),
+    typer.Option("--set-file", metavar="FILE", help="Merge a YAML file into the config, before --set; repeatable."),
 ]
-Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Cores that work at the same time.")]
+RunFolderOut = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
+]
+EngineName = Literal["auto", "c", "vm", "numpy"]
+ManyRunsEngine = Annotated[
+    EngineName,
+    typer.Option("--engine", help="auto compiles to C if that pays for all runs together; the others as in run."),
+]
+Jobs = Annotated[int, typer.Option(metavar="J", min=1, help="Number of CPU cores to use.")]
 ClusterAddress = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers do the runs instead."),
+    typer.Option(metavar="ADDRESS", help="tcp://host:port of a Dask scheduler whose workers make the runs."),
 ]
 
 
-def given(files: list[Path] | None, overrides: list[str] | None) -> "list[Override]":
+def changes_of(files: list[Path] | None, settings: list[str] | None) -> "list[Override]":
     """The files of `--set-file`, then the arguments of `--set`."""
-    return [*(files or ()), *(overrides or ())]
+    return [*(files or ()), *(settings or ())]
 
 
 def connected(address: str | None, jobs: int) -> "AbstractContextManager[Cluster | None]":
-    """The cluster that makes the runs; None where there is none.
+    """A connection to the cluster that makes the runs; None without `--cluster`.
 
     Raises:
-        ConfigError: None answers there, or `--jobs` is given besides.
+        ConfigError: No scheduler answers at the address, or `--jobs` is given too.
     """
     from servoctl.errors import ConfigError
 

@@ -1,26 +1,21 @@
-"""What a command's time is made of, counted from the start of its process; a phase that lasts says what it is."""
+"""Measures the phases of a command, from the start of its process, and announces a phase that takes long."""
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
 
-from servoctl.cli.console import note
-
-PATIENCE = 1.0
-"""A phase that lasts longer is announced [s]."""
+from servoctl.cli.console import announce
 
 _began = time.monotonic()
 
 
 def begin(process: bool) -> None:
-    """A command begins.
+    """Starts the clock of a command.
 
     Args:
-        process: Whether it is the only one of its process, so that the start of the interpreter counts.
+        process: Whether the process runs this command alone, so that the start of the interpreter counts too.
     """
     global _began
     _began = time.monotonic() - (_age() if process else 0.0)
@@ -32,7 +27,7 @@ def elapsed() -> float:
 
 
 def _age() -> float:
-    """How long this process has been there [s], to 10 ms; 0 where the system does not say."""
+    """Age of this process [s], to 10 ms; 0 if the system does not tell."""
     try:
         started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
@@ -41,20 +36,9 @@ def _age() -> float:
 
 
 @contextmanager
-def announced(title: str, what: str, always: bool = False) -> Iterator[None]:
-    """Says on stderr what is going on where the block lasts longer than `PATIENCE`.
-
-    Args:
-        title: Name of the run.
-        what: In a word or two, as `compiling`.
-        always: Whether it is said to a file or a pipe as well; else only where a person looks at it.
-    """
-    if not (always or sys.stderr.isatty()):
-        yield
-        return
-    timer = Timer(PATIENCE, lambda: note(f"{title}: {what} ..."))
-    timer.daemon = True
-    timer.start()
+def announced(title: str, activity: str, always: bool = False) -> Iterator[None]:
+    """Announces the activity of the block if it takes longer than a second; arguments as for `announce`."""
+    timer = announce(title, activity, always)
     try:
         yield
     finally:
@@ -62,21 +46,20 @@ def announced(title: str, what: str, always: bool = False) -> Iterator[None]:
 
 
 class Phases:
-    """How long each phase of a command took.
+    """How long each phase of a command took; the first phase begins with the command.
 
     Attributes:
         seconds: Phase -> time [s], in order.
     """
 
     def __init__(self) -> None:
-        """Begins the first phase where the command began."""
         self.seconds: dict[str, float] = {}
 
     def end(self, *names: str, share: float = 0.0) -> None:
-        """Ends a phase, which began where the one before ended.
+        """Ends a phase, which began when the previous one ended.
 
         Args:
-            names: Its name; or two, of which the second took `share` of it.
+            names: Name of the phase; or two names, of which the second took `share` of the time.
             share: Time of the second [s].
         """
         passed = elapsed() - self.total
@@ -86,9 +69,9 @@ class Phases:
 
     @property
     def total(self) -> float:
-        """Of the phases that have ended [s]."""
+        """Time of all phases that have ended [s]."""
         return sum(self.seconds.values())
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{name} {seconds:.3g}" for name, seconds in self.seconds.items())
-        return f"{self.total:.3g} s in all: {parts}"
+        parts = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.seconds.items())
+        return f"{self.total:.3g} s in total: {parts}"

@@ -1,4 +1,4 @@
-"""`servoctl replay`: what the law of a run gives now, against what the run logged."""
+"""`servoctl replay`: recomputes the inputs of a run on drives, and compares them with its log."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +24,7 @@ def replay(
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="Where class paths like cart.py:Cart in the run's config start.",
+            help="Folder for class paths such as cart.py:Cart in the config of the run.",
             show_default="the working folder",
         ),
     ] = Path(),
@@ -32,13 +32,16 @@ def replay(
         float | None,
         typer.Option(
             min=0.0,
-            help="Relative to the largest |u| of each actuator.",
-            show_default="0, to the bit, on the run's own engine; 1e-9 on another",
+            help="Allowed difference, relative to the largest |u| of each actuator.",
+            show_default="0 (equal to the bit) on the engine of the run; 1e-9 on another",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute u from the logged states, compare it with what was sent, and that with the frames; 4 if they differ."""
+    """Recompute u of a run and compare it with its log.
+
+    Also compares the logged torques with the frames in can.blf. Exit code 4: they differ.
+    """
     from hil.replay.replay import CONFIG
     from hil.replay.replay import replay as again
     from servoctl.config import load_config
@@ -46,40 +49,43 @@ def replay(
     if (run / CONFIG).is_file() and (run / CONFIG).stat().st_size:
         say_imports(load_config(run / CONFIG).config, note if as_json else say)
     with ProgressBar(run.name) as progress:
-        found = again(run, classes, tolerance, progress)
+        result = again(run, classes, tolerance, progress)
     if as_json:
-        say_json(found.to_dict())
+        say_json(result.to_dict())
     else:
-        _say_findings(found)
-    raise typer.Exit(ExitCode.DONE if found.agrees else ExitCode.BAD_STATUS)
+        _say_result(result)
+    raise typer.Exit(ExitCode.DONE if result.agrees else ExitCode.BAD_STATUS)
 
 
-def _say_findings(found: "Replay") -> None:
-    skipped = f" ({found.skipped} more did not ask the law)" if found.skipped else ""
-    engine = f"engine {found.engine}"
-    if found.engine != found.logged_engine:
-        engine += f", the run had {found.logged_engine}"
-    measure = f"within {found.tolerance:g} of the largest |u|" if found.tolerance else "to the bit"
-    verdict = f"{found.differing} rows differ" if found.differing else "all rows are the same"
-    say(f"{found.rows} rows compared{skipped}; {engine}; {verdict}, {measure}")
-    if found.samples:
-        same = "all the same" if not found.other_samples else f"{found.other_samples} differ"
-        say(f"{found.samples} positions decoded again from can.blf: {same}")
-    if found.sent is not None:
-        sent = found.sent
-        for count, other, what in (
-            (sent.torques, sent.other_torques, "torques sent in the stage full, against the law and its limits"),
-            (sent.frames, sent.other_frames, "torque frames in can.blf, against the torques sent"),
+def _say_result(result: "Replay") -> None:
+    skipped = f" ({result.skipped} more rows did not use the law)" if result.skipped else ""
+    engine = f"engine {result.engine}"
+    if result.engine != result.logged_engine:
+        engine += f", the run used {result.logged_engine}"
+    measure = f"within {result.tolerance:g} of the largest |u|" if result.tolerance else "to the bit"
+    comparison = f"{result.differing} rows differ" if result.differing else "all rows are equal"
+    say(f"{result.rows} rows compared{skipped}; {engine}; {comparison}, {measure}")
+    if result.samples:
+        say(f"{result.samples} positions decoded again from can.blf: {_equal(result.other_samples)}")
+    if result.sent is not None:
+        sent = result.sent
+        for count, other, subject in (
+            (sent.torques, sent.other_torques, "torques sent in stage full, compared with the law and its limits"),
+            (sent.frames, sent.other_frames, "torque frames in can.blf, compared with the torques sent"),
         ):
-            say(f"{count} {what}: {'all the same' if not other else f'{other} differ'}")
+            say(f"{count} {subject}: {_equal(other)}")
         if sent.first:
-            say(f"first: {sent.first}")
+            say(f"first difference: {sent.first}")
     say()
-    rows = [[name, found.units[name], f"{size:.3g}"] for name, size in found.largest.items()]
+    rows = [[name, result.units[name], f"{size:.3g}"] for name, size in result.largest.items()]
     say_table(["input", "unit", "largest difference"], rows, numbers=1)
-    if found.first is not None:
-        first, unit = found.first, found.units[found.first.actuator]
+    if result.first is not None:
+        first, unit = result.first, result.units[result.first.actuator]
         say(
-            f"\nfirst in row {first.row}, t = {first.t:.6g} s: {first.actuator} was {first.logged!r} {unit}, "
-            f"is {first.recomputed!r} {unit}"
+            f"\nfirst difference in row {first.row}, t = {first.t:.6g} s: {first.actuator} was "
+            f"{first.logged!r} {unit}, is {first.recomputed!r} {unit}"
         )
+
+
+def _equal(differing: int) -> str:
+    return f"{differing} differ" if differing else "all equal"

@@ -1,4 +1,4 @@
-"""`servoctl report`: a page, pictures and films from run folders."""
+"""`servoctl report`: writes a page, pictures and films of run folders."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,21 +12,21 @@ from servoctl.run_folder import load_run
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders that `run` or `hil` wrote."),
+        typer.Argument(metavar="RUN_DIR", exists=True, file_okay=False, help="Folders written by `run` or `hil`."),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write; default: into each run's own folder.")
+        Path | None, typer.Option(metavar="DIR", help="Output folder; default: the run folder itself.")
     ] = None,
-    html: Annotated[bool, typer.Option("--html", help="The page: report.html, of all runs together.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="The page report.html with all runs.")] = False,
     png: Annotated[bool, typer.Option("--png", help="All pictures, 160 dpi.")] = False,
-    pdf: Annotated[bool, typer.Option("--pdf", help="The same as vectors, in the width of a printed page.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="All pictures as vectors, as wide as a printed page.")] = False,
     gif: Annotated[bool, typer.Option("--gif", help="The animation.")] = False,
-    mp4: Annotated[bool, typer.Option("--mp4", help="The animation as film; needs ffmpeg.")] = False,
+    mp4: Annotated[bool, typer.Option("--mp4", help="The animation as a film; needs ffmpeg.")] = False,
 ) -> None:
-    """Write a page that opens anywhere, and pictures, of one or several runs; print the files written.
+    """Write a page and pictures of one or several runs.
 
-    Without any of the last five options: the page, and of each run the picture with everything at a glance. The page of
-    several runs goes to the first one's folder.
+    Prints the written files. Without --html, --png, --pdf, --gif, --mp4: the page, and one overview picture per run.
+    The page of several runs is written into the folder of the first run.
     """
     default = not (html or png or pdf or gif or mp4)
     if html or default:
@@ -38,14 +38,14 @@ def report(
     from servoctl.report import report as draw
 
     for folder in runs:
-        place = folder if out is None else out if len(runs) == 1 else out / folder.name
+        target = folder if out is None else out if len(runs) == 1 else out / folder.name
         trajectory = load_run(folder)
-        written = draw(trajectory, place) if png else []
-        written += draw(trajectory, place, names=["overview"]) if default else []
-        written += draw(trajectory, place, "pdf") if pdf else []
+        written = draw(trajectory, target) if png else []
+        written += draw(trajectory, target, names=["overview"]) if default else []
+        written += draw(trajectory, target, "pdf") if pdf else []
         for kind in [name for name, wanted in (("gif", gif), ("mp4", mp4)) if wanted]:
             from servoctl.report.film import film
 
-            written.append(film(trajectory, place / f"film.{kind}"))
+            written.append(film(trajectory, target / f"film.{kind}"))
         for path in written:
             say(str(path))

@@ -1,33 +1,29 @@
-"""`servoctl run`: simulate a config and say how it went."""
+"""`servoctl run`: simulates a config and prints how the run went."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from itertools import count
-from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode, outcome_of_run
-from servoctl.cli.options import AsJson, Config, Overrides, SetFiles, given
+from servoctl.cli.folders import fresh_folder
+from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
 from servoctl.cli.phases import Phases, announced
 
 TABLE_LENGTH = 24
-"""Most rows of a table; `summary.json` has them all."""
+"""Largest number of rows in a printed table; `summary.json` has all rows."""
 
 
 def run(
     config: Config,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder; default: runs/<name>-<date>-<time>.")
-    ] = None,
+    out: RunFolderOut = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
     engine: Annotated[
-        Literal["auto", "c", "vm", "numpy"],
-        typer.Option(help="auto compiles to C where that pays; vm needs no compiler; numpy is for comparison."),
+        EngineName,
+        typer.Option(help="auto compiles to C if that pays; vm needs no compiler; numpy is for comparison."),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -36,9 +32,10 @@ def run(
 
     phases = Phases()
     compiles = engine == "c"
-    with announced(config, f"loading, tracing{' and compiling' * compiles}", always=compiles):
-        loaded = load(config, given(set_file, overrides), engine=engine)
-    phases.end(f"loading, tracing{' and compiling' * compiles}")
+    loading = f"loading, tracing{' and compiling' * compiles}"
+    with announced(config, loading, always=compiles):
+        loaded = load(config, changes_of(set_file, overrides), engine=engine)
+    phases.end(loading)
     with announced(loaded.name, "compiling"):
         loaded.prepare()
     phases.end("compiling")
@@ -51,7 +48,7 @@ def run(
         with ProgressBar(loaded.name) as progress:
             trajectory = loaded.simulate(out=folder, progress=progress)
     except KeyboardInterrupt:
-        note(f"interrupted; what there is: {folder}")
+        note(f"interrupted; the rows so far are in {folder}")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     summary = trajectory.summary()
     phases.end("writing", "simulating", share=summary["wall_time"])
@@ -68,61 +65,50 @@ def run(
     raise typer.Exit(outcome)
 
 
-def fresh_folder(name: str) -> Path:
-    """A folder below `runs` that is not there yet."""
-    stem = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    names = (stem if number == 1 else stem.with_name(f"{stem.name}-{number}") for number in count(1))
-    return next(path for path in names if not path.exists())
-
-
 def _say_summary(units: dict[str, str], summary: dict[str, Any], phases: Phases) -> None:
     say(headline(summary, phases.total))
     say(str(phases))
     violations = summary["tasks"] | {f"{name} (passive)": metrics for name, metrics in summary["passive"].items()}
     keys = ("max_violation", "rms_violation", "final_violation")
     rows = [[name, *(number(metrics[key]) for key in keys)] for name, metrics in violations.items()]
-    _say_some(["violation", "max", "rms", "final"], rows)
+    _say_long_table(["violation", "max", "rms", "final"], rows)
     keys = ("min", "max", "rms")
     rows = [
         [name, units.get(f"u.{name}", ""), *(number(metrics[key]) for key in keys)]
         for name, metrics in summary["inputs"].items()
     ]
-    _say_some(["input", "unit", *keys], rows)
-    evidence = _evidence(summary)
-    if evidence:
-        say()
-    for line in evidence:
-        say(line)
+    _say_long_table(["input", "unit", *keys], rows)
+    for i, line in enumerate(_evidence(summary)):
+        say("\n" * (i == 0) + line)
 
 
-def _say_some(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _say_long_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if rows:
         say()
         say_table(header, rows[:TABLE_LENGTH], numbers=3)
     if len(rows) > TABLE_LENGTH:
-        say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has them all)")
+        say(f"and {len(rows) - TABLE_LENGTH} more (summary.json has all rows)")
 
 
 def headline(summary: dict[str, Any], total: float | None = None) -> str:
-    """What became of a run, in a line.
+    """Status, duration and speed of a run, in one line; stderr has the error of a run that stopped.
 
     Args:
-        summary: Of the run.
-        total: What the whole command took [s]; None: the time of the run alone is said.
+        summary: The summary of the run.
+        total: Time of the whole command [s]; None: the time of the run alone is printed.
     """
     duration, wall_time, factor = (summary[key] for key in ("duration", "wall_time", "realtime_factor"))
     if total is not None:
         wall_time, factor = total, None if duration is None else duration / total
     speed = f", {number(factor)} times real time" if factor is not None else ""
-    error = f" ({summary['error']})" if summary.get("error") else ""
     return (
-        f"{summary['config']}: {summary['status']}{error}; {number(duration)} s simulated in {number(wall_time)} s"
+        f"{summary['config']}: {summary['status']}; {number(duration)} s simulated in {number(wall_time)} s"
         f" by engine {summary['engine']}{speed}"
     )
 
 
 def _evidence(summary: dict[str, Any]) -> list[str]:
-    """Lines on rank, residual, energy and every status that is not OK."""
+    """Lines on rank, residual, energy and every status except OK."""
     lines = []
     if summary.get("rank_min") is not None:
         low, high = summary["rank_min"], summary["rank_max"]
@@ -142,4 +128,5 @@ def _sentence(status: str) -> str:
 
 
 def number(value: float | None) -> str:
+    """A number with four digits, `-` for None."""
     return "-" if value is None else f"{value:.4g}"

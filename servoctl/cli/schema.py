@@ -1,4 +1,4 @@
-"""`servoctl schema`."""
+"""`servoctl schema`: prints the JSON Schema of a config, for editors."""
 
 from servoctl.cli.console import say_json
 

@@ -1,19 +1,30 @@
-"""`servoctl tune`: search the numbers of a config on simulated runs."""
+"""`servoctl tune`: searches the numbers of a config for the best simulated runs."""
 
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode
-from servoctl.cli.options import AsJson, ClusterAddress, Config, Jobs, Overrides, SetFiles, connected, given
+from servoctl.cli.folders import study_folder
+from servoctl.cli.help import CommandWithExample
+from servoctl.cli.options import (
+    AsJson,
+    ClusterAddress,
+    Config,
+    Jobs,
+    ManyRunsEngine,
+    Overrides,
+    SetFiles,
+    changes_of,
+    connected,
+)
 from servoctl.cli.phases import Phases, announced
-from servoctl.cli.run import fresh_folder, number
+from servoctl.cli.run import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,13 +33,14 @@ if TYPE_CHECKING:
     from servoctl.tune import Refinement, Trial, Tuning
 
 
-class TuneCommand(TyperCommand):
-    """The command, whose help ends with the table of metrics."""
+class TuneCommand(CommandWithExample):
+    """The command `tune`, whose help ends with the table of metrics."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Writes the metrics that a search can minimise or constrain."""
+        """Writes the example, then the metrics that a search can minimise or constrain."""
         from servoctl.sweep.metrics import METRICS
 
+        super().format_epilog(ctx, formatter)
         with formatter.section("Metrics of tune.objective.minimise and tune.constraints"):
             formatter.write_dl([(metric.form, f"{metric.meaning} ({metric.use})") for metric in METRICS])
 
@@ -36,24 +48,22 @@ class TuneCommand(TyperCommand):
 def tune(
     config: Config,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write; default: runs/<name>-tune-<date>-<time>.")
+        Path | None, typer.Option(metavar="DIR", help="Output folder; default: runs/<name>-tune-<date>-<time>.")
     ] = None,
-    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Instead of tune.trials.")] = None,
+    trials: Annotated[int | None, typer.Option(metavar="N", min=1, help="Replaces tune.trials.")] = None,
     refine: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Then N steps at most down the exact slope: tune.refine.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Replaces tune.refine: at most N gradient steps from the best trial."),
     ] = None,
     jobs: Jobs = 1,
     cluster: ClusterAddress = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the study in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the study in --out.")] = False,
     storage: Annotated[
         str | None, typer.Option(metavar="URL", help="An Optuna storage; default: study.db in the folder.")
     ] = None,
     set_file: SetFiles = None,
     overrides: Overrides = None,
-    engine: Annotated[
-        Literal["auto", "c", "vm", "numpy"],
-        typer.Option(help="auto compiles to C where that pays for all runs together; the others as in run."),
-    ] = "auto",
+    engine: ManyRunsEngine = "auto",
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Time `servoctl run` processes for comparison.")
     ] = True,
@@ -64,18 +74,20 @@ def tune(
     from servoctl.tune import read_problem, save
     from servoctl.tune import tune as run_tune
     from servoctl.tune.packages import require
+    from servoctl.tune.store import FILE
 
     require()
     lengths = {"trials": trials, "refine": refine}
-    changes = given(set_file, overrides)
+    changes = changes_of(set_file, overrides)
     changes += [f"tune.{name}={value}" for name, value in lengths.items() if value is not None]
     phases = Phases()
     with announced(config, "loading and tracing", always=engine == "c"):
         loaded = load(config, changes, engine=engine)
         problem = read_problem(loaded)
     phases.end("loading and tracing")
-    folder = _folder(loaded.name, out, resume)
-    with connected(cluster, jobs) as workers, ProgressBar(loaded.name) as progress:
+    folder = study_folder(f"{loaded.name}-tune", out, resume, FILE)
+    waiting = "compiling and running the baseline"
+    with connected(cluster, jobs) as workers, ProgressBar(loaded.name, waiting) as progress:
         tuning = run_tune(problem, folder, jobs, resume, storage, workers, progress)
     phases.end("compiling and refining" if problem.tune.refine else "compiling", "searching", share=tuning.wall_time)
     tuning = replace(tuning, total_time=phases.total)
@@ -98,26 +110,16 @@ def tune(
     raise typer.Exit(ExitCode.BAD_STATUS if bad else ExitCode.DONE)
 
 
-def _folder(name: str, out: Path | None, resume: bool) -> Path:
-    from servoctl.errors import ConfigError
-    from servoctl.tune.store import FILE
-
-    if out is not None or not resume:
-        return out or fresh_folder(f"{name}-tune")
-    there = sorted(Path("runs").glob(f"{name}-tune-*/{FILE}"), key=lambda path: path.stat().st_mtime)
-    hint = f"the newest: --out {there[-1].parent}" if there else f"there is none in runs/{name}-tune-*"
-    raise ConfigError(f"--resume: which study? ({hint})")
-
-
 def _timed(tuning: "Tuning", overrides: "Sequence[Override]") -> "Tuning":
-    """The same, with what a process per run would have cost."""
+    """The same result, with the measured time of one `servoctl run` process."""
     from servoctl.tune import seconds_of_a_process
 
     problem = tuning.problem
     assert problem.run.loaded is not None
     trial = tuning.best or tuning.trials[-1]
-    points = [trial.at | member for member in problem.members]
-    return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
+    points = [trial.at | scenario for scenario in problem.scenarios]
+    with announced(problem.run.name, "timing single runs for comparison"):
+        return replace(tuning, single=seconds_of_a_process(problem.run.loaded.path, overrides, points))
 
 
 def _say(tuning: "Tuning", phases: Phases) -> None:
@@ -127,7 +129,7 @@ def _say(tuning: "Tuning", phases: Phases) -> None:
     if speed:
         say(speed)
     if tuning.refinement is not None:
-        say(_descended(tuning.refinement))
+        say(_refined(tuning.refinement))
     if tuning.best is not None:
         _say_best(tuning, tuning.best)
     else:
@@ -137,7 +139,7 @@ def _say(tuning: "Tuning", phases: Phases) -> None:
 def _headline(tuning: "Tuning") -> str:
     counts = [f"{count} {status}" for status, count in tuning.counts().items() if count and status != "done"]
     planned = "" if tuning.status == "done" else f" of {tuning.problem.tune.trials}, {tuning.status}"
-    several = f"{len(tuning.problem.members) + len(tuning.problem.tune.sensitivity)} runs each, "
+    several = f"{len(tuning.problem.scenarios) + len(tuning.problem.tune.sensitivity)} runs each, "
     engine = f" by engine {tuning.engine}" if tuning.engine else ""
     return (
         f"{tuning.problem.run.name}: {len(tuning.trials)} trials{planned}, {several}"
@@ -145,25 +147,25 @@ def _headline(tuning: "Tuning") -> str:
     )
 
 
-def _descended(found: "Refinement") -> str:
-    """What a descent came to, in a line."""
-    if found.why is not None:
-        return f"refined: no ({found.why})"
-    held = f", {', '.join(found.held)} as they were" if found.held else ""
-    return f"refined: from trial {found.start} in {found.steps} steps{held}"
+def _refined(refinement: "Refinement") -> str:
+    """The result of a refinement, in one line."""
+    if refinement.why is not None:
+        return f"refined: no ({refinement.why})"
+    held = f", {', '.join(refinement.held)} unchanged" if refinement.held else ""
+    return f"refined: from trial {refinement.start} in {refinement.steps} steps{held}"
 
 
 def _speed(summary: dict[str, Any]) -> str:
-    """Trials per second, and what processes would take: the time of one is measured, that of all is extrapolated."""
+    """Trials per second, compared with one process per run: the time of one process is measured, the rest follows."""
     rate, runs = summary["trials_per_second"], summary["runs_per_second"]
     if rate is None:
         return ""
-    said = f"{rate:.3g} trials ({runs:.3g} runs) per second"
+    speed = f"{rate:.3g} trials ({runs:.3g} runs) per second"
     single = summary["single_run_process"]
     if single is None:
-        return said
+        return speed
     return (
-        f"{said}; one process of `servoctl run` takes {single:.2f} s (measured), so a process per run would take "
+        f"{speed}; one process of `servoctl run` takes {single:.2f} s (measured), so a process per run would take "
         f"{summary['times_as_fast']:.0f} times as long (extrapolated)"
     )
 
@@ -171,38 +173,38 @@ def _speed(summary: dict[str, Any]) -> str:
 def _say_best(tuning: "Tuning", best: "Trial") -> None:
     from servoctl.config.tune import RESERVES
 
-    problem, standing = tuning.problem, tuning.standing
-    what = f"trial {best.number} of a front of {len(tuning.front)}" if problem.several else f"trial {best.number}"
+    problem, baseline, after = tuning.problem, tuning.baseline, best.evaluation
+    front = f" of a front of {len(tuning.front)}" if problem.several else ""
     rows = [
-        [path, tuning.unit(path), _number(problem.standing.get(path)), _number(value), ""]
+        [path, tuning.unit(path), _number(problem.baseline.get(path)), _number(value), ""]
         for path, value in best.at.items()
     ]
-    for place, name in enumerate(problem.objectives):
-        rows.append(_compared(name, tuning, standing.values[place : place + 1], best.verdict.values[place]))
-    said = dict.fromkeys([*problem.weights, *problem.bounds, *RESERVES.values()])
-    for name in said:
-        before, after = standing.metrics.get(name), best.verdict.metrics.get(name)
-        if after is not None:
-            rows.append(_compared(name, tuning, () if before is None else (before,), after))
-    over = f", the {problem.tune.objective.over} of {len(problem.members)} plants" if len(problem.members) > 1 else ""
-    say(f"\nbest: {what}{over}\n")
-    say_table(["", "unit", "as it stands", "best", "change"], rows, numbers=3)
-    if "gain_margin" not in best.verdict.metrics and "gain_margin" in problem.bounds:
+    for i, name in enumerate(problem.objectives):
+        rows.append(_compared(name, tuning, baseline.values[i] if baseline.values else None, after.values[i]))
+    for name in dict.fromkeys([*problem.weights, *problem.bounds, *RESERVES.values()]):
+        if name in after.metrics:
+            rows.append(_compared(name, tuning, baseline.metrics.get(name), after.metrics[name]))
+    count = len(problem.scenarios)
+    over = f", the {problem.tune.objective.over} of {count} plants" if count > 1 else ""
+    say(f"\nbest: trial {best.number}{front}{over}\n")
+    say_table(["", "unit", "baseline", "best", "change"], rows, numbers=3)
+    if "gain_margin" not in after.metrics and "gain_margin" in problem.bounds:
         say("\ngain_margin: none: the loop is not stable at the start state, or cannot be linearised there")
-    if standing.status != "done":
-        say(f"\nthe config as it stands is {standing.status}: {standing.reason}")
-    elif not problem.several and standing.values[0] < best.verdict.values[0]:
-        say("\nthe config as it stands is better than every trial (widen tune.search, or take more trials)")
+    if baseline.status != "done":
+        say(f"\nthe baseline (the config without changes) is {baseline.status}: {baseline.reason}")
+    elif not problem.several and baseline.values[0] < after.values[0]:
+        say("\nthe baseline is better than every trial (widen tune.search, or use more trials)")
 
 
-def _compared(name: str, tuning: "Tuning", before: tuple[float, ...], after: float) -> list[str]:
+def _compared(name: str, tuning: "Tuning", before: float | None, after: float) -> list[str]:
+    """One line of the table: an objective or a metric with its bound, before and after."""
     from servoctl.sweep.metrics import GREATEST
 
     bound = tuning.problem.bounds.get(name)
     side = "at least" if name in GREATEST else "at most"
     label = name if bound is None else f"{name} ({side} {bound:g})"
-    change = f"{100 * (after / before[0] - 1):+.3g} %" if before and before[0] and isfinite(before[0] + after) else ""
-    return [label, tuning.unit(name), _number(before[0] if before else None), _number(after), change]
+    change = f"{100 * (after / before - 1):+.3g} %" if before and isfinite(before + after) else ""
+    return [label, tuning.unit(name), _number(before), _number(after), change]
 
 
 def _number(value: Any) -> str:
@@ -213,10 +215,10 @@ def _say_nothing_feasible(tuning: "Tuning") -> None:
     miss = tuning.nearest_miss
     say("\nno trial is feasible")
     if miss is not None:
-        say(f"nearest miss: trial {miss.number}: {miss.verdict.reason}, at")
+        say(f"nearest miss: trial {miss.number}: {miss.evaluation.reason}, at")
         say_table(["", "unit", "value"], [[p, tuning.unit(p), _number(v)] for p, v in miss.at.items()], numbers=1)
         return
-    reasons = [trial.verdict.reason or "" for trial in tuning.trials]
+    reasons = [trial.evaluation.reason or "" for trial in tuning.trials]
     for reason in sorted(set(reasons), key=reasons.count, reverse=True)[:3]:
         say(f"{reasons.count(reason)} trials: {reason}")
 

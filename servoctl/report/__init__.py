@@ -1,7 +1,7 @@
-"""Pictures of a run, from its trajectory only: they know no law and no plant.
+"""Pictures of a run, drawn from its trajectory only.
 
-Design: a figure is made in two steps, drawn and laid out, and then its lines are named beside their ends, since names
-must be spread over a height that only the layout decides. What a run has not, is not drawn.
+Design: a figure is drawn and laid out first; then each line is labelled at its end, because labels must be spread over
+a height that only the layout decides. A picture leaves out quantities that the run does not have.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from servoctl.errors import RunFolderError
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
 from servoctl.report.timing import draw_timing, timing_groups
+from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["DPI", "FIGURES", "figure", "gives", "plot", "report", "save"]
 
 PRINTED = 7.16
-"""Width of a figure across two printed columns [in]."""
+"""Width of a figure over two printed columns [in]."""
 
 SMALL_MULTIPLES = 12
-"""Most phase pictures side by side."""
+"""Largest number of phase portraits in one figure."""
 
 
 def report(
@@ -38,13 +38,13 @@ def report(
     kind: Literal["png", "pdf"] = "png",
     names: Iterable[str] | None = None,
 ) -> list[Path]:
-    """Writes every picture that this run gives, as `<name>.<kind>`.
+    """Writes every picture that the run has data for, as `<name>.<kind>`.
 
     Args:
-        trajectory: The run; one without rows gives no pictures.
-        out: Folder for them; made where it is missing.
-        kind: `pdf` are vectors, in the size of print.
-        names: Some of `FIGURES`; None: all of them.
+        trajectory: The run; without rows there are no pictures.
+        out: Output folder; created if it is missing.
+        kind: `pdf`: vectors, in print size.
+        names: Names from `FIGURES`; None: all of them.
 
     Returns:
         The files, in the order of the names.
@@ -52,13 +52,21 @@ def report(
     Raises:
         RunFolderError: A file cannot be written.
     """
-    given = [name for name in names or FIGURES if gives(trajectory, name)]
     width = PRINTED if kind == "pdf" else None
-    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in given]
+    drawable_names = [name for name in names or FIGURES if gives(trajectory, name)]
+    return [save(figure(trajectory, name, width), Path(out) / f"{name}.{kind}") for name in drawable_names]
 
 
 def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Figure":
-    """`Trajectory.plot`."""
+    """The overview of a run as a matplotlib figure.
+
+    Args:
+        trajectory: The run.
+        path: Where to write it, `.png` or `.pdf`; None: it is not written.
+
+    Raises:
+        RunFolderError: The file cannot be written.
+    """
     overview = figure(trajectory, "overview")
     if path is not None:
         save(overview, Path(path))
@@ -66,12 +74,12 @@ def plot(trajectory: Trajectory, path: str | PathLike[str] | None = None) -> "Fi
 
 
 def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Figure":
-    """One picture as a matplotlib figure that belongs to no window.
+    """One picture as a matplotlib figure without a window.
 
     Args:
         trajectory: The run.
         name: One of `FIGURES`.
-        width: Of the figure [in], its height in proportion; None: as on a screen.
+        width: Width of the figure [in], which scales its height too; None: screen size.
     """
     with drawing_style():
         drawn = blank(10, 4.6)
@@ -85,41 +93,43 @@ def figure(trajectory: Trajectory, name: str, width: float | None = None) -> "Fi
 
 
 def save(drawn: "Figure", path: Path) -> Path:
-    """Writes a figure; its folder is made where it is missing.
+    """Writes a figure; its folder is created if it is missing.
 
     Raises:
-        RunFolderError: It cannot be written.
+        RunFolderError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
             engine = drawn.get_layout_engine()
             lay_out(drawn)
-            drawn.set_layout_engine("none")  # or savefig would draw it all once more, only to lay it out
+            drawn.set_layout_engine("none")  # else savefig would draw everything twice
             drawn.savefig(path, dpi=DPI)
             drawn.set_layout_engine(engine)
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise unwritable(path, error) from error
     return path
 
 
 def _write_title(drawn: "Figure", trajectory: Trajectory) -> None:
     from matplotlib.transforms import ScaledTranslation
 
-    said = trajectory.metadata
+    metadata = trajectory.metadata
     facts = [f"{trajectory.t[-1] - trajectory.t[0]:.4g} s"] if len(trajectory.t) else []
     facts += [f"{len(trajectory):,} rows".replace(",", " ")]
-    facts += [f"engine {said['engine']}"] if said.get("engine") else []
+    facts += [f"engine {metadata['engine']}"] if metadata.get("engine") else []
     stop = first_stop(trajectory)
-    facts += [str(said["status"]) + (f" by {stop.get('text', '')}" if stop else "")] if said.get("status") else []
-    name = str(said.get("config") or "run")
+    facts += (
+        [str(metadata["status"]) + (f" by {stop.get('text', '')}" if stop else "")] if metadata.get("status") else []
+    )
+    name = str(metadata.get("config") or "run")
     drawn.suptitle(name, x=0.012, ha="left", fontsize=13, fontweight="bold", parse_math=False)
-    corner = drawn.transFigure + ScaledTranslation(-0.12, -0.14, drawn.dpi_scale_trans)  # on the title's line
+    corner = drawn.transFigure + ScaledTranslation(-0.12, -0.14, drawn.dpi_scale_trans)  # in the line of the title
     drawn.text(1, 1, ", ".join(facts), ha="right", va="top", fontsize=8.5, color=QUIET, transform=corner)
 
 
 def gives(trajectory: Trajectory, name: str) -> bool:
-    """Whether the run has anything to show in this picture, one of `FIGURES`."""
+    """Whether the run has data for a picture, one of `FIGURES`."""
     if name == "inputs":
         return len(trajectory) > 0 and bool(trajectory.actuators)
     if name == "violations":
@@ -170,8 +180,8 @@ def _path(drawn: "Figure", trajectory: Trajectory) -> None:
     down = -(-len(names) // across)
     drawn.set_size_inches(max(2.9 * across, 5.0), 2.5 * down + 0.6)
     shades = dict.fromkeys(names, colours(names[:1])[names[0]])
-    for place, name in enumerate(names):
-        draw_phase(drawn.add_subplot(down, across, place + 1), trajectory, [name], shades)
+    for number, name in enumerate(names, 1):
+        draw_phase(drawn.add_subplot(down, across, number), trajectory, [name], shades)
     if len(names) < len(trajectory.coordinates):
         drawn.supxlabel(f"and {len(trajectory.coordinates) - len(names)} more", color=QUIET, fontsize=8)
 
@@ -182,14 +192,14 @@ def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) ->
         draw_mechanism(axes, trajectory)
         return
     shades = colours(trajectory.coordinates)
-    alike = next(iter(by_unit(trajectory, "q").values()))  # an axis has one unit
+    alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit
     draw_phase(axes, trajectory, chosen(alike), shades)
     axes.set_title("Path (ring: start, dot: end)")
     name_beside(axes, {name: shades[name] for name in alike})
 
 
 def _overview(drawn: "Figure", trajectory: Trajectory) -> None:
-    """Two by two panels; with three, the path takes the height of two."""
+    """Two by two panels; with three panels, the path takes the height of two."""
     panels: list[Callable[[SubplotSpec], None]] = [
         lambda cell: _path_panel(drawn, cell, trajectory),
         lambda cell: draw_group(drawn, cell, trajectory, "q", "Coordinates"),
@@ -214,4 +224,4 @@ FIGURES: dict[str, Callable[["Figure", Trajectory], None]] = {
     "status": _status,
     "timing": _timing,
 }
-"""Name -> how it is drawn."""
+"""Name of a picture -> function that draws it."""

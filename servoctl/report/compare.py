@@ -1,7 +1,7 @@
-"""Several runs side by side: their metrics in one table, and their lines over each other.
+"""Compares several runs: their metrics in one table, and their lines over each other.
 
-Design: a run is known by its folder's name. What only some of the runs have is shown for those; two runs that share no
-task, input or coordinate are refused, for there is nothing to compare.
+Design: a run has the name of its folder. Quantities that only some runs have are shown for these runs. Runs that share
+no task, input or coordinate are refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("rms_violation", "max_violation", "final_violation", "drift")
-"""Of each task and passive row."""
+"""Compared metrics of each task and passive row."""
 
 PICTURES = {"violation": "Violations", "u": "Inputs", "q": "Coordinates"}
-"""What is drawn over each other: the group of columns, or of tasks, and the picture's title."""
+"""Group of columns (or `violation`: of tasks) -> title of its picture."""
 
 
 def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
-    """Name -> run; the shortest ends of the paths that tell them apart.
+    """Name -> run; the names are the shortest distinct ends of the paths.
 
     Raises:
-        RunFolderError: A folder cannot be read, is given twice, or the runs have nothing in common.
+        RunFolderError: A folder cannot be read or is given twice, or the runs have nothing in common.
     """
     names = names_of(folders)
     if len(names) < 2:
@@ -50,32 +50,32 @@ def load_all(folders: Sequence[str | PathLike[str]]) -> dict[str, Trajectory]:
 
 
 def metrics(runs: Mapping[str, Trajectory]) -> dict[str, list[Any]]:
-    """Metric -> one value per run, None where a run has it not; in the order in which they first occur."""
-    found = [_flat(run.summary()) for run in runs.values()]
-    names = dict.fromkeys(name for own in found for name in own)
+    """Metric -> one value per run, None if a run does not have it."""
+    tables = [_flat(run.summary()) for run in runs.values()]
+    names = dict.fromkeys(name for table in tables for name in table)
     order = {"run": 0, "tasks": 1, "inputs": 2, "passive": 3}
     ordered = sorted(names, key=lambda name: order.get(name.split(".")[0], 0))
-    return {name: [own.get(name) for own in found] for name in ordered}
+    return {name: [table.get(name) for table in tables] for name in ordered}
 
 
 def _flat(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a summary that are compared, by dotted names."""
-    found = {name: summary.get(name) for name in ("status", "duration", "energy_drift", "residual_max")}
+    """Dotted name -> value, of the compared metrics of a summary."""
+    flat = {name: summary.get(name) for name in ("status", "duration", "energy_drift", "residual_max")}
     for group in ("tasks", "passive"):
         for row, values in summary[group].items():
-            found |= {f"{group}.{row}.{metric}": values[metric] for metric in METRICS}
+            flat |= {f"{group}.{row}.{metric}": values[metric] for metric in METRICS}
     for actuator, values in summary["inputs"].items():
         extremes = [abs(values[side]) for side in ("min", "max") if values[side] is not None]
-        found |= {f"inputs.{actuator}.rms": values["rms"], f"inputs.{actuator}.peak": max(extremes, default=None)}
-    return {name: value for name, value in found.items() if value is not None}
+        flat |= {f"inputs.{actuator}.rms": values["rms"], f"inputs.{actuator}.peak": max(extremes, default=None)}
+    return {name: value for name, value in flat.items() if value is not None}
 
 
 def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]:
-    """Writes `compare_<group>.png` for every group of which there is anything.
+    """Writes `compare_<group>.png` for every group that has lines.
 
     Args:
         runs: Name -> run.
-        out: Folder for them; made where it is missing.
+        out: Output folder; created if it is missing.
 
     Returns:
         The files.
@@ -87,7 +87,7 @@ def draw(runs: Mapping[str, Trajectory], out: str | PathLike[str]) -> list[Path]
 
 
 def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
-    """One panel per task, input or coordinate, with a line for every run that has it.
+    """One panel per task, input or coordinate, with one line per run.
 
     Args:
         runs: Name -> run.
@@ -101,8 +101,8 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
     with drawing_style():
         drawn = blank(5.5 * across, 2.4 * down + 0.6)
         drawn.suptitle(PICTURES[group] + more, x=0.012, ha="left", fontsize=13, fontweight="bold")
-        for place, name in enumerate(shown):
-            axes = drawn.add_subplot(down, across, place + 1)
+        for number, name in enumerate(shown, 1):
+            axes = drawn.add_subplot(down, across, number)
             axes.set_title(name, parse_math=False)
             if group == "violation":
                 axes.set_yscale("log")
@@ -120,23 +120,23 @@ def overlay(runs: Mapping[str, Trajectory], group: str) -> "Figure":
 
 
 def _lines(runs: Mapping[str, Trajectory], group: str) -> dict[str, dict[str, Array]]:
-    """Task, input or coordinate -> run -> its values, of the runs that have it."""
-    found: dict[str, dict[str, Array]] = {}
+    """Task, input or coordinate -> run -> values, for the runs that have it."""
+    lines: dict[str, dict[str, Array]] = {}
     for name, run in runs.items():
         for key, x in _of(run, group).items():
             if np.isfinite(x).any():
-                found.setdefault(key, {})[name] = x
-    return found
+                lines.setdefault(key, {})[name] = x
+    return lines
 
 
 def _of(run: Trajectory, group: str) -> dict[str, Array]:
     if group != "violation":
         return run.group(group)
     rows = set(run.rows)
-    sizes = {name: run.violation(name) for name, own in run.tasks.items() if own and rows.issuperset(own)}
+    sizes = {name: run.violation(name) for name, of in run.tasks.items() if of and rows.issuperset(of)}
     return {name: np.maximum(size, FLOOR) for name, size in sizes.items()}
 
 
 def _unit(runs: Mapping[str, Trajectory], group: str, name: str) -> str:
-    """The unit that the first of the runs to know it gives."""
+    """The unit, from the first run that has it; empty if none has."""
     return next((run.units[f"{group}.{name}"] for run in runs.values() if f"{group}.{name}" in run.units), "")

@@ -1,4 +1,4 @@
-"""The animation of a run as a file: a GIF, or a film where ffmpeg is installed."""
+"""Writes the animation of a run: a GIF, or an MP4 film if ffmpeg is installed."""
 
 import contextlib
 import shutil
@@ -12,6 +12,7 @@ import numpy as np
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
 from servoctl.report.style import QUIET, blank, colours, drawing_style
+from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory, traced
 from servoctl.types import Array
 
@@ -20,42 +21,43 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 RATE = 25
-"""Frames per second of a film [Hz]."""
+"""Frame rate of a film [Hz]."""
 
 MOST = {".gif": 250, ".mp4": 750}
-"""Frames of a film; a longer run is shown faster, and the film says how much."""
+"""Largest number of frames; a longer run is shown faster, and the film shows the factor."""
 
 SIZE, DPI = (6.4, 4.8), 110
+"""Size [in] and resolution of a frame."""
 
 
 def film(trajectory: Trajectory, path: Path) -> Path:
-    """Writes the moving mechanism.
+    """Writes the animation of the mechanism.
 
     Args:
         trajectory: The run.
-        path: The file, `.gif` or `.mp4`; its folder is made where it is missing.
+        path: The file, `.gif` or `.mp4`; its folder is created if it is missing.
 
     Returns:
         The file.
 
     Raises:
         RunFolderError: The run has no drawing, or the file cannot be written.
-        MissingPackageError: ffmpeg is wanted and not installed.
+        MissingPackageError: The file is an MP4 film, and ffmpeg is not installed.
     """
     t, _ = frames(trajectory)
     if not len(t):
-        raise RunFolderError(f"{path}: the run has no drawing to move (give the plant `links`, and run it again)")
+        raise RunFolderError(f"{path}: the run has no drawing to animate (give the plant `links`, and run it again)")
     encode = _encode_gif if path.suffix == ".gif" else _encode_mp4
     if encode is _encode_mp4 and shutil.which("ffmpeg") is None:
-        raise MissingPackageError(f"{path}: ffmpeg is not installed (`apt install ffmpeg` on Debian, or take --gif)")
+        raise MissingPackageError(f"{path}: ffmpeg is not installed (`apt install ffmpeg` on Debian, or use --gif)")
     shown = np.linspace(t[0], t[-1], int(np.clip(RATE * (t[-1] - t[0]), 2, MOST[path.suffix])))
-    part = path.with_name(f".{path.stem}.part{path.suffix}")  # it shall be there in full or not at all
+    part = path.with_name(f".{path.stem}.part{path.suffix}")  # renamed when complete
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         encode(_images(trajectory, shown), part)
         part.replace(path)
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise unwritable(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
@@ -63,20 +65,20 @@ def film(trajectory: Trajectory, path: Path) -> Path:
 
 
 def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
-    """An image per instant, shape (height, width, 4): what stands still is drawn once."""
+    """Yields one image per instant, shape (height, width, 4); the background is drawn only once."""
     t, lines = frames(trajectory)
     speed = (t[-1] - t[0]) * RATE / len(shown)
     faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
     with drawing_style():
         canvas, axes = _scene(trajectory)
         pose = _Pose(axes, t, lines)
-        said = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
+        clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
         canvas.draw()
-        still = canvas.copy_from_bbox(canvas.figure.bbox)
+        background = canvas.copy_from_bbox(canvas.figure.bbox)
         for instant in shown:
-            canvas.restore_region(still)
-            said.set_text(f"t = {instant:.2f} s{faster}")
-            for artist in (*pose.at(instant), said):
+            canvas.restore_region(background)
+            clock.set_text(f"t = {instant:.2f} s{faster}")
+            for artist in (*pose.at(instant), clock):
                 axes.draw_artist(artist)
             yield np.array(canvas.buffer_rgba())
 
@@ -94,42 +96,42 @@ def _encode_mp4(images: Iterator[Array], path: Path) -> None:
     command = ["ffmpeg", "-y", "-loglevel", "error", *raw, "-pix_fmt", "yuv420p", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
-        with contextlib.suppress(BrokenPipeError):  # it says why below
+        with contextlib.suppress(BrokenPipeError):  # ffmpeg ended early; its error is read below
             for image in images:
                 process.stdin.write(image.tobytes())
             process.stdin.close()
-        said = process.stderr.read().decode(errors="replace").strip()
+        message = process.stderr.read().decode(errors="replace").strip()
     if process.returncode:
-        raise OSError(f"ffmpeg: {said.splitlines()[-1] if said else process.returncode}")
+        raise OSError(f"ffmpeg: {message.splitlines()[-1] if message else process.returncode}")
 
 
 def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
-    """What stands still, on a canvas: stands, the task's path, and axes that hold every instant."""
+    """The background on a canvas: supports, the path of the task, and axes wide enough for all instants."""
     _, lines = frames(trajectory)
-    seen = view(lines)
-    paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+    projection = view(lines)
+    paper = {name: points @ projection.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
     drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
     axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
     draw_stands(axes, list(paper.values()))
-    draw_task(axes, trajectory, seen.matrix)
-    whole = calm_frames(paper)
-    corners = np.concatenate([points[:whole].reshape(-1, 2) for points in paper.values()])
+    draw_task(axes, trajectory, projection.matrix)
+    count = calm_frames(paper)
+    corners = np.concatenate([points[:count].reshape(-1, 2) for points in paper.values()])
     low, high = corners.min(axis=0), corners.max(axis=0)
-    air = 0.08 * max(float(np.max(high - low)), 1e-9)
-    axes.set_xlim(low[0] - air, high[0] + air)
-    axes.set_ylim(low[1] - air, high[1] + air)
+    margin = 0.08 * max(float(np.max(high - low)), 1e-9)
+    axes.set_xlim(low[0] - margin, high[0] + margin)
+    axes.set_ylim(low[1] - margin, high[1] + margin)
     axes.set_aspect("equal")
-    if seen.labels is None:
+    if projection.labels is None:
         axes.set_axis_off()
     else:
-        axes.set_xlabel(seen.labels[0])
-        axes.set_ylabel(seen.labels[1])
+        axes.set_xlabel(projection.labels[0])
+        axes.set_ylabel(projection.labels[1])
     return drawn.canvas, axes
 
 
 class _Pose:
-    """The lines that move."""
+    """The moving lines."""
 
     def __init__(self, axes: "Axes", t: Array, lines: dict[str, Array]) -> None:
         self._t = t
@@ -145,7 +147,7 @@ class _Pose:
             )  # fmt: skip
 
     def at(self, instant: float) -> list["Artist"]:
-        """The lines at a time [s]: in the frame that is nearest."""
+        """The lines in the frame nearest to a time [s]."""
         i = int(np.argmin(np.abs(self._t - instant)))
         for name, points in self._paper.items():
             self._lines[name].set_data(*points[i].T)

@@ -1,7 +1,6 @@
-"""One self-contained page of one or several runs: animation, plots, tables; no network, no server.
+"""Writes one self-contained page about one or several runs: animation, plots, tables. It needs no network or server.
 
-Design: Python packs numbers and texts, and decides nothing about looks; `web/` holds the page, in plain files that are
-put together here. What is shown is what the run folder says.
+Design: Python packs numbers and texts; the files in `web/` decide how they look and are joined here into one file.
 """
 
 import html
@@ -15,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.errors import RunFolderError
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
-from servoctl.run_folder.files import replace
+from servoctl.run_folder.files import replace, unwritable
 from servoctl.run_folder.trajectory import plain, traced
 from servoctl.types import Array, Status
 from servoctl.version import VERSION
@@ -29,10 +27,10 @@ from servoctl.version import VERSION
 PAGE = "report.html"
 
 POINTS = 4000
-"""Most values of a line."""
+"""Largest number of values per line."""
 
 NUMBERS = 550_000
-"""Values in all lines of a page, about; of all drawings another half of it."""
+"""Approximate number of values in all lines of a page; all drawings get half as many more."""
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
@@ -52,8 +50,8 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
     """Writes the page of these runs.
 
     Args:
-        folders: Run folders; several are drawn over each other.
-        path: The file; its folder is made where it is missing.
+        folders: Run folders; several runs are drawn over each other.
+        path: The file; its folder is created if it is missing.
 
     Returns:
         The file.
@@ -67,12 +65,12 @@ def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, lambda file: file.write(text.encode()))
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error} (choose another place)") from error
+        raise unwritable(path, error) from error
     return path
 
 
 def page(sources: Sequence[RunSource]) -> str:
-    """The page as text."""
+    """The HTML text of the page."""
     blob = Blob()
     share = NUMBERS // len(sources)
     content = {
@@ -87,15 +85,15 @@ def page(sources: Sequence[RunSource]) -> str:
         "title": html.escape(", ".join(source.name for source in sources)),
         "style": "\n".join(map(web, SHEETS)),
         "script": "\n".join(map(web, SCRIPTS)),
-        # `<` is escaped, so that no text of a run can end the script that it stands in
+        # `<` is escaped, so that no text of a run can close the script element
         "content": json.dumps(plain(content), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c"),
         "numbers": blob.text(),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], web("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web("page.html"))
 
 
 def web(name: str) -> str:
-    """A file of `web/`."""
+    """The text of a file in `web/`."""
     return (resources.files("servoctl.report") / "web" / name).read_text(encoding="utf-8")
 
 
@@ -129,7 +127,7 @@ def _run(source: RunSource, blob: Blob, share: int) -> dict[str, Any]:
 
 
 def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None:
-    """Frames, thinned evenly where they are many, with the point of each polyline whose path is drawn."""
+    """The frames, thinned evenly if there are many, with the path of one point per polyline."""
     t, lines = frames(source.trajectory)
     if not lines:
         return None
@@ -138,13 +136,13 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
     return {
         "t": blob.add(t[chosen], double=True),
         "lines": {name: blob.add(points[chosen]) for name, points in lines.items()},
-        "traces": {name: blob.add(_moving(traced(points[chosen]))) for name, points in lines.items()},
+        "traces": {name: blob.add(_moving_path(traced(points[chosen]))) for name, points in lines.items()},
         "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
     }
 
 
-def _moving(path: Array) -> Array:
-    """The path; empty where the point stands still."""
+def _moving_path(path: Array) -> Array:
+    """The path; empty if the point does not move."""
     return path if np.max(np.ptp(path, axis=0)) > 1e-6 * max(1e-9, np.max(np.abs(path))) else path[:0]
 
 

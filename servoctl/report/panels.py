@@ -1,4 +1,4 @@
-"""What is drawn over time: coordinates, inputs, violations, and the evidence of the law."""
+"""Draws panels over time: coordinates, inputs, violations, and rank, pivot and residual of the law."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ BANDS = {
     Status.NOT_POSITIVE: "#C4C4C4",
     Status.NON_FINITE: "#8E8E8E",
 }
+"""Status -> colour of its band."""
 
 
 def by_unit(trajectory: Trajectory, prefix: str) -> dict[str, dict[str, Array]]:
@@ -36,24 +37,24 @@ def by_unit(trajectory: Trajectory, prefix: str) -> dict[str, dict[str, Array]]:
 
 
 def time_axis(axes: "Axes", t: Array) -> None:
-    """Lets the time axis span the run."""
+    """Makes the time axis span the run."""
     axes.set_xlabel("t [s]")
     if len(t) > 1 and t[-1] > t[0]:
         axes.set_xlim(float(t[0]), float(t[-1]))
 
 
 def leave_out_runaway(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:
-    """Keeps the last rows of runs that ran away in them off the vertical axis, and writes what they hold.
+    """Excludes the last rows from the vertical axis if a run diverges there, and writes their values as text.
 
     Args:
-        axes: With the lines, and the limits as lines whose `gid` begins with `limit`.
-        runs: Name of a run, empty where there is one -> its times [s] and its lines.
+        axes: Axes with the lines; the `gid` of lines of input limits begins with `limit`.
+        runs: Name of a run (empty if there is only one) -> its times [s] and its lines.
     """
     lines = {name: [drawable(x) for x in some] for name, (_, some) in runs.items()}
-    calm = {name: found for name, some in lines.items() if (found := calm_range(some)) is not None}
+    calm = {name: calm for name, some in lines.items() if (calm := calm_range(some)) is not None}
     if not calm:
         return
-    ends = [end for found in calm.values() for end in found[:2]]
+    ends = [end for one in calm.values() for end in one[:2]]
     ends += [
         float(end(x))
         for name, some in lines.items()
@@ -65,8 +66,8 @@ def leave_out_runaway(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Arr
     for line in axes.get_lines():
         if str(line.get_gid()).startswith("limit "):
             ends += [float(y) for y in np.asarray(line.get_ydata())]
-    air = 0.08 * (max(ends) - min(ends))
-    axes.set_ylim(min(ends) - air, max(ends) + air)
+    margin = 0.08 * (max(ends) - min(ends))
+    axes.set_ylim(min(ends) - margin, max(ends) + margin)
     _write_beyond(axes, [f"{name} {at.value:.3g} at {runs[name][0][at.row]:.4g} s" for name, at in calm.items()])
 
 
@@ -76,13 +77,13 @@ def _write_beyond(axes: "Axes", facts: list[str]) -> None:
 
 
 def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, prefix: str, title: str) -> None:
-    """A stack of panels, one per unit, of `q`, `v` or `u` over time."""
+    """Draws a stack of panels of `q`, `v` or `u` over time, one per unit."""
     groups = by_unit(trajectory, prefix)
     shades = colours(trajectory.group(prefix))
     heights = [2 + min(len(lines), 8) for lines in groups.values()]
     stack = cell.subgridspec(len(groups), 1, height_ratios=heights) if len(groups) > 1 else [cell]
-    for place, (unit, lines) in enumerate(groups.items()):
-        axes = figure.add_subplot(stack[place])
+    for i, (unit, lines) in enumerate(groups.items()):
+        axes = figure.add_subplot(stack[i])
         draw_lines(axes, trajectory.t, lines, shades)
         shade_stages(axes, trajectory)
         if prefix == "u":
@@ -91,15 +92,15 @@ def draw_group(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory, pr
         axes.margins(y=0.08)
         leave_out_runaway(axes, {"": (trajectory.t, lines.values())})
         time_axis(axes, trajectory.t)
-        if place == 0:
+        if i == 0:
             axes.set_title(title)
-        if place < len(groups) - 1:
+        if i < len(groups) - 1:
             axes.set_xlabel("")
             axes.tick_params(labelbottom=False)
 
 
 def _draw_limits(axes: "Axes", trajectory: Trajectory, names: Iterable[str], shades: dict[str, str]) -> None:
-    """The torque limits of drives, hatched outwards: one pair of lines where they are all the same, else one each."""
+    """Draws the torque limits of drives, hatched outwards; equal limits share one pair of lines."""
     from matplotlib.patheffects import withTickedStroke
 
     limits = trajectory.metadata.get("torque_limits", {})
@@ -113,14 +114,14 @@ def _draw_limits(axes: "Axes", trajectory: Trajectory, names: Iterable[str], sha
 
 
 def violation_rows(trajectory: Trajectory) -> dict[str, Array]:
-    """Column -> violation, of the task rows while the task ran, then of the passive rows, that have a violation."""
+    """Column -> violation: of the task rows while the task ran, then of the passive rows; only rows that have one."""
     rows = {f"violation.{name}": of_task(trajectory, x) for name, x in trajectory.group("violation").items()}
     rows |= {f"passive.{name}": x for name, x in trajectory.group("passive").items()}
     return {column: x for column, x in rows.items() if np.any(np.isfinite(x))}
 
 
 def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajectory) -> None:
-    """The size of every violation over time, on a logarithmic axis."""
+    """Draws the absolute value of every violation over time, on a logarithmic axis."""
     rows = violation_rows(trajectory)
     units = {column: trajectory.units.get(column, "") for column in rows}
     common = units[next(iter(rows))] if len(set(units.values())) == 1 else ""
@@ -145,10 +146,10 @@ def draw_violations(figure: "Figure", cell: "SubplotSpec", trajectory: Trajector
 
 
 def fit_log(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> None:
-    """Shows on a logarithmic axis where the lines are, two decades at least, and writes what is beyond.
+    """Limits a logarithmic axis to the range of the lines, at least two decades, and writes larger values as text.
 
     Args:
-        axes: With the lines.
+        axes: Axes with the lines.
         runs: As for `leave_out_runaway`.
     """
     lines = {name: [drawable(x) for x in some] for name, (_, some) in runs.items()}
@@ -166,7 +167,7 @@ def fit_log(axes: "Axes", runs: Mapping[str, tuple[Array, Iterable[Array]]]) -> 
 
 
 def status_runs(t: Array, codes: Array, buckets: int = 1000) -> list[tuple[float, float, int]]:
-    """Begin, end and code of every stretch of time with one status; in long runs the worst of each bucket counts."""
+    """Begin [s], end [s] and code of every interval with one status; in a long run, of the worst status per bucket."""
     size = max(-(-len(codes) // buckets), 1)
     starts = np.arange(0, len(codes), size)
     worst = np.maximum.reduceat(np.asarray(codes, dtype=int), starts)
@@ -177,16 +178,16 @@ def status_runs(t: Array, codes: Array, buckets: int = 1000) -> list[tuple[float
 
 
 def draw_status(figure: "Figure", trajectory: Trajectory) -> None:
-    """Rank, smallest pivot and residual over time, on bands that show every status other than OK."""
+    """Draws rank, smallest pivot and residual over time, with a band for every status except OK."""
     from matplotlib.patches import Patch
 
     t = trajectory.t
-    wanted = {"rank": "rank", "pivot_min": "smallest pivot,\nrelative", "residual": "residual"}
-    present = [column for column in wanted if column in trajectory.columns] or ["status"]
+    labels = {"rank": "rank", "pivot_min": "smallest pivot,\nrelative", "residual": "residual"}
+    present = [column for column in labels if column in trajectory.columns] or ["status"]
     grid = figure.add_gridspec(len(present), 1)
     runs = status_runs(t, trajectory["status"]) if "status" in trajectory.columns else []
-    for place, column in enumerate(present):
-        axes = figure.add_subplot(grid[place])
+    for i, column in enumerate(present):
+        axes = figure.add_subplot(grid[i])
         x = drawable(trajectory[column])
         if column in ("rank", "status"):
             axes.step(*envelope(t, x), where="post", color=PALETTE[0], gid=column)
@@ -200,13 +201,13 @@ def draw_status(figure: "Figure", trajectory: Trajectory) -> None:
         for begin, end, code in runs:
             if code:
                 axes.axvspan(begin, end, color=_shade(code), linewidth=0, alpha=0.75, zorder=0)
-        axes.set_ylabel(axis_label(wanted.get(column, column), trajectory.units.get(column, "")))
+        axes.set_ylabel(axis_label(labels.get(column, column), trajectory.units.get(column, "")))
         time_axis(axes, t)
-        if place < len(present) - 1:
+        if i < len(present) - 1:
             axes.set_xlabel("")
             axes.tick_params(labelbottom=False)
-    met = sorted({code for _, _, code in runs if code})
-    patches = [Patch(color=_shade(code), label=_sentence(code)) for code in met]
+    codes = sorted({code for _, _, code in runs if code})
+    patches = [Patch(color=_shade(code), label=_sentence(code)) for code in codes]
     if patches:
         figure.legend(handles=patches, loc="outside lower left", alignment="left")
 

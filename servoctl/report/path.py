@@ -1,4 +1,4 @@
-"""What is drawn in the plane: the mechanism where the plant draws one, else velocities over coordinates."""
+"""Draws the path of a run: the mechanism if the plant has `links`, else velocities over coordinates."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INSTANTS = 8
-"""Poses of the mechanism in one picture."""
+"""Number of poses of the mechanism in one picture."""
 
 POINTS = 4000
-"""Most points of a curve in the plane."""
+"""Largest number of points of a curve."""
 
 AZIMUTH, ELEVATION = np.radians(-60.0), np.radians(25.0)
-"""Where a drawing in space is looked at from."""
+"""View direction of a drawing in space [rad]."""
 
 
 class Projection(NamedTuple):
-    """How a drawing is laid onto paper.
+    """The projection of a drawing onto paper.
 
     Attributes:
-        matrix: Right and up on paper, shape (2, dimensions): `paper = matrix @ point`.
-        labels: Of the axes on paper; None where they are no axes of space.
+        matrix: Shape (2, dimensions): `(right, up) = matrix @ point`.
+        labels: Labels of the two axes; None: they are no axes of space.
     """
 
     matrix: Array
@@ -35,19 +35,19 @@ class Projection(NamedTuple):
 
 
 def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
-    """Times and polylines of at most `POINTS` frames, finite ones only; none where nothing is drawn."""
+    """Times [s] and polylines [m] of at most `POINTS` frames, only finite ones; empty without a drawing."""
     drawing = {name: points for name, points in trajectory.drawing.items() if points.ndim == 3}
     t = trajectory.drawing.get("t", np.empty(0))
     if not drawing or not len(t):
         return np.empty(0), {}
     index = np.unique(np.linspace(0, len(t) - 1, POINTS).round().astype(int))
     lines = {name: drawable(points[index]) for name, points in drawing.items()}
-    whole = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0)
-    return t[index][whole], {name: points[whole] for name, points in lines.items() if np.any(whole)}
+    finite = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0)
+    return t[index][finite], {name: points[finite] for name, points in lines.items() if np.any(finite)}
 
 
 def task_paths(trajectory: Trajectory) -> dict[str, Array]:
-    """Polyline -> where the task wants its end, shape (places, 2 or 3); none where the run has no such path."""
+    """Polyline -> path that the task prescribes for its end [m], shape (points, 2 or 3); empty if there is none."""
     start = "task."
     return {
         name.removeprefix(start): drawable(points)
@@ -57,7 +57,7 @@ def task_paths(trajectory: Trajectory) -> dict[str, Array]:
 
 
 def view(lines: dict[str, Array]) -> Projection:
-    """A plane drawing as it is; one in space along its flat direction, or else from the front, a little above."""
+    """The projection: none for a plane drawing; in space along a flat direction, or else from the front and above."""
     dimensions = max(points.shape[-1] for points in lines.values())
     names = np.array(["x [m]", "y [m]", "z [m]"])
     if dimensions == 2:
@@ -73,7 +73,7 @@ def view(lines: dict[str, Array]) -> Projection:
 
 
 def calm_frames(lines: dict[str, Array]) -> int:
-    """Number of frames, without the last ones in which the mechanism runs away from where it was."""
+    """Number of frames before the mechanism runs away at the end, if it does."""
     frames = len(next(iter(lines.values())))
     low, high = (np.full(frames, end) for end in (np.inf, -np.inf))
     for points in lines.values():
@@ -86,36 +86,33 @@ def calm_frames(lines: dict[str, Array]) -> int:
     return int(np.argmax((high > calm.high + room) | (low < calm.low - room)))
 
 
-def _with_air(x: Array) -> tuple[float, float]:
-    """Least and greatest value, with some air; the same on both sides of a single one."""
+def _with_margin(x: Array) -> tuple[float, float]:
+    """Least and greatest value with a margin on both sides."""
     low, high = float(np.min(x)), float(np.max(x))
-    air = 0.08 * (high - low) or 1e-3
-    return low - air, high + air
+    margin = 0.08 * (high - low) or 1e-3
+    return low - margin, high + margin
 
 
 def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
-    """The mechanism at several instants, from light to dark, and the curves of its ends."""
+    """Draws the mechanism at several instants, from light to dark, and the paths of its ends."""
     t, lines = frames(trajectory)
-    seen = view(lines)
-    paper = {name: points @ seen.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
-    whole, frame_count = calm_frames(paper), len(t)
-    t, paper = t[:whole], {name: points[:whole] for name, points in paper.items()}
+    projection = view(lines)
+    paper = {name: points @ projection.matrix[:, : points.shape[-1]].T for name, points in lines.items()}
+    count, frame_count = calm_frames(paper), len(t)
+    t, paper = t[:count], {name: points[:count] for name, points in paper.items()}
     instants = np.unique(np.searchsorted(t, np.linspace(t[0], t[-1], INSTANTS)).clip(0, len(t) - 1))
     shades = colours(paper)
     for name, points in paper.items():
         end = traced(points)
         if np.max(np.ptp(end, axis=0)) > 0:
             axes.plot(*end.T, color=shades[name], linewidth=0.9, alpha=0.55, zorder=2.0, gid=f"{name} trace")
-    for curve in task_paths(trajectory).values():
-        axes.plot(
-            *(curve @ seen.matrix[:, : curve.shape[-1]].T).T, ":", color=INK, linewidth=0.9, zorder=1.9, gid="task"
-        )
-    for place, instant in enumerate(instants):
-        age = (place + 1) / len(instants)
-        last = place == len(instants) - 1
+    draw_task(axes, trajectory, projection.matrix)
+    for number, instant in enumerate(instants):
+        age = (number + 1) / len(instants)
+        last = number == len(instants) - 1
         for name, points in paper.items():
             axes.plot(
-                *points[instant].T, "o-" if points.shape[1] > 1 else "o", gid=name if last else f"{name} {place}",
+                *points[instant].T, "o-" if points.shape[1] > 1 else "o", gid=name if last else f"{name} {number}",
                 color=blend(shades[name], 0.14 + 0.86 * age**1.6), linewidth=2.2 if last else 1.3,
                 markersize=4.5 if last else 2.2, markerfacecolor="white" if last else None,
                 markeredgewidth=1.2 if last else 0.0, zorder=3.0 + age,
@@ -123,25 +120,25 @@ def draw_mechanism(axes: "Axes", trajectory: Trajectory) -> None:
     draw_stands(axes, list(paper.values()))
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
-    if seen.labels is None:
-        _draw_directions(axes, seen.matrix, paper)
+    if projection.labels is None:
+        _draw_directions(axes, projection.matrix, paper)
     else:
-        axes.set_xlabel(seen.labels[0])
-        axes.set_ylabel(seen.labels[1])
-    then = ", then it runs away" if whole < frame_count else ""
+        axes.set_xlabel(projection.labels[0])
+        axes.set_ylabel(projection.labels[1])
+    then = ", then it runs away" if count < frame_count else ""
     axes.set_title(f"Path (light to dark: t = {t[0]:.3g} to {t[-1]:.3g} s{then})")
     name_beside(axes, shades)
 
 
 def draw_task(axes: "Axes", trajectory: Trajectory, matrix: Array) -> None:
-    """Where the task wants the mechanism, dotted."""
-    for name, curve in task_paths(trajectory).items():
+    """Draws the path that the task prescribes, dotted."""
+    for curve in task_paths(trajectory).values():
         paper = curve @ matrix[:, : curve.shape[-1]].T
-        axes.plot(*paper.T, ":", color=INK, linewidth=0.9, zorder=1.9, gid=f"{name} task")
+        axes.plot(*paper.T, ":", color=INK, linewidth=0.9, zorder=1.9, gid="task")
 
 
 def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: dict[str, str]) -> None:
-    """Velocities over coordinates; a ring where the run starts, a dot where it ends."""
+    """Draws velocities over coordinates; a ring marks the start, a dot the end."""
     stride, shown = -(-len(trajectory) // POINTS), []
     for name in names:
         index = np.append(np.arange(0, len(trajectory) - 1, stride), len(trajectory) - 1)
@@ -151,9 +148,9 @@ def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: d
         axes.plot(q[-1:], v[-1:], "o", color=shades[name], markersize=4.5)
         shown.append((q, v))
     if (calm := calm_range(q for q, _ in shown)) is not None:
-        axes.set_xlim(*_with_air(np.array(calm[:2])))
+        axes.set_xlim(*_with_margin(np.array(calm[:2])))
     if (calm := calm_range(v for _, v in shown)) is not None:
-        axes.set_ylim(*_with_air(np.array(calm[:2])))
+        axes.set_ylim(*_with_margin(np.array(calm[:2])))
     symbols = (names[0], f"der({names[0]})") if len(names) == 1 else ("q", "v")
     axes.set_xlabel(axis_label(symbols[0], trajectory.units.get(f"q.{names[0]}", "")))
     axes.set_ylabel(axis_label(symbols[1], trajectory.units.get(f"v.{names[0]}", "")))
@@ -161,23 +158,23 @@ def draw_phase(axes: "Axes", trajectory: Trajectory, names: list[str], shades: d
 
 
 def name_beside(axes: "Axes", shades: dict[str, str]) -> None:
-    """Names the colours in a column at the right of the panel."""
+    """Lists the names in their colours at the right of the panel."""
     names = chosen(shades)
-    for place, name in enumerate(names):
-        _beside(axes, place, name, shades[name])
+    for line, name in enumerate(names):
+        _beside(axes, line, name, shades[name])
     if len(names) < len(shades):
         _beside(axes, len(names), f"and {len(shades) - len(names)} more", QUIET)
 
 
-def _beside(axes: "Axes", place: int, text: str, colour: str) -> None:
+def _beside(axes: "Axes", line: int, text: str, colour: str) -> None:
     axes.annotate(
-        text, (1.0, 1.0), (6, -6 - 12 * place), xycoords="axes fraction", textcoords="offset points", color=colour,
+        text, (1.0, 1.0), (6, -6 - 12 * line), xycoords="axes fraction", textcoords="offset points", color=colour,
         fontsize=8, va="center", annotation_clip=False, parse_math=False,
     )  # fmt: skip
 
 
 def draw_stands(axes: "Axes", lines: list[Array]) -> None:
-    """A small stand under every point that never moves."""
+    """Draws a small support under every point that never moves."""
     reach = max(float(np.max(np.abs(points))) for points in lines)
     for points in lines:
         still = np.max(np.ptp(points, axis=0), axis=-1) <= 1e-9 * reach

@@ -1,8 +1,7 @@
-"""What an axis shows: the part of the values that a reader can read something from.
+"""Chooses the range of an axis, so that a few extreme values do not hide all others.
 
-Design: a few values must not decide the scale of all others. A logarithmic axis begins where the lines are, not at the
-one value that happened to be exact; a linear axis leaves out the last rows of a run that ran away in them, and says so.
-`web/scales.js` has the same rules for pages.
+Design: a logarithmic axis begins where most values are, not at a single value that happens to be almost zero. A linear
+axis leaves out the last rows of a run that diverges there, and the picture says so. `web/scales.js` has the same rules.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,37 +12,37 @@ import numpy as np
 from servoctl.types import Array
 
 FLOOR = 1e-17
-"""Least size on a logarithmic axis: a tenth of the rounding of numbers near 1."""
+"""Least value on a logarithmic axis: below the rounding error of numbers near 1."""
 
 LOW = 0.05
 """Share of a line's values that may lie below a logarithmic axis."""
 
 LAST = 0.02
-"""Share of the rows, the last ones, in which a run may run away."""
+"""Share of the rows, at the end, in which a run may diverge."""
 
 FLAT = 50.0
-"""A line is flat where all of it takes less than one part in so many of an axis."""
+"""A run diverges if its last rows make the other values take less than one part in this of the axis."""
 
 STILL = 1e-9
-"""Motion below this, relative to the values or to 1, is rounding, and no scale for anything."""
+"""Variation below this, relative to the values or to 1, is rounding and sets no scale."""
 
 EMPTY = 3.0
-"""Lines run away on a logarithmic axis that go up, at last, by twice the decades that they took before, or these."""
+"""Least number of decades of a line; a run diverges on a log axis if it ends twice as many decades higher."""
 
 WIDE = 1.5
-"""Values that span more powers of ten are drawn on a logarithmic scale."""
+"""Values over more powers of ten than this get a logarithmic scale."""
 
 SPREAD = 1e-5
-"""Half of the width of a histogram of equal values [s]."""
+"""Half width of a histogram if all values are equal [s]."""
 
 
 class Calm(NamedTuple):
-    """The range of lines without the last rows in which some of them run away.
+    """The range of lines without the last rows, in which some of them diverge.
 
     Attributes:
         low: Least value.
         high: Greatest value.
-        row: Row of the value that is farthest beyond.
+        row: Row of the value farthest outside the range.
         value: That value.
     """
 
@@ -56,10 +55,10 @@ class Calm(NamedTuple):
 def log_floor(lines: Iterable[Array]) -> float:
     """The power of ten at which a logarithmic axis begins, at least `FLOOR`.
 
-    All but `LOW` of the values of each line, zeros apart, lie above it. Lines without a positive number have no say.
+    Of each line, all nonzero values except the share `LOW` lie above it. Lines of zeros do not count.
 
     Args:
-        lines: Values, of which the sizes count.
+        lines: Values; their absolute values count.
     """
     sizes = [np.abs(x[np.isfinite(x) & (x != 0.0)]) for x in map(np.asarray, lines)]
     low = [float(np.quantile(size, LOW, method="lower")) for size in sizes if len(size)]
@@ -67,26 +66,26 @@ def log_floor(lines: Iterable[Array]) -> float:
 
 
 def log_top(least: float, runs: Iterable[Iterable[Array]]) -> float | None:
-    """The greatest size to show on a logarithmic axis, where lines run away in their last rows; else None.
+    """The greatest value to show on a logarithmic axis, if lines diverge in their last rows; else None.
 
     Args:
-        least: Where the axis begins.
-        runs: Lines of equally many rows, of each run.
+        least: Lower end of the axis.
+        runs: Lines of each run, with equal numbers of rows.
     """
-    before, whole = least, least
+    before, total = least, least
     for x in (np.abs(np.asarray(x, dtype=float)) for lines in runs for x in lines):
         last = max(1, int(LAST * len(x)))
         before = max(before, float(np.max(_finite(x[:-last]), initial=0.0)))
-        whole = max(whole, float(np.max(_finite(x), initial=0.0)))
+        total = max(total, float(np.max(_finite(x), initial=0.0)))
     decades = max(np.log10(before / least), EMPTY)
-    return before if before > least and np.log10(whole / before) > 2.0 * decades else None
+    return before if before > least and np.log10(total / before) > 2.0 * decades else None
 
 
 def calm_range(lines: Iterable[Array]) -> Calm | None:
-    """The range to show where lines run away in their last rows, such that all before would be flat; else None.
+    """The range to show, if lines diverge in their last rows so far that earlier values would look flat; else None.
 
     Args:
-        lines: Values of equally many rows.
+        lines: Lines with equal numbers of rows.
     """
     lines = [np.asarray(x, dtype=float) for x in lines]
     rows = max(map(len, lines), default=0)
@@ -111,14 +110,14 @@ def calm_range(lines: Iterable[Array]) -> Calm | None:
 
 
 class Scale(NamedTuple):
-    """How an axis or a colour shows values of many runs.
+    """The scale of an axis or a colour bar.
 
     Attributes:
         kind: `linear` or `log`.
-        low: Where it begins.
-        high: Where it ends.
-        below: How many values are below it, zeros on a logarithmic one too.
-        above: How many are above it.
+        low: Lower end.
+        high: Upper end.
+        below: Number of values below it, including zeros on a logarithmic scale.
+        above: Number of values above it.
     """
 
     kind: Literal["linear", "log"]
@@ -129,9 +128,9 @@ class Scale(NamedTuple):
 
 
 def scale_of(values: Array) -> Scale:
-    """The scale for values of which no order is known; a few that stand far apart from all others do not decide it.
+    """The scale for unordered values; a few values far from all others are left out.
 
-    Logarithmic where none is negative and those that count span more than `WIDE` powers of ten.
+    Logarithmic if no value is negative and the remaining ones span more than `WIDE` powers of ten.
     """
     known = np.sort(_finite(np.asarray(values, dtype=float)))
     positive = known[known > 0.0]
@@ -150,7 +149,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def _together(ordered: Array, few: int, gap: Callable[[float], float]) -> tuple[int, int]:
-    """First and last of the values without at most `few` at each end that stand a gap apart from the rest."""
+    """First and last index of the sorted values, without up to `few` at each end that a gap separates from the rest."""
     first, last = 0, len(ordered) - 1
     for n in range(1, min(few, len(ordered) - 3) + 1):
         if ordered[-n] - ordered[-n - 1] > gap(float(ordered[-n - 1] - ordered[min(few, len(ordered) - n - 2)])):
@@ -162,10 +161,10 @@ def _together(ordered: Array, few: int, gap: Callable[[float], float]) -> tuple[
 
 
 def histogram_edges(values: Array, bins: int, spread: float = SPREAD) -> Array:
-    """Edges of equal bars over finite times; where all are equal, `spread` to both sides."""
+    """Edges of equal bars over finite values; if all are equal, `spread` on both sides."""
     low, high = float(np.min(values)), float(np.max(values))
     if high - low <= STILL * max(abs(low), abs(high), spread):
-        bar = 2.0 * spread / bins  # the value in the middle of a bar, not at an edge
+        bar = 2.0 * spread / bins  # puts the value into the middle of a bar
         low, high = low - spread - bar / 2, high + spread - bar / 2
     return np.linspace(low, high, bins + 1)
 

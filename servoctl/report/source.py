@@ -1,4 +1,4 @@
-"""What the page of a run is made from: its folder, read so that its length does not matter, and what it lacks."""
+"""Reads a run folder for its page: any length fits into memory, and missing files are reported."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from servoctl.run_folder.trajectory import SCHEMA, Trajectory
 from servoctl.types import Array
 
 READ = 20_000
-"""Most values of a column that are kept in memory."""
+"""Largest number of values of a column that are kept in memory."""
 
 EVENTS = "events.jsonl"
 MOST_EVENTS = 2000
@@ -31,19 +31,19 @@ SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage
 
 @dataclass(frozen=True)
 class RunSource:
-    """One run.
+    """The content of a run folder for a page.
 
     Attributes:
-        name: How it is called among the others.
-        trajectory: Its rows, thinned where they are many.
-        rows: How many there are in its folder.
-        counts: Column -> edges and counts of its histogram, over all rows.
-        summary: As `summary.json` has it, or found from the rows where it has none.
-        config: The text of `config.yaml`; empty where there is none.
-        events: What happened, in order of time.
-        limits: Actuator -> least and greatest input that was allowed.
-        lacks: What the folder has not, one sentence each.
-        buses: Bus -> times [s], share of it that was used, and the share that may be.
+        name: Name of the run on the page.
+        trajectory: Its rows, thinned if there are many.
+        rows: Number of rows in the folder.
+        counts: Column -> edges and counts of its histogram over all rows.
+        summary: `summary.json`, or the metrics of the rows if it is missing.
+        config: The text of `config.yaml`; empty if it is missing.
+        events: The events, in order of time.
+        limits: Actuator -> lower and upper limit of the input.
+        lacks: One sentence per missing part.
+        buses: Bus -> times [s], its load 0 to 1, and the largest load that the config allows.
     """
 
     name: str
@@ -59,10 +59,10 @@ class RunSource:
 
 
 def names_of(folders: Sequence[str | PathLike[str]]) -> list[str]:
-    """The shortest ends of the paths that tell them apart.
+    """The shortest distinct ends of the paths.
 
     Raises:
-        RunFolderError: One is given twice.
+        RunFolderError: A folder is given twice.
     """
     paths = [Path(folder).resolve() for folder in folders]
     for i, path in enumerate(paths):
@@ -79,10 +79,10 @@ def read(folder: str | PathLike[str], name: str) -> RunSource:
 
     Args:
         folder: The run folder.
-        name: How to call the run.
+        name: Name of the run on the page.
 
     Raises:
-        RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.
+        RunFolderError: The folder does not exist, holds no run, or has a damaged file.
     """
     folder = Path(folder)
     keep = Thinner(READ, lambda column: column in SINGLE or column.startswith(GROUPS), ("lateness", "age."))
@@ -108,14 +108,14 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
     lacks = []
     if not has[SUMMARY]:
         lacks.append(
-            f"{SUMMARY} is missing: metrics are found from the rows, and what the run said of itself is unknown"
+            f"{SUMMARY} is missing: metrics are computed from the rows; all other facts of the run are unknown"
         )
     elif summary.get("status") == "running":
-        lacks.append("the run has not ended, or was killed: rows up to its last second are here")
+        lacks.append("the run has not ended, or was killed: the page has the rows up to its last second")
     if summary.get("schema", SCHEMA) != SCHEMA:
         lacks.append(
             f"{SUMMARY} has schema {summary['schema']}, this version of servoctl knows {SCHEMA}: "
-            "what is new to it is not shown"
+            "new entries are not shown"
         )
     if not (has[TABLE] or has[STREAM]):
         lacks.append(f"{TABLE} is missing: there are no rows to draw")
@@ -132,7 +132,7 @@ def _lacks(folder: Path, trajectory: Trajectory, summary: dict[str, Any]) -> lis
 
 
 def _text(path: Path) -> str:
-    """A file's text; empty where it is missing, or is no regular file: a fifo would never end."""
+    """The text of a file; empty if it is missing or no regular file (reading a fifo would never end)."""
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError as error:
@@ -148,14 +148,14 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    """Of a killed run the last line may be cut off."""
+    """The events of a run in order of time; the last line of a killed run may be incomplete."""
     events = [event for line in _text(path).splitlines() if (event := _object(line))]
     timed = [event for event in events if isinstance(event.get("t"), int | float)]
     return sorted(timed, key=lambda event: float(event["t"]))
 
 
 def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float]]:
-    """Limits of the inputs: the law's from the config, and the drives' where these are tighter."""
+    """Limits of the inputs: those of the law in the config, and tighter ones of the drives."""
     limits = {name: (-np.inf, np.inf) for name in trajectory.actuators}
     law = _part(config, "law")
     for name, limit in (law.get("limits") or {}).items():
@@ -169,7 +169,7 @@ def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float
 
 
 def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array, float]]:
-    """Load of each bus over time, from the bits that the recorder counted."""
+    """Load of each bus over time, from the bit counts of the recorder."""
     counted, hil = trajectory.metadata.get("bus_bits", {}), _part(config, "hil")
     loads = {}
     with contextlib.suppress(TypeError, ValueError, KeyError, AttributeError):
@@ -181,7 +181,7 @@ def _buses(trajectory: Trajectory, config: str) -> dict[str, tuple[Array, Array,
 
 
 def _part(config: str, name: str) -> dict[str, Any]:
-    """A part of the config; empty where there is none, or the text is no config."""
+    """A section of the config; empty if it is missing, or if the text is no config."""
     with contextlib.suppress(yaml.YAMLError, AttributeError, RecursionError, ValueError):
         part = yaml.safe_load(config).get(name)
         if isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""Where a run on drives was at which time: its stages as bands behind the lines, its first stop as a red line."""
+"""Marks the stages of a run on drives as bands behind the lines, and its first stop as a red line."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +15,17 @@ STOPS = ("stop", "disable")
 """Reactions that end the motion."""
 
 TASK = "full"
-"""The stage in which the task runs."""
+"""Name of the stage in which the task runs."""
 
 BANDS = {"ramp": "#F4F1E6", TASK: "#E9F2EA", "stopping": "#F8E3DC"}
+"""Stage -> colour of its band."""
 
 NAMED = 0.08
-"""Share of the time axis that a band has at least when its name is written into it."""
+"""A band shows its name if it is at least this share of the time axis."""
 
 
 def stage_spans(trajectory: Trajectory) -> list[tuple[float, float, str]]:
-    """Begin, end and name of every stage that the run went through; empty where it has none."""
+    """Begin [s], end [s] and name of every stage of the run; empty if it has none."""
     names = trajectory.metadata.get("stages", [])
     if "stage" not in trajectory.columns or not names or len(trajectory) < 2:
         return []
@@ -35,7 +36,7 @@ def stage_spans(trajectory: Trajectory) -> list[tuple[float, float, str]]:
 
 
 def of_task(trajectory: Trajectory, x: Array) -> Array:
-    """The values while the task ran, with a gap before and after; all of them where the run has no stages."""
+    """The values while the task ran, NaN before and after; all values if the run has no stages."""
     names = trajectory.metadata.get("stages", [])
     if "stage" not in trajectory.columns or TASK not in names:
         return x
@@ -43,22 +44,22 @@ def of_task(trajectory: Trajectory, x: Array) -> Array:
 
 
 def first_stop(trajectory: Trajectory) -> dict[str, Any] | None:
-    """The first event that ended the motion."""
+    """The first event that ended the motion; None: there is none."""
     events = trajectory.metadata.get("events", [])
     return next((event for event in events if event.get("reaction") in STOPS), None)
 
 
 def shade_stages(axes: "Axes", trajectory: Trajectory) -> None:
-    """Draws the bands, their names where there is room, and the first stop."""
+    """Draws the bands, their names if there is room, and the first stop."""
     spans = stage_spans(trajectory)
     if not spans:
         return
-    whole = spans[-1][1] - spans[0][0]
+    duration = spans[-1][1] - spans[0][0]
     for begin, end, name in spans:
         if name not in BANDS:
             continue
         axes.axvspan(begin, end, color=BANDS[name], linewidth=0, zorder=0, gid=f"stage {name}")
-        if end - begin >= NAMED * whole:
+        if end - begin >= NAMED * duration:
             axes.text(
                 (begin + end) / 2, 0.985, name, transform=axes.get_xaxis_transform(), ha="center", va="top",
                 fontsize=7, color=QUIET,

@@ -1,7 +1,7 @@
-"""How pictures look: palette, labels beside the lines, and few enough points for any length of run.
+"""The look of all pictures: palette, labels at the ends of lines, and thinning of long runs.
 
-Design: figures are made with the object interface inside `drawing_style`, so that the user's matplotlib settings
-neither change nor matter. Lines are named at their right end, in their own colour: no legend to look up.
+Design: figures use matplotlib's object interface inside `drawing_style`, so the user's settings have no effect and do
+not change. Lines are labelled at their right end in their colour, instead of a legend.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 160
-"""Of pictures for a screen."""
+"""Resolution of pictures for a screen [dots per inch]."""
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
-"""Told apart by colour-blind people; the first six are Okabe and Ito's, the last two Paul Tol's."""
+"""Colours that colour-blind people can distinguish: six from Okabe and Ito, two from Paul Tol."""
 
 INK, QUIET, GRID = "#222222", "#6B6B6B", "#E7E7E7"
 NAMED = 8
-"""Most lines of a panel that are all named; of more, `NAMED - 2` from first to last are."""
+"""Up to this many lines of a panel are all labelled; of more lines, `NAMED - 2` evenly chosen ones are."""
 
 BUCKETS = 1500
-"""Slices of a long run, each drawn by its least and its greatest value: about two per pixel."""
+"""Number of slices of a long run, about two per pixel; each is drawn by its least and greatest value."""
 
 TO_BE_NAMED = "to be named"
-"""Mark of a panel whose lines `name_lines` is to name."""
+"""Marks a panel whose lines `name_lines` labels."""
 
 HUGE = 1e150
-"""Values beyond are not drawn: axis limits would overflow."""
+"""Larger values are not drawn: axis limits would overflow."""
 
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -74,7 +74,7 @@ STYLE = {
 
 @contextlib.contextmanager
 def drawing_style() -> Iterator[None]:
-    """Matplotlib's own defaults and `STYLE` within, the user's settings again after."""
+    """Uses matplotlib's defaults and `STYLE` inside the context, and restores the user's settings after it."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", STYLE]):
@@ -82,7 +82,7 @@ def drawing_style() -> Iterator[None]:
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name: the palette while it lasts, else one run through dark to light."""
+    """A colour for each name: from the palette, or for many names from a map from dark to light."""
     names = list(names)
     if len(names) <= len(PALETTE):
         return dict(zip(names, PALETTE, strict=False))
@@ -94,7 +94,7 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def blend(colour: str, weight: float) -> str:
-    """The colour on white: 1 leaves it, 0 is white."""
+    """A colour mixed with white: weight 1 is the colour, 0 is white."""
     from matplotlib.colors import to_hex, to_rgb
 
     red, green, blue = (1.0 - weight * (1.0 - part) for part in to_rgb(colour))
@@ -102,19 +102,19 @@ def blend(colour: str, weight: float) -> str:
 
 
 def axis_label(symbol: str, unit: str) -> str:
-    """As in `u [N m]`."""
+    """A symbol with its unit, as in `u [N m]`."""
     unit = unit.replace("^2", "²").replace("^3", "³")
     return f"{symbol} [{unit}]" if unit else symbol
 
 
 def drawable(x: Array) -> Array:
-    """The values as floats, with a gap where an axis could not hold them."""
+    """The values as floats, NaN where they are too large for an axis."""
     x = np.asarray(x, dtype=float)
     return np.where(np.abs(x) < HUGE, x, np.nan)
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """The names that a panel has room for: all, or some from first to last."""
+    """The names that fit into a panel: all, or evenly chosen ones from first to last."""
     names = list(names)
     if len(names) <= NAMED:
         return names
@@ -122,9 +122,9 @@ def chosen(names: Iterable[str]) -> list[str]:
 
 
 def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
-    """The points of a long line that its picture needs: first, last, least and greatest of every bucket of rows.
+    """The points of a long line that are visible: first, last, and the least and greatest value of every bucket.
 
-    A line of up to four points per bucket is returned whole. A bucket of nothing but NaN stays a gap.
+    A line of up to four points per bucket is returned unchanged. A bucket of NaN stays a gap.
 
     Args:
         t: Times, shape (rows,).
@@ -145,7 +145,7 @@ def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
 
 
 def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str, str], linestyle: str = "-") -> None:
-    """Draws each line over time; its name goes with it as `gid`, for `name_lines`."""
+    """Draws each line over time; its `gid` is its name, for `name_lines`."""
     axes.set_gid(TO_BE_NAMED)
     width = 1.5 if len(lines) <= 3 else 1.2 if len(lines) <= NAMED else 0.7
     for name, x in lines.items():
@@ -155,13 +155,13 @@ def draw_lines(axes: "Axes", t: Array, lines: dict[str, Array], shades: dict[str
 
 
 def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> None:
-    """Gives an axis its scale, and says how many values are beyond it."""
+    """Sets the scale of an axis, and writes how many values lie outside."""
     log = scale.kind == "log"
     (axes.set_yscale if axis == "y" else axes.set_xscale)(scale.kind)
     if not scale.below + scale.above:
         return
-    air = (scale.high / scale.low) ** 0.08 if log else 0.08 * (scale.high - scale.low)
-    ends = (scale.low / air, scale.high * air) if log else (scale.low - air, scale.high + air)
+    margin = (scale.high / scale.low) ** 0.08 if log else 0.08 * (scale.high - scale.low)
+    ends = (scale.low / margin, scale.high * margin) if log else (scale.low - margin, scale.high + margin)
     (axes.set_ylim if axis == "y" else axes.set_xlim)(*ends)
     sides = [(scale.below, "below"), (scale.above, "above")]
     text = ", ".join(f"{count} {side} this axis" for count, side in sides if count)
@@ -169,7 +169,7 @@ def show_scale(axes: "Axes", scale: Scale, axis: Literal["x", "y"] = "y") -> Non
 
 
 def blank(width: float, height: float, dpi: float = DPI) -> "Figure":
-    """A figure of this size [in] that belongs to no window, and lays itself out."""
+    """A figure of this size [in] without a window, with automatic layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -179,22 +179,22 @@ def blank(width: float, height: float, dpi: float = DPI) -> "Figure":
 
 
 def lay_out(drawn: "Figure") -> None:
-    """Gives every panel its place, without a drawing."""
+    """Computes the layout of all panels without drawing them."""
     if (engine := drawn.get_layout_engine()) is not None:
         engine.execute(drawn)
 
 
 def name_all_lines(drawn: "Figure") -> None:
-    """`name_lines` of every panel, once it has its place."""
+    """Lays the figure out, then labels the lines of every panel."""
     lay_out(drawn)
     for axes in drawn.axes:
         name_lines(axes)
 
 
 def name_lines(axes: "Axes") -> None:
-    """Writes the lines' names beside their right ends, spread so that none covers another.
+    """Writes the names of the lines at their right ends, spread so that no label covers another.
 
-    Needs a figure that has been laid out, since the spread depends on the height of the panel.
+    The figure must be laid out before: the spread depends on the height of the panel.
     """
     if axes.get_gid() != TO_BE_NAMED:
         return
@@ -206,29 +206,31 @@ def name_lines(axes: "Axes") -> None:
         y = np.asarray(lines[name].get_ydata(), dtype=float)
         y = y[np.isfinite(y)]
         if len(y):
-            end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])  # of rounding noise
-            place = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
-            ends.append((float(np.clip(place, 0.0, 1.0)), name, str(lines[name].get_color())))
+            end = y[-1] if axes.get_yscale() == "linear" else np.median(y[-(1 + len(y) // 50) :])
+            height = axes.transAxes.inverted().transform(axes.transData.transform((0.0, end)))[1]
+            ends.append((float(np.clip(height, 0.0, 1.0)), name, str(lines[name].get_color())))
     ends.sort(key=lambda end: end[0])
     if len(names) < len(lines):
         ends.insert(0, (0.0, f"and {len(lines) - len(names)} more", QUIET))
     gap = 11.0 * axes.figure.dpi / 72 / axes.bbox.height  # [panel heights] a line of text of 8 points
-    for (end, name, colour), place in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
+    for (end, name, colour), height in zip(ends, spread([end for end, _, _ in ends], gap), strict=True):
         if colour != QUIET:
             axes.plot(
-                [1.0, 1.025], [end, place], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
+                [1.0, 1.025], [end, height], color=colour, linewidth=0.7, transform=axes.transAxes, clip_on=False,
                 scalex=False, scaley=False,
             )  # fmt: skip
-        axes.text(1.035, place, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False)
+        axes.text(
+            1.035, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes, parse_math=False
+        )
 
 
 def spread(wanted: list[float], gap: float) -> list[float]:
-    """Places nearest to the wanted ones (ascending, in 0 .. 1) that keep the gap; closer where 0 .. 1 has no room."""
+    """Positions nearest to the wanted ones (ascending, 0 to 1) at least a gap apart; closer if there is no room."""
     count = len(wanted)
     gap = min(gap, 1.0 / max(count - 1, 1))
-    pools: list[tuple[float, int]] = []  # mean and size; least squares under order, by pooling neighbours
-    for i, place in enumerate(wanted):
-        mean, size = place - i * gap, 1
+    pools: list[tuple[float, int]] = []  # (mean, size); isotonic least squares: pool adjacent violators
+    for i, height in enumerate(wanted):
+        mean, size = height - i * gap, 1
         while pools and pools[-1][0] > mean:
             other, others = pools.pop()
             mean, size = (mean * size + other * others) / (size + others), size + others

@@ -1,4 +1,4 @@
-"""How a run on drives kept time: how late its ticks were, how old its samples, and what happened when."""
+"""Draws the timing of a run on drives: lateness of its ticks, age of its samples, and its events."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKS = 40
-"""Most events that are marked, stops before others."""
+"""Largest number of marked events; stops take precedence."""
 
 BINS = 60
 
 
 def timing_groups(trajectory: Trajectory) -> dict[str, dict[str, Array]]:
-    """What the run says of its timing: title -> name -> values [s]."""
+    """Timing columns of a run: title -> name -> values [s]."""
     late = {"lateness": trajectory["lateness"]} if "lateness" in trajectory.columns else {}
     groups = {"Lateness": late, "Age of the samples": trajectory.group("age")}
     known = {title: {name: x for name, x in lines.items() if np.isfinite(x).any()} for title, lines in groups.items()}
@@ -30,13 +30,13 @@ def timing_groups(trajectory: Trajectory) -> dict[str, dict[str, Array]]:
 
 
 def draw_timing(figure: "Figure", trajectory: Trajectory) -> None:
-    """Lateness and sample ages [ms], counted and over time, with the events of the run as marks."""
+    """Draws lateness and sample ages [ms] as histograms and over time, with marks at the events."""
     groups = timing_groups(trajectory)
     grid = figure.add_gridspec(len(groups), 2, width_ratios=[1, 2.4])
-    for place, (title, group) in enumerate(groups.items()):
+    for i, (title, group) in enumerate(groups.items()):
         lines, shades = {name: 1e3 * drawable(x) for name, x in group.items()}, colours(group)
         label = f"{'lateness' if title == 'Lateness' else 'age'} [ms]"
-        counted, axes = (figure.add_subplot(grid[place, column]) for column in (0, 1))
+        counted, axes = (figure.add_subplot(grid[i, column]) for column in (0, 1))
         _count(counted, lines, shades)
         counted.set_title(title)
         counted.set_xlabel(label)
@@ -46,11 +46,11 @@ def draw_timing(figure: "Figure", trajectory: Trajectory) -> None:
         axes.set_ylabel(label)
         time_axis(axes, trajectory.t)
         shade_stages(axes, trajectory)
-        _mark(axes, trajectory, named=place == 0)
+        _mark(axes, trajectory, named=i == 0)
 
 
 def _count(axes: "Axes", lines: dict[str, Array], shades: dict[str, str]) -> None:
-    """Ticks per value, on a logarithmic axis: the rare ones are those that matter."""
+    """Draws a histogram of ticks on a logarithmic axis, since rare values matter most."""
     values = {name: x[np.isfinite(x)] for name, x in lines.items()}
     edges = histogram_edges(np.concatenate(list(values.values())), BINS, 1e3 * SPREAD)
     for name, x in values.items():
@@ -61,9 +61,9 @@ def _count(axes: "Axes", lines: dict[str, Array], shades: dict[str, str]) -> Non
 
 
 def _mark(axes: "Axes", trajectory: Trajectory, named: bool) -> None:
-    """A line at every event; those that stop the machine are red, and the title says the first.
+    """Draws a line at every event; stops are red, and the title names the first one.
 
-    Where the stages are bands, their beginnings are not marked once more.
+    Changes of stage get no line if the stages are bands.
     """
     banded = bool(stage_spans(trajectory))
     events: list[dict[str, Any]] = trajectory.metadata.get("events", [])
@@ -76,5 +76,5 @@ def _mark(axes: "Axes", trajectory: Trajectory, named: bool) -> None:
         axes.vlines(times, 0.0, 1.0, colour, linestyles=style, transform=axes.get_xaxis_transform(), zorder=3)
     stop = first_stop(trajectory)
     if stop is not None and named:
-        said = f"first stop at {stop['t']:.4g} s: {stop.get('text', '')}"
-        axes.set_title(said, color=INK, fontweight="normal", parse_math=False)
+        text = f"first stop at {stop['t']:.4g} s: {stop.get('text', '')}"
+        axes.set_title(text, color=INK, fontweight="normal", parse_math=False)

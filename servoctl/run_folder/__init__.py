@@ -1,12 +1,12 @@
-"""A run folder: what a run writes while it lives, and how it is read again.
+"""A run folder: the files that a run writes, and how they are read again.
 
-Design: rows go to an Arrow stream, which stays readable up to its last complete batch whatever happens to the process,
-and become Parquet at the end. Batches are made as bytes before they are written; one that an exception interrupts
-is cut off again. Files that must never be half-written are written beside their place, synchronised and renamed.
-Nothing that was written is lost: an earlier run is moved aside.
+Design: rows go to an Arrow stream, which stays readable up to its last complete batch if the process dies, and become
+Parquet at the end. A batch is serialised before it is written; an interrupted one is removed again. All other files are
+written to a temporary file, synchronised and renamed. No data is lost: an earlier run is moved aside.
 """
 
 from servoctl.run_folder.reader import load_run, read_summary
-from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, save, say_end, write_drawing
+from servoctl.run_folder.whole import say_end, write_drawing
+from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, save
 
 __all__ = ["FLUSH_INTERVAL", "RunFolder", "load_run", "read_summary", "save", "say_end", "write_drawing"]

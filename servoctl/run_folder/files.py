@@ -1,4 +1,4 @@
-"""Names of the files in a run folder, writing them whole, and what stands at the ends of an Arrow stream."""
+"""Names of the files in a run folder, safe replacement of a file, and conversion between Arrow and NumPy."""
 
 import os
 from collections.abc import Callable
@@ -18,11 +18,11 @@ END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 
 _PLAIN = {"double": np.dtype(np.float64), "int64": np.dtype(np.int64)}
-"""Arrow types whose buffers are NumPy's. Arrow's own conversions import pandas where there is one: half a second."""
+"""Arrow types whose buffers NumPy can read. Arrow's own conversion imports pandas if it is installed: half a second."""
 
 
 def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file so that it is there in full or not at all."""
+    """Writes a file in full or not at all: into a temporary file, which is synchronised and renamed."""
     part = path.with_name(f".{path.name}.part")
     try:
         with open(part, "wb") as file:
@@ -35,31 +35,31 @@ def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def study_folder(folder: str | os.PathLike[str]) -> Path:
-    """A folder for what many runs give, made where it is missing.
+    """A folder for the results of many runs; created if it is missing.
 
     Raises:
-        ConfigError: The files of a single run would be overwritten.
-        RunFolderError: The folder cannot be made.
+        ConfigError: The folder holds a single run, whose files would be overwritten.
+        RunFolderError: The folder cannot be created.
     """
-    place = Path(folder)
-    held = [name for name in (TABLE, STREAM) if (place / name).exists()]
-    if held:
-        raise ConfigError(f"--out {folder}: holds a run ({held[0]}; choose another place)")
+    path = Path(folder)
+    for name in (TABLE, STREAM):
+        if (path / name).exists():
+            raise ConfigError(f"--out {folder}: holds a run ({name}; choose another folder)")
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(place, error) from error
-    return place
+        raise unwritable(path, error) from error
+    return path
 
 
-def unwritable(place: Path, error: OSError) -> RunFolderError:
-    """That a folder cannot be written, as a person reads it."""
-    why = error.strerror or error
-    return RunFolderError(f"{place}: cannot be written: {why} (free the place, or choose another)")
+def unwritable(path: Path, error: Exception) -> RunFolderError:
+    """The error of a file or folder that cannot be written."""
+    why = getattr(error, "strerror", None) or error
+    return RunFolderError(f"{path}: cannot be written: {why} (free disk space, or choose another folder)")
 
 
 def to_arrow(values: Array) -> Any:
-    """An array as Arrow's."""
+    """An array as an Arrow array."""
     import pyarrow as pa
 
     for name, dtype in _PLAIN.items():
@@ -70,7 +70,7 @@ def to_arrow(values: Array) -> Any:
 
 
 def arrays_of(table: Any) -> dict[str, Array]:
-    """The columns of an Arrow table, copied."""
+    """Copies of the columns of an Arrow table."""
     return {name: _array(column) for name, column in zip(table.column_names, table.columns, strict=True)}
 
 

@@ -1,7 +1,7 @@
-"""What a run says of itself, as it is read back: JSON of the right kinds, or a sentence.
+"""Checks the metadata of a run when it is read back: each JSON value must be of the right kind.
 
-Design: whatever reads a run folder counts on these kinds, so they are looked at once, here. A key that is not listed is
-taken as it is: it may be a later version's.
+Design: all readers of a run folder rely on these kinds, so they are checked once, here. An unlisted key is accepted as
+it is: a later version may have written it.
 """
 
 import json
@@ -13,11 +13,11 @@ from servoctl.errors import RunFolderError
 
 
 class Kind(NamedTuple):
-    """What a value must be.
+    """A kind of value.
 
     Attributes:
-        words: For a person.
-        fits: Whether a value is such.
+        words: Its name in messages.
+        fits: Whether a value is of this kind.
     """
 
     words: str
@@ -66,20 +66,20 @@ KINDS = (
         ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
     )
     | dict.fromkeys(("emulated", "lockstep", "compiled_loop"), FLAG)
-    | dict.fromkeys(("timing", "bus", "counts", "realtime", "emulator", "recorder", "realism"), OBJECT)
-    | dict.fromkeys(("warnings", "stages", "left_out", "observer"), NAMES)
+    | dict.fromkeys(("timing", "bus", "counts", "emulator", "recorder", "realism"), OBJECT)
+    | dict.fromkeys(("warnings", "stages", "left_out", "observer", "realtime"), NAMES)
     | {"tasks": GROUPS, "task_span": SPAN, "events": EVENTS, "drives": OBJECTS, "torque_limits": NUMBERS}
     | {"bus_bits": OBJECT, "faults": Kind("a list", lambda value: isinstance(value, list))}
 )
-"""What a run says of itself; null stands for everything that it does not say."""
+"""Key of the metadata -> kind of its value; null is allowed for every key."""
 
 
 METRIC_GROUPS = dict.fromkeys(("tasks", "passive", "inputs"), METRICS)
-"""What `summary.json` has under these names."""
+"""Further keys of `summary.json`."""
 
 
 def decoded(text: bytes) -> dict[str, Any]:
-    """A JSON object; empty where it is damaged, since nothing in it is needed to load the rows."""
+    """A JSON object; empty if the text is damaged, since the rows can be read without it."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -87,49 +87,49 @@ def decoded(text: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def checked(path: Path, said: Mapping[str, Any], kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
-    """What a run says of itself, without what is null.
+def checked(path: Path, values: Mapping[str, Any], kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
+    """The metadata of a run without its nulls.
 
     Args:
-        path: Of the file, for messages.
-        said: Key -> value.
-        kinds: Key -> kind that its value must be of.
+        path: The file, for messages.
+        values: Key -> value.
+        kinds: Key -> kind of its value.
 
     Raises:
-        RunFolderError: A value is of another kind than any version of servoctl writes.
+        RunFolderError: A value has a kind that no version of servoctl writes.
     """
-    for key, value in said.items():
+    for key, value in values.items():
         kind = kinds.get(key)
         if kind is not None and value is not None and not kind.fits(value):
             raise _wrong(path, key, kind.words, value)
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
-def units(path: Path, said: Mapping[str, Any]) -> dict[str, str]:
+def units(path: Path, values: Mapping[str, Any]) -> dict[str, str]:
     """Column -> unit.
 
     Raises:
-        RunFolderError: As `checked`.
+        RunFolderError: A unit is no text.
     """
-    for column, unit in said.items():
+    for column, unit in values.items():
         if not isinstance(unit, str):
             raise _wrong(path, f"units.{column}", TEXT.words, unit)
-    return dict(said)
+    return dict(values)
 
 
-def statuses(path: Path, said: Mapping[str, Any]) -> dict[int, str]:
-    """Code -> name of a status, as of the version that wrote the file.
+def statuses(path: Path, values: Mapping[str, Any]) -> dict[int, str]:
+    """Code -> name of a status, in the version that wrote the file.
 
     Raises:
-        RunFolderError: As `checked`.
+        RunFolderError: An entry is not a code with its name.
     """
-    found = {}
-    for code, entry in said.items():
+    names = {}
+    for code, entry in values.items():
         name = entry[0] if isinstance(entry, list) and entry else entry
         if not code.isdecimal() or len(code) > 9 or not isinstance(name, str):
             raise _wrong(path, f"status.{code}", 'a code and its name, as in "0": ["OK", ...]', entry)
-        found[int(code)] = name
-    return found
+        names[int(code)] = name
+    return names
 
 
 def _wrong(path: Path, key: str, words: str, value: Any) -> RunFolderError:

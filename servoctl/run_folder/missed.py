@@ -1,7 +1,7 @@
-"""Tasks that a run missed: a required task that was out of reach, and off, over most of it.
+"""Finds the tasks that a run missed: required tasks that were infeasible and violated over most of the run.
 
-Design: a row counts where the status says that the task is out of reach (limits do not say so: they have a status of
-their own) and the violation is beyond the settling band. Shares are of time, since rows need not be equidistant.
+Design: a row of the run counts if its status says that the task is infeasible and the violation is beyond the settling
+band. Saturation has a status of its own and does not count. Shares are of time: rows need not be equidistant.
 """
 
 from collections.abc import Collection
@@ -12,43 +12,43 @@ from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
 from servoctl.types import Array, Status
 
 MOST = 0.5
-"""Share of a run's time from which on a task counts as missed."""
+"""A task is missed if it was missed for more than this share of the time."""
 
 OUT_OF_REACH = (Status.INFEASIBLE, Status.UNREACHABLE, Status.DAMPED)
-"""Statuses of a command that say that the task is out of reach, whatever the limits."""
+"""Statuses of a command that mean that the task is infeasible even without input limits."""
 
 
 def missed_tasks(trajectory: Trajectory, excused: Collection[str]) -> dict[str, float]:
-    """Task -> share of the run's time in which it was missed, of those that were missed over most of it.
+    """Task -> share of the time in which it was missed, for the tasks that were missed over most of the run.
 
     Args:
         trajectory: The run.
-        excused: Names of the rows that may be missed.
+        excused: Names of the task rows that may be missed.
     """
     if "status" not in trajectory.columns or not len(trajectory):
         return {}
     band = trajectory.metadata.get("settling_band", SETTLING_BAND)
-    found = {}
+    missed = {}
     for task, rows in trajectory.tasks.items():
         required = [row for row in rows if row not in excused]
         if not required:
             continue
         during = trajectory.during(task)
         out_of_reach = np.isin(trajectory["status"][during], [status.code for status in OUT_OF_REACH])
-        share = _share(trajectory.t[during], out_of_reach & (_off(trajectory, required)[during] > band))
+        share = _share(trajectory.t[during], out_of_reach & (_size(trajectory, required)[during] > band))
         if share > MOST:
-            found[task] = share
-    return found
+            missed[task] = share
+    return missed
 
 
 def sentence(missed: dict[str, float]) -> str:
-    """What a person reads."""
+    """The message about missed tasks."""
     shown = ", ".join(f"{task} in {share:.0%} of the time" for task, share in missed.items())
     return f"{Status.MISSED.value}: {shown}"
 
 
-def _off(trajectory: Trajectory, rows: list[str]) -> Array:
-    """How far the rows are off, shape (rows of the run,): their violation, or where none has one, the residual."""
+def _size(trajectory: Trajectory, rows: list[str]) -> Array:
+    """Norm of the violation of the task rows, or of the residual if none has a violation, shape (rows of the run,)."""
     columns = [trajectory.columns[f"violation.{row}"] for row in rows if f"violation.{row}" in trajectory.columns]
     known = [column for column in columns if not np.isnan(column).all()]
     if not known:
@@ -58,7 +58,7 @@ def _off(trajectory: Trajectory, rows: list[str]) -> Array:
 
 
 def _share(t: Array, where: Array) -> float:
-    """Share of the time in which something holds, a row standing until the next."""
+    """Share of the time in which a condition holds; each row is valid until the next one."""
     if len(t) < 2 or t[-1] <= t[0]:
         return float(np.mean(where)) if len(t) else 0.0
     return float(np.sum(np.diff(t)[where[:-1]]) / (t[-1] - t[0]))

@@ -1,4 +1,4 @@
-"""Reading a run folder, also one whose run is still going on or was killed."""
+"""Reads a run folder, also of a run that still goes on or was killed."""
 
 import contextlib
 import zipfile
@@ -13,42 +13,42 @@ import numpy as np
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import metadata
 from servoctl.run_folder.files import CONTINUATION, DRAWING, FILES, STREAM, SUMMARY, TABLE, arrays_of
-from servoctl.run_folder.trajectory import SAID, SAID_SOMETIMES, Trajectory
+from servoctl.run_folder.trajectory import ALWAYS, SOMETIMES, Trajectory
 from servoctl.types import Array, Status
 
 Keep = Callable[[str, Array], Array | None]
-"""What becomes of a column that is read, by its name; None: it is left out."""
+"""Name and values of a column -> the values to keep; None: the column is left out."""
 
 
 def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajectory:
-    """Reads a run folder, also one whose run still goes on or was killed: all rows that reached the disk.
+    """Reads all rows of a run folder that are on disk, also of a run that still goes on or was killed.
 
     Args:
         folder: The run folder.
-        keep: Takes one whole column at a time and returns what is kept of it, for runs that do not fit into memory;
-            None keeps all.
+        keep: Receives one column at a time and returns the values to keep, for runs larger than the memory; None:
+            everything is kept.
 
     Raises:
-        RunFolderError: There is no such folder, it holds no run, or a file in it is damaged.
+        RunFolderError: The folder does not exist, holds no run, or has a damaged file.
     """
     folder = Path(folder)
     try:
         if not folder.is_dir():
-            what = "is a file (give the run folder)" if folder.exists() else "no such folder (check the path)"
-            raise RunFolderError(f"{folder}: {what}")
+            why = "is a file (give the run folder)" if folder.exists() else "no such folder (check the path)"
+            raise RunFolderError(f"{folder}: {why}")
         present = {name for name in FILES if (folder / name).is_file()}
         if not present & {SUMMARY, TABLE, STREAM}:
             raise RunFolderError(
                 f"{folder}: not a run folder (which has {SUMMARY} and {TABLE}, or {STREAM} while the run goes on)"
             )
         summary = read_summary(folder) if SUMMARY in present else {}
-        said = {key: summary[key] for key in (*SAID, *SAID_SOMETIMES, "events") if key in summary}
+        values = {key: summary[key] for key in (*ALWAYS, *SOMETIMES, "events") if key in summary}
         if TABLE in present:
-            columns, own, units = _read(folder / TABLE, _open_parquet, keep)
-            said |= own
+            columns, stored, units = _read(folder / TABLE, _open_parquet, keep)
+            values |= stored
         elif STREAM in present:
-            columns, own, units = _read(folder / STREAM, _open_stream, keep)
-            said = own | said  # the stream's own were written at the start of the run
+            columns, stored, units = _read(folder / STREAM, _open_stream, keep)
+            values = stored | values  # those of the stream were written at the start of the run
         else:
             columns, units = {}, {}
         drawing = _read_drawing(folder / DRAWING) if DRAWING in present else {}
@@ -56,21 +56,21 @@ def load_run(folder: str | PathLike[str], keep: Keep | None = None) -> Trajector
         raise
     except OSError as error:
         raise RunFolderError(f"{folder}: cannot be read: {error.strerror or error} (check its permissions)") from error
-    return Trajectory(columns, units, said, drawing)
+    return Trajectory(columns, units, values, drawing)
 
 
 def _read(
     path: Path, opened: Callable[[Path], Any], keep: Keep | None
 ) -> tuple[dict[str, Array], dict[str, Any], dict[str, str]]:
-    """Columns, what the run says of itself, and units."""
+    """Columns, metadata and units of a table."""
     import pyarrow as pa
 
     try:
         with opened(path) as (schema, read):
             columns = arrays_of(read(None)) if keep is None else _kept(schema.names, read, keep)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        other = path.name == TABLE and path.with_name(STREAM).exists()
-        remedy = f"delete it to load {STREAM} beside it" if other else "restore it from a copy, or run again"
+        has_stream = path.name == TABLE and path.with_name(STREAM).exists()
+        remedy = f"delete it to load {STREAM} instead" if has_stream else "restore it from a copy, or run again"
         raise RunFolderError(f"{path}: is damaged: {str(error).splitlines()[0]} ({remedy})") from error
     for name, values in columns.items():
         if values.dtype.kind not in "iuf":
@@ -80,20 +80,20 @@ def _read(
     if columns and "t" not in columns:
         raise RunFolderError(f"{path}: column t is missing (restore it from a copy, or run again)")
     parts = schema.metadata or {}
-    said, units, statuses = (
+    stored, units, statuses = (
         metadata.decoded(parts.get(f"servoctl.{key}".encode(), b"")) for key in ("run", "units", "status")
     )
     if "status" in columns and statuses:
-        columns["status"] = _our_codes(path, columns["status"], metadata.statuses(path, statuses))
-    return columns, metadata.checked(path, said), metadata.units(path, units)
+        columns["status"] = _current_codes(path, columns["status"], metadata.statuses(path, statuses))
+    return columns, metadata.checked(path, stored), metadata.units(path, units)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """`summary.json` without what is null; empty where it is damaged.
+    """`summary.json` without its nulls; empty if it is damaged.
 
     Raises:
-        RunFolderError: A value in it is of another kind than any version of servoctl writes.
-        OSError: It cannot be read.
+        RunFolderError: A value has a kind that no version of servoctl writes.
+        OSError: The file cannot be read.
     """
     path = folder / SUMMARY
     summary = metadata.decoded(path.read_bytes())
@@ -101,14 +101,14 @@ def read_summary(folder: Path) -> dict[str, Any]:
 
 
 def _kept(names: list[str], read: Callable[[list[str] | None], Any], keep: Keep) -> dict[str, Array]:
-    """One column in memory at a time."""
+    """The columns to keep, with one whole column in memory at a time."""
     kept = {name: keep(name, arrays_of(read([name]))[name]) for name in names}
     return {name: x for name, x in kept.items() if x is not None}
 
 
 @contextlib.contextmanager
 def _open_parquet(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """The schema, and what reads some columns or all."""
+    """The schema, and a function that reads some or all columns."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -117,7 +117,10 @@ def _open_parquet(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None]
 
 @contextlib.contextmanager
 def _open_stream(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None], Any]]]:
-    """All complete batches; a killed process may have left the last one, or the header, cut off."""
+    """The schema, and a function that reads columns of all complete batches.
+
+    A killed process may leave the last batch, or the header, incomplete.
+    """
     import pyarrow as pa
 
     with open(path, "rb") as raw:
@@ -134,8 +137,8 @@ def _open_stream(path: Path) -> Iterator[tuple[Any, Callable[[list[str] | None],
         yield stream.schema, lambda names: table if names is None else table.select(names)
 
 
-def _our_codes(path: Path, codes: Array, statuses: dict[int, str]) -> Array:
-    """The codes in today's order of severity; the file's own dictionary says what they were when it was written."""
+def _current_codes(path: Path, codes: Array, statuses: dict[int, str]) -> Array:
+    """The status codes of this version, from the names that the file stores with its codes."""
     out = codes.copy()
     for code, name in statuses.items():
         if name in Status.__members__:
@@ -151,14 +154,14 @@ def _read_drawing(path: Path) -> dict[str, Array]:
             drawing = {name: np.asarray(array) for name, array in arrays.items()}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise RunFolderError(f"{path}: is damaged: {error} (delete it to load the run without it)") from error
-    problem = _unlike_a_drawing(drawing)
+    problem = _drawing_problem(drawing)
     if problem is not None:
         raise RunFolderError(f"{path}: is damaged: {problem} (delete it to load the run without it)")
     return drawing
 
 
-def _unlike_a_drawing(drawing: dict[str, Array]) -> str | None:
-    """What is wrong with the arrays of a drawing, as `Trajectory.drawing` describes them."""
+def _drawing_problem(drawing: dict[str, Array]) -> str | None:
+    """The problem with the arrays of a drawing (see `Trajectory.drawing`); None: there is none."""
     frames = drawing["t"].size if "t" in drawing else 0
     for name, array in drawing.items():
         if array.dtype.kind not in "iuf":

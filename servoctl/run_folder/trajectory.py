@@ -1,8 +1,8 @@
-"""A run's arrays and its metrics.
+"""The arrays of a run and its metrics.
 
-Design: a trajectory is flat, one named column per quantity as in the run folder, so that memory, Arrow, Parquet and
-pandas hold the same table. It knows no plant and no law; what the run says of itself is in `metadata`. A number that
-does not exist (the violation of a row that has none) is NaN in a column and None, JSON's null, in a summary.
+Design: a trajectory is a flat table with one named column per quantity, the same in memory, Arrow, Parquet and pandas.
+It does not depend on plant or law; everything else about the run is in `metadata`. A missing number (such as the
+violation of a row that has none) is NaN in a column and None (null in JSON) in a summary.
 """
 
 import math
@@ -24,37 +24,37 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Version of the shape of `summary.json`."""
 
-SAID = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
-"""What a run says of itself in every summary; null where it did not."""
+ALWAYS = ("config", "servoctl", "engine", "status", "duration", "steps", "evaluations", "wall_time", "realtime_factor")
+"""Metadata in every summary; null if unknown."""
 
 SETTLING_BAND = 1e-3
-"""A violation has settled once it stays within this [units of the row], where nothing else is said."""
+"""Default of `settling_band`: a violation has settled once it stays within this [unit of the row]."""
 
-SAID_SOMETIMES = (
+SOMETIMES = (
     "engine_choice", "settling_band", "energy_drift", "error", "diagnosis", "emulated", "lockstep", "stage",
     "task_span", "timing", "bus", "drives", "faults", "counts", "realtime", "observer", "emulator", "recorder",
     "realism", "left_out",
 )  # fmt: skip
-"""What a run says of itself only where it applies."""
+"""Metadata in a summary only if it applies."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory:
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
         columns: Name -> values, shape (rows,), in the order of the run folder: `t`, `q.<coordinate>`,
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
             `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
-            that the row wanted and did not get [unit of the row / s^2]. What a run has not, is left out.
+            that the row required and did not get [unit of the row / s^2]. Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
-        metadata: What the run says of itself: the keys `SAID`, those of `SAID_SOMETIMES` that apply, `events` (a
-            list), and `tasks` (task -> names of its rows). Where `task_span` (two times, or none) is there, the
-            metrics of tasks are of the rows between.
-        drawing: Polyline -> points [m], shape (frames, points, 2 or 3), `t` -> times of the frames [s], `energy` ->
-            the plant's [J], shape (frames,), and `task.<polyline>` -> where the task wants its end, shape (places, 2
-            or 3); what there is not is left out.
+        metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
+            `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
+            rows between these times.
+        drawing: Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` ->
+            energy of the plant [J], shape (frames,); `task.<polyline>` -> path that the task prescribes for its end,
+            shape (points, 2 or 3). Missing entries are left out.
     """
 
     columns: dict[str, Array]
@@ -82,7 +82,7 @@ class Trajectory:
         return f"<Trajectory of {name}: {len(self)} rows, {len(self.columns)} columns{span}, {status}>"
 
     def group(self, prefix: str) -> dict[str, Array]:
-        """The columns `<prefix>.<name>` as name -> values, in order; empty when there are none."""
+        """The columns `<prefix>.<name>` as name -> values, in order; empty if there are none."""
         start = prefix + "."
         return {column.removeprefix(start): x for column, x in self.columns.items() if column.startswith(start)}
 
@@ -134,7 +134,7 @@ class Trajectory:
 
     @property
     def tasks(self) -> dict[str, list[str]]:
-        """Task -> names of its rows; where the run does not say, `mine.0` and `mine.1` are the rows of `mine`."""
+        """Task -> names of its rows; if the metadata has none, `mine.0` and `mine.1` are the rows of `mine`."""
         if "tasks" in self.metadata:
             return {name: list(rows) for name, rows in self.metadata["tasks"].items()}
         tasks: dict[str, list[str]] = {}
@@ -145,26 +145,26 @@ class Trajectory:
     def violation(self, name: str) -> Array:
         """Size of the violation of a task, a task row or a passive row, shape (rows,).
 
-        A task of several rows gives the Euclidean norm over those that have a violation; NaN where none has.
+        For a task of several rows, the Euclidean norm over the rows that have a violation; NaN if none has.
 
         Raises:
             ColumnError: There is no such task or row.
         """
         rows, passive = self.group("violation"), self.group("passive")
-        members = [rows[row] for row in self.tasks.get(name, [name]) if row in rows]
-        if not members and name in passive:
-            members = [passive[name]]
-        if not members:
+        values = [rows[row] for row in self.tasks.get(name, [name]) if row in rows]
+        if not values and name in passive:
+            values = [passive[name]]
+        if not values:
             raise ColumnError(name, dict.fromkeys([*self.tasks, *rows, *passive]))
-        size = np.abs(members[0])
-        for other in members[1:]:  # hypot neither overflows nor underflows
+        size = np.abs(values[0])
+        for other in values[1:]:  # hypot neither overflows nor underflows
             size = np.where(np.isnan(size), np.abs(other), np.hypot(size, np.where(np.isnan(other), 0.0, other)))
         return size
 
     def drift(self, name: str) -> float:
-        """Growth of the violation over the run: its size in the last row less that in the first.
+        """Growth of the violation over the run: its size in the last row minus its size in the first.
 
-        Negative where a correction brought the system nearer to the constraint; NaN without rows or violation.
+        Negative if the violation became smaller; NaN without rows or violation.
 
         Args:
             name: A task, a task row or a passive row.
@@ -176,11 +176,11 @@ class Trajectory:
         return float(size[-1] - size[0]) if len(size) else math.nan
 
     def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`: metrics of the run, all finite numbers, None where there is none."""
-        out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in SAID}
+        """The content of `summary.json`: metrics of the run; all numbers are finite, None if there is none."""
+        out: dict[str, Any] = {"schema": SCHEMA} | {key: self.metadata.get(key) for key in ALWAYS}
         rows = set(self.rows)
         out["tasks"] = {
-            name: self.violation_metrics(name) for name, own in self.tasks.items() if own and rows.issuperset(own)
+            name: self.violation_metrics(name) for name, of in self.tasks.items() if of and rows.issuperset(of)
         }
         out["passive"] = {name: self.violation_metrics(name) for name in self.passive_rows}
         out["inputs"] = {
@@ -193,14 +193,14 @@ class Trajectory:
             ("pivot_min", "pivot_min", _least),
         )
         out |= {key: metric(self[column]) for key, column, metric in evidence if column in self.columns}
-        wishes = self.group("given_up")
-        given_up = {task: [row for row in rows if row in wishes] for task, rows in self.tasks.items()}
-        if wishes:
+        given_up = self.group("given_up")
+        if given_up:
+            by_task = {task: [row for row in of if row in given_up] for task, of in self.tasks.items()}
             out["given_up"] = {
-                task: _greatest(np.concatenate([wishes[row][self.during(task)] for row in rows]))
-                for task, rows in given_up.items() if rows
+                task: _greatest(np.concatenate([given_up[row][self.during(task)] for row in of]))
+                for task, of in by_task.items() if of
             }  # fmt: skip
-        out |= {key: self.metadata[key] for key in SAID_SOMETIMES if key in self.metadata}
+        out |= {key: self.metadata[key] for key in SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}
             out["final"] = {"t": self.t[-1]} | final
@@ -211,7 +211,7 @@ class Trajectory:
         return dict(plain(out))
 
     def violation_metrics(self, name: str) -> dict[str, Any]:
-        """Figures of the violation of a task, a task row or a passive row, as `summary.json` has them of tasks.
+        """Metrics of the violation of a task, a task row or a passive row, with the keys of `summary.json`.
 
         Raises:
             ColumnError: There is no such task or row.
@@ -227,14 +227,14 @@ class Trajectory:
         }
 
     def _settled(self, t: Array, size: Array) -> float | None:
-        """Time from the first row to that from which on the size is within the band; None where it never is [s]."""
+        """Time after which the size stays within the settling band [s]; None: it does not settle."""
         above = np.flatnonzero(size > self.metadata.get("settling_band", SETTLING_BAND))
         if not len(size) or np.isnan(size).all() or (len(above) and above[-1] == len(size) - 1):
             return None
         return float(t[above[-1] + 1] - t[0]) if len(above) else 0.0
 
     def during(self, name: str) -> slice:
-        """The rows that count for a violation: of a task, those in which it was followed, where the run says when."""
+        """The rows that count for a violation: for a task, those within `task_span`, if the run has one."""
         span = self.metadata.get("task_span")
         if span is None or name in self.passive_rows:
             return slice(None)
@@ -260,7 +260,7 @@ class Trajectory:
 
 
 def traced(points: Array) -> Array:
-    """The point of a drawn polyline whose path is drawn: its end, or the middle of its corners where it is closed.
+    """The point of a polyline whose path is drawn: its end, or the mean of its corners if it is closed.
 
     Args:
         points: Shape (frames, points, dimensions).
@@ -274,9 +274,9 @@ def traced(points: Array) -> Array:
 
 
 def rms(t: Array, x: Array) -> float:
-    """Root mean square over time, by trapezoids, since rows need not be equidistant; intervals at a NaN are left out.
+    """Root mean square over time by the trapezoidal rule; rows need not be equidistant, NaN intervals are left out.
 
-    Over no time at all, the plain root mean square of the samples.
+    If the time span is zero, the root mean square of the samples.
 
     Args:
         t: Times [s], shape (rows,).
@@ -303,12 +303,12 @@ def _greatest(x: Array) -> Any:
 
 
 def status_name(code: float) -> str:
-    """Name of the status with this code, or the code itself where there is none."""
+    """Name of the status with this code, or the code itself if there is none."""
     return Status.from_code(code).name if 0 <= code < len(Status) else str(code)
 
 
 def plain(value: Any) -> Any:
-    """The value as strict JSON knows it: built-in types only, None for NaN and infinity."""
+    """The value in types of strict JSON: built-in types only, None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.generic | np.ndarray):

@@ -1,48 +1,23 @@
-"""Many runs of one config with other values: what is compiled is compiled once, and shared by all that it fits.
+"""Runs one config with many sets of values; functions that fit several runs are compiled once.
 
-Design: every run is the config with its own overrides, checked as `load` checks it, so its numbers are those of a
-single run on the same engine, bit for bit. Only the work of tracing is saved: a run whose plant, task and law differ
-from the last one's in parameters alone takes over its compiled functions. The engine is chosen once, before the work
-is shared out, so the number of processes changes nothing. On generated C, runs of fixed steps are taken side by side
-(`runs.many`) and their metrics gathered on the way: the same steps to the bit, sums in another order.
+Design: the backend is chosen once, before the work is divided, so the number of processes does not change the results.
+On generated C, runs of fixed steps advance side by side (`side_by_side`) and their metrics are accumulated on the way:
+the steps are the same to the bit, the sums are taken in another order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
-from signal import SIG_IGN, SIGINT, signal
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from servoctl.assembly.make import make_run
-from servoctl.assembly.paths import brief
 from servoctl.assembly.run import Run
-from servoctl.config.load import LoadedConfig
-from servoctl.config.overrides import is_number, setting
-from servoctl.errors import CompileError, ConfigError, ServoctlError, in_one_line
+from servoctl.errors import ConfigError
 from servoctl.simulation.engine_choice import batch_library, take_engine
-from servoctl.simulation.simulate import simulate_loop
-from servoctl.sweep.metrics import metrics_of
-from servoctl.sweep.side_by_side import SideBySide
+from servoctl.sweep.metrics import Row
+from servoctl.sweep.points import Point
+from servoctl.sweep.series import Backend, Processes, rows_of
 
 if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
-
-REFUSED = "refused"
-"""Status of a run that could not start; `error` says why."""
-
-CRASHED = "crashed"
-"""Status of a run whose own code raised what it should not have."""
-
-Backend = Literal["side by side", "c", "vm"]
-"""How runs are taken: side by side in C, or one by one; `vm` is whatever engine the loop starts on."""
-
-Row = dict[str, Any]
-
-CHUNKS = 32
-"""Pieces that each process gets its work in: few enough to cost nothing, enough to end together."""
 
 
 def batch(
@@ -57,9 +32,9 @@ def batch(
     Args:
         run: The config, from `servoctl.load`.
         parameters: Path in the config -> one value per run, all of one length, as `--set PATH=VALUE` takes them.
-        jobs: Threads of generated C, else processes, that work at the same time; the result does not depend on it.
+        jobs: Threads of generated C, or else processes, that work at the same time; the result does not depend on it.
         progress: Called now and then with the fraction that is done, 0 to 1.
-        cluster: Does the work instead of this machine; None: this machine does it.
+        cluster: Makes the runs; None: this machine makes them.
 
     Returns:
         Metric -> one value per run: `status`, `error`, and the numbers of `metrics_of`; None where a run ended before
@@ -67,7 +42,7 @@ def batch(
 
     Raises:
         ConfigError: The run was not loaded from a config, or the lists differ in length.
-        ClusterError: The cluster is lost.
+        ClusterError: The connection to the cluster is lost.
     """
     lengths = {path: len(values) for path, values in parameters.items()}
     if len(set(lengths.values())) > 1:
@@ -91,172 +66,51 @@ def _number(path: str, value: Any) -> float:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows -> columns, None where a row lacks one; `status` and `error` first."""
+    """Rows as columns, `status` and `error` first; None where a row has no value."""
     names = dict.fromkeys(["status", "error", *(name for row in rows for name in row)])
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def run_all(
     run: Run,
-    points: Sequence[Mapping[str, Any]],
+    points: Sequence[Point],
     jobs: int = 1,
     cluster: "Cluster | None" = None,
     planned: int | None = None,
-    processes: "Processes | None" = None,
+    processes: Processes | None = None,
 ) -> Iterator[Row]:
-    """The metrics of each run, in order, as they come.
+    """Yields the metrics of each run, in the order of the points.
 
     Args:
-        run: The config; a run that was made in Python has none.
+        run: The config.
         points: Path -> value, a number or a word, one mapping per run.
         jobs: Processes, or threads of generated C, that work at the same time.
-        cluster: What does the work instead of this machine; the rows are the same.
-        planned: How many runs there will be in all calls together, which is what compiling must pay for; None: these.
-        processes: Those of the caller, kept for the next call; None: own ones, where they are needed.
+        cluster: Makes the runs instead of this machine; the rows are the same.
+        planned: Number of runs in all calls together, which decides whether compiling pays; None: those of this call.
+        processes: Worker processes to reuse; None: starts processes for this call, if it needs any.
 
     Raises:
         ConfigError: The run was not loaded from a config.
-        ClusterError: The cluster is lost; what it had done has been handed out.
+        ClusterError: The connection to the cluster is lost; the rows of finished runs have been yielded.
     """
     if run.loaded is None:
         raise ConfigError("batch: this run has no config (take one from servoctl.load)")
-    way = _way(run, max(planned or 0, len(points)))
+    backend = _backend(run, max(planned or 0, len(points)))
     if cluster is not None:
-        yield from cluster.rows(run, way, points)
-    elif way == "side by side" or jobs <= 1 or len(points) <= 1:
-        yield from rows_of(run, way, points, jobs)
+        yield from cluster.rows(run, backend, points)
+    elif backend == "side by side" or jobs <= 1 or len(points) <= 1:
+        yield from rows_of(run, backend, points, jobs)
     elif processes is not None:
-        yield from processes.rows(run, way, points)
+        yield from processes.rows(run, backend, points)
     else:
-        with Processes(min(jobs, len(points))) as own:
-            yield from own.rows(run, way, points)
+        with Processes(min(jobs, len(points))) as started:
+            yield from started.rows(run, backend, points)
 
 
-def _way(run: Run, count: int) -> Backend:
-    """How so many runs are taken: decided once, whoever does the work."""
+def _backend(run: Run, count: int) -> Backend:
+    """The backend for this number of runs."""
     if batch_library(run.loop, run.start, run.settings, run.engine, count) is not None:
         return "side by side"
     together = replace(run.settings, duration=run.settings.duration * max(count, 1))
     take_engine(run.loop, run.start, together, run.engine)
     return "c" if run.loop.engine == "c" else "vm"
-
-
-def rows_of(run: Run, way: Backend, points: Sequence[Mapping[str, Any]], threads: int = 1) -> Iterator[Row]:
-    """The rows of some runs, taken here.
-
-    Raises:
-        CompileError: They are wanted side by side, which takes a compiler.
-    """
-    assert run.loaded is not None
-    if way != "side by side":
-        yield from map(Series(run.loaded, run.engine, way, run), points)
-        return
-    library = batch_library(run.loop, run.start, run.settings, "c", max(2, len(points)))
-    if library is None:
-        raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
-    series = Series(run.loaded, run.engine, "c", run)
-    yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
-
-
-class Processes:
-    """Processes that work for a config from one call to the next; a context that ends them."""
-
-    def __init__(self, jobs: int) -> None:
-        """Takes their number."""
-        self.jobs = jobs
-        self._pool: ProcessPoolExecutor | None = None
-        self._given: tuple[LoadedConfig, str, Backend] | None = None
-
-    def __enter__(self) -> "Processes":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end(wait=kind is None)
-
-    def rows(self, run: Run, way: Backend, points: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-        """The rows of some runs, taken one by one."""
-        assert run.loaded is not None
-        share = -(-len(points) // (self.jobs * CHUNKS))
-        yield from self._working(run.loaded, run.engine, way).map(_work, points, chunksize=share)
-
-    def _working(self, *given: Any) -> ProcessPoolExecutor:
-        if self._pool is None or self._given != given:
-            self._end(wait=True)
-            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _begin, given)
-            self._given = given
-        return self._pool
-
-    def _end(self, wait: bool) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=wait, cancel_futures=not wait)
-
-
-class Series:
-    """Runs one after the other, each of which starts from what the one before has compiled."""
-
-    def __init__(self, loaded: LoadedConfig, asked: str, engine: Backend, first: Run | None = None) -> None:
-        """Takes a config.
-
-        Args:
-            loaded: The config.
-            asked: Engine that was asked for.
-            engine: `c`, or `vm` for what the loop starts on.
-            first: The config as a run, where there is one.
-        """
-        self._loaded, self._asked, self._engine, self._last = loaded, asked, engine, first
-
-    def __call__(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """The metrics of the run with these values."""
-        run = self.make(point)
-        return self.alone(run) if isinstance(run, Run) else run
-
-    def make(self, point: Mapping[str, Any]) -> Run | dict[str, Any]:
-        """The run with these values, checked; or the row that says why there is none."""
-
-        def made() -> Run:
-            words = [setting(path, value) for path, value in point.items() if not is_number(value)]
-            loaded = self._loaded.overridden(words) if words else self._loaded
-            loaded = loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
-            self._last = make_run(loaded, "auto" if self._asked == "c" else self._asked, like=self._last)
-            return self._last
-
-        return _guarded(made)
-
-    def alone(self, run: Run) -> dict[str, Any]:
-        """The metrics of a run."""
-
-        def metrics() -> dict[str, Any]:
-            take_engine(run.loop, run.start, run.settings, self._engine)
-            done = simulate_loop(run.loop, run.start, run.settings, drawing=False, ending=run.ending)
-            return metrics_of(done.summary())
-
-        return _guarded(metrics)
-
-
-T = TypeVar("T")
-
-
-@np.errstate(all="ignore")
-def _guarded(work: Callable[[], T]) -> T | dict[str, Any]:
-    """What the work gives, or the row of a run that failed."""
-    try:
-        return work()
-    except ServoctlError as error:
-        return {"status": REFUSED, "error": "; ".join(map(brief, str(error).splitlines()))}
-    except (Exception, SystemExit) as error:  # a user's plant may raise anything: the other runs go on
-        return {"status": CRASHED, "error": in_one_line(error)}
-
-
-_series: Series | None = None
-"""Of a process that works for `run_all`."""
-
-
-def _begin(loaded: LoadedConfig, asked: str, engine: Backend) -> None:
-    global _series
-    signal(SIGINT, SIG_IGN)  # the parent ends the work
-    _series = Series(loaded, asked, engine)
-
-
-def _work(point: Mapping[str, Any]) -> dict[str, Any]:
-    assert _series is not None
-    return _series(point)

@@ -1,10 +1,9 @@
-"""A Dask cluster that does the runs of a batch.
+"""A Dask cluster makes the runs of a batch.
 
-Design: what travels is plain: the config's values, and the text of the class files beside it, so a worker needs nothing
-but servoctl, of the same version. How runs are taken is decided here and once, so rows do not depend on the number of
-workers. Dask gives the work of a worker that dies to another; each piece is fetched as soon as it is done, so that a
-cluster that is lost takes along only what it had not finished. A piece whose workers died is done once more, alone and
-last: what dies then dies of itself, and not of its neighbours.
+Design: a worker receives the config's values and the text of its class files, so it needs only servoctl of the same
+version. The backend is chosen here, once, so rows do not depend on the number of workers. Dask gives the work of a
+worker that dies to another worker. Each piece is fetched as soon as it is done, so a lost cluster costs only unfinished
+pieces. A piece whose workers died is tried once more, last and alone: if it fails again, its own runs are the cause.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os.path import normpath
@@ -29,42 +28,42 @@ from servoctl.config.document import Document
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
-from servoctl.sweep.batch import CRASHED, Backend, Row, rows_of
+from servoctl.sweep.metrics import Row
+from servoctl.sweep.points import Point
+from servoctl.sweep.series import CRASHED, Backend, rows_of
 from servoctl.version import VERSION
 
 CONNECT = 10.0
-"""Longest wait for the scheduler's answer, and for its first worker [s]."""
+"""Longest wait for the scheduler to answer, and for its first worker [s]."""
 
 GONE = 15.0
-"""A scheduler that does not answer, or has no worker, for this long is lost [s]."""
+"""The cluster is lost if the scheduler does not answer, or has no worker, for this long [s]."""
 
 FETCH = 10.0
-"""Longest wait for the rows of a piece that is done: its worker may have died with them [s]."""
+"""Longest wait for the rows of a finished piece: its worker may have died since [s]."""
 
 PIECES, LARGEST = 32, 256
-"""Pieces of work for each worker, and most runs in a piece."""
+"""Pieces of work per worker, and the largest number of runs in a piece."""
 
 LEAST: dict[Backend, int] = {"side by side": 8, "c": 1, "vm": 1}
-"""Fewest runs in a piece: the lanes of most processors."""
+"""Smallest number of runs in a piece; 8: the SIMD lanes of most processors."""
 
 LOST = "lost"
-"""Status of a run that a cluster had not finished when it was lost, before others that it had."""
-
-Point = Mapping[str, Any]
+"""Status of a run that was unfinished when the cluster was lost, while later runs were finished."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A config as it travels.
+    """A config as it is sent to a worker.
 
     Attributes:
-        key: Tells parcels apart.
-        version: Of servoctl.
-        path: Of the config's file.
-        document: What it says.
-        files: Paths of class files, as the config has them, and of what they import beside them, and their content.
-        engine: What was asked for.
-        way: How runs are taken.
+        key: Hash of the content.
+        version: Version of servoctl.
+        path: Path of the config file.
+        document: Its content.
+        files: Path and content of each class file, as the config names it, and of the files that it imports.
+        engine: Engine that the user asked for.
+        backend: How runs are made.
     """
 
     key: str
@@ -73,55 +72,54 @@ class Parcel:
     document: Document
     files: tuple[tuple[str, bytes], ...]
     engine: str
-    way: Backend
+    backend: Backend
 
 
-def pack(run: Run, way: Backend) -> Parcel:
+def pack(run: Run, backend: Backend) -> Parcel:
     """The parcel of a run that was loaded from a config."""
     loaded = run.loaded
     assert loaded is not None
-    named = [loaded.config.plant.class_, *(entry.class_ for entry in loaded.config.task)]
-    places = dict.fromkeys(name.partition(":")[0] for name in named if name is not None)
-    own = [place for place in places if place.endswith(".py")]
-    beside = [name for place in own for name in _imported(place, loaded.folder)]
-    files = [(place, (loaded.folder / place).read_bytes()) for place in dict.fromkeys([*own, *beside])]
-    content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, way)
+    classes = [loaded.config.plant.class_, *(entry.class_ for entry in loaded.config.task)]
+    modules = [name.partition(":")[0] for name in classes if name is not None]
+    class_files = [module for module in modules if module.endswith(".py")]
+    imported = [name for path in class_files for name in _imported(path, loaded.folder)]
+    files = [(path, (loaded.folder / path).read_bytes()) for path in dict.fromkeys([*class_files, *imported])]
+    content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, backend)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
 
 
-def _imported(place: str, folder: Path) -> list[str]:
-    """The files beside a class file that it imports, as paths from the config's folder."""
-    home = (folder / place).resolve().parent
-    return [str(Path(place).parent / path.relative_to(home)) for path in siblings(home)]
+def _imported(class_file: str, folder: Path) -> list[str]:
+    """The files next to a class file that it imports, as paths from the config's folder."""
+    home = (folder / class_file).resolve().parent
+    return [str(Path(class_file).parent / path.relative_to(home)) for path in siblings(home)]
 
 
 class Cluster:
-    """A connection to a scheduler; a context that closes it."""
+    """A connection to a Dask scheduler; a context manager that closes it.
+
+    Args:
+        address: `tcp://host:port` of the scheduler.
+
+    Raises:
+        ConfigError: No scheduler answers, it has no worker, or a worker lacks servoctl of this version.
+        MissingPackageError: Dask is not installed.
+    """
 
     def __init__(self, address: str) -> None:
-        """Connects.
-
-        Args:
-            address: `tcp://host:port` of the scheduler.
-
-        Raises:
-            ConfigError: No scheduler answers, it has no worker, or a worker has no servoctl of this version.
-            MissingPackageError: Dask is not installed.
-        """
         try:
             from distributed import Client
         except ImportError as error:
             raise MissingPackageError("--cluster: needs Dask (pip install 'servoctl[tune]')") from error
         self.address = address
         if not re.fullmatch(r"(tcp|tls)://[^:/]+:\d+", address):
-            raise ConfigError(f"--cluster {address}: expected tcp://host:port, as `dask scheduler` says it")
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what fails, we say
+            raise ConfigError(f"--cluster {address}: expected tcp://host:port, as `dask scheduler` prints it")
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # our own errors report failures
         try:
             self._client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"--cluster {address}: no scheduler answers (start one with `dask scheduler`, which says its address, "
-                "and on each machine `dask worker tcp://HOST:8786`)"
+                f"--cluster {address}: no scheduler answers (start one with `dask scheduler`, which prints its "
+                "address, and on each machine `dask worker tcp://HOST:8786`)"
             ) from error
         try:
             self._check_workers()
@@ -136,71 +134,71 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Leaves the cluster as it is."""
+        """Closes the connection; the cluster goes on."""
         self._client.close(timeout=1)
 
-    def rows(self, run: Run, way: Backend, points: Sequence[Point]) -> Iterator[Row]:
-        """The rows of the runs, in order, as they come.
+    def rows(self, run: Run, backend: Backend, points: Sequence[Point]) -> Iterator[Row]:
+        """Yields the row of each run, in order.
 
         Args:
-            run: Loaded from a config.
-            way: How they are taken.
+            run: The config.
+            backend: How the runs are made.
             points: Path -> value, one mapping per run.
 
         Raises:
-            ClusterError: The cluster is lost; what it had finished has been handed out, with rows of status `lost` in
-                between.
+            ClusterError: The cluster is lost. The rows of finished runs have been yielded, with rows of status `lost`
+                for unfinished runs between them.
         """
-        parcel = pack(run, way)
+        parcel = pack(run, backend)
         size = min(LARGEST, len(points) // (PIECES * max(1, self._count_workers())))
-        size = max(LEAST[way], size - size % LEAST[way])
+        size = max(LEAST[backend], size - size % LEAST[backend])
         pieces = [points[begin : begin + size] for begin in range(0, len(points), size)]
         done: SimpleQueue[int] = SimpleQueue()
         futures = [self._client.submit(_work, parcel, piece, pure=False) for piece in pieces]
-        found: dict[int, list[Row]] = {}
+        fetched: dict[int, list[Row]] = {}
         suspects: list[int] = []
-        handed = 0
+        yielded = 0
         try:
             for i, future in enumerate(futures):
                 future.add_done_callback(partial(_note, done, i))
-            while handed < len(pieces):
-                if handed in found:
-                    yield from found.pop(handed)
-                    handed += 1
-                elif handed + len(found) + len(suspects) < len(pieces):
+            while yielded < len(pieces):
+                if yielded in fetched:
+                    yield from fetched.pop(yielded)
+                    yielded += 1
+                elif yielded + len(fetched) + len(suspects) < len(pieces):
                     i = self._next(done)
                     rows = self._fetch(futures[i])
                     if rows is None:
                         suspects.append(i)
                     else:
-                        found[i] = rows
+                        fetched[i] = rows
                 else:
                     i = suspects.pop(0)
                     futures[i] = self._client.submit(_work, parcel, pieces[i], pure=False)
                     futures[i].add_done_callback(partial(_note, done, i))
-                    found[i] = self._fetch(futures[self._next(done)]) or _crashed(len(pieces[i]))
+                    fetched[i] = self._fetch(futures[self._next(done)]) or _crashed(len(pieces[i]))
         except ClusterError as error:
             reason = {"status": LOST, "error": str(error)}
-            for i in range(handed, max(found, default=-1) + 1):
-                yield from found.get(i, [reason] * len(pieces[i]))
+            for i in range(yielded, max(fetched, default=-1) + 1):
+                yield from fetched.get(i, [reason] * len(pieces[i]))
             raise
         finally:
             if self._client.status == "running":
                 self._client.cancel([future for future in futures if not future.done()])
 
     def _next(self, done: "SimpleQueue[int]") -> int:
-        """The next piece that is done, or has failed."""
+        """Index of the next piece that has finished or failed."""
         since = time.monotonic()
         while True:
             try:
                 return done.get(timeout=0.5)
             except Empty:
-                since = time.monotonic() if self._well else since
+                since = time.monotonic() if self._alive else since
             if time.monotonic() - since > GONE or self._client.status in ("closing", "closed"):
                 raise self._lost()
 
     def _fetch(self, future: Any) -> list[Row] | None:
-        """The rows of a piece that is done; None where workers died with it, or with its rows."""
+        """The rows of a finished piece; None if workers died on it, or died before they delivered its rows."""
         from distributed import CancelledError, KilledWorker
 
         try:
@@ -209,7 +207,7 @@ class Cluster:
         except KilledWorker:
             return None
         except TimeoutError as error:
-            if self._well:
+            if self._alive:
                 return None
             raise self._lost() from error
         except (CancelledError, OSError) as error:
@@ -220,13 +218,13 @@ class Cluster:
             raise ClusterError(f"--cluster {self.address}: a worker failed: {in_one_line(error)}") from error
 
     @property
-    def _well(self) -> bool:
+    def _alive(self) -> bool:
         return self._client.status == "running" and self._count_workers() > 0
 
     def _lost(self) -> ClusterError:
         return ClusterError(
             f"--cluster {self.address}: the scheduler, or its last worker, is gone "
-            "(start it again, and run what is missing)"
+            "(start it again, and run the missing runs)"
         )
 
     def _count_workers(self) -> int:
@@ -236,7 +234,7 @@ class Cluster:
             return 0
 
     def _check_workers(self) -> None:
-        """Raises ConfigError unless there are workers that all have this servoctl."""
+        """Raises ConfigError unless there is a worker and all workers have this version of servoctl."""
         deadline = time.monotonic() + CONNECT
         while not self._count_workers():
             if time.monotonic() > deadline:
@@ -244,8 +242,8 @@ class Cluster:
                     f"--cluster {self.address}: the scheduler has no workers (start some: `dask worker {self.address}`)"
                 )
             time.sleep(0.1)
-        found = self._client.run(_version, on_error="return")
-        for worker, version in sorted(found.items()):
+        versions = self._client.run(_version, on_error="return")
+        for worker, version in sorted(versions.items()):
             if version != VERSION:
                 has = f"servoctl {version}" if isinstance(version, str) else f"no servoctl ({in_one_line(version)})"
                 wanted = f"install servoctl {VERSION} there"
@@ -253,7 +251,7 @@ class Cluster:
 
 
 def _crashed(count: int) -> list[Row]:
-    why = f"each worker that took these {count} runs died (look at the workers' memory and their logs)"
+    why = f"each worker that made these {count} runs died (check the workers' memory and logs)"
     return [{"status": CRASHED, "error": why}] * count
 
 
@@ -265,10 +263,10 @@ def _note(done: "SimpleQueue[int]", i: int, future: Any) -> None:
 
 _LOCK = threading.Lock()
 _MADE: "dict[str, tuple[Run, tempfile.TemporaryDirectory[str]]]" = {}
-"""By key; a plant with other parameters is read from its file again."""
+"""Key of a parcel -> its run, and the folder of its class files, which later imports may still read."""
 
 KEPT = 4
-"""Configs that a worker keeps."""
+"""Number of configs that a worker keeps."""
 
 
 def _version() -> str:
@@ -276,7 +274,7 @@ def _version() -> str:
 
 
 def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:
-    """The rows of a piece; one at a time, since a trace cannot share its process."""
+    """The rows of a piece. One piece at a time: tracing patches NumPy for the whole process."""
     from distributed import get_worker
 
     if parcel.version != _version():
@@ -289,17 +287,17 @@ def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:
         _MADE[parcel.key] = made
         for key in list(_MADE)[:-KEPT]:
             del _MADE[key]
-        return list(rows_of(made[0], parcel.way, points, get_worker().state.nthreads))
+        return list(rows_of(made[0], parcel.backend, points, get_worker().state.nthreads))
 
 
 def unpack(parcel: Parcel, root: Path) -> Run:
-    """The run, from files under a root that is laid out as the config's own place is.
+    """The run, from files written under a root folder with the same layout as on the sending machine.
 
-    A class file that the config names by an absolute path stays where it is: each machine needs its own.
+    A class file with an absolute path in the config is not sent: each machine needs its own copy.
     """
     path = root.joinpath(*parcel.path.parts[1:])
-    for place, content in parcel.files:
-        file = Path(normpath(path.parent / place))
+    for name, content in parcel.files:
+        file = Path(normpath(path.parent / name))
         if file.is_relative_to(root):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)

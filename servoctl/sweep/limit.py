@@ -1,9 +1,10 @@
-"""Where gains end that a period or a step bears, over the numbers that a sweep varies.
+"""The stability limit of the gains over the numbers that a sweep varies.
 
-    growth = 1,  growth the largest spectral radius of a violation's map over h (`laws.gain_limits`)
+    growth = 1,  growth: the largest spectral radius of the map of a violation over one period or step h
+    (`laws.gain_limits`)
 
-Design: nothing is simulated. The corrections of a config with other numbers are resolved on the rows of the run that
-there is, on a grid of its own that is fine where the limit runs; only paths on which they depend make an axis of it.
+Design: nothing is simulated. The gains of the config with other numbers are evaluated on a separate grid, which is
+refined along the limit. Only varied paths on which the gains, the period or the step depend become axes of this grid.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,20 +27,21 @@ from servoctl.sweep.points import Vary
 from servoctl.types import Array
 
 GRID = {1: (41, 6), 2: (21, 3)}
-"""Number of axes -> points along each, and how often the cells that the limit crosses are halved."""
+"""Number of axes -> points along each axis, and how often the cells that the limit crosses are halved."""
 
-GROUNDS = ("law.", "task.", "run.", "realism.", "hil.", "plant.passive.")
-"""What gains, periods and steps stand under."""
+STABILITY_PREFIXES = ("law.", "task.", "run.", "realism.", "hil.", "plant.passive.")
+"""Config prefixes that affect stability."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The growth of the violation that grows most, over one or two varied numbers.
+    """The growth of the fastest-growing violation, over one or two varied numbers.
 
     Attributes:
         name: `stability limit`, as the run is simulated, or `stability limit on drives`.
         axes: Path -> values.
-        growth: Per period or step, one axis per path: 1 at the limit; NaN where the config refuses the numbers.
+        growth: Factor per period or step, one array axis per path: 1 at the limit; NaN where the config refuses the
+            numbers.
     """
 
     name: str
@@ -48,44 +50,49 @@ class Limit:
 
     @property
     def crossings(self) -> list[float]:
-        """Values of the path at which the growth passes 1; none where there are two."""
+        """Values of the path at which the growth crosses 1; empty if there are two paths."""
         if len(self.axes) > 1:
             return []
-        (x,), above, found = self.axes.values(), self.growth - 1.0, []
+        (x,), above, crossings = self.axes.values(), self.growth - 1.0, []
         for i in range(len(x) - 1):
             a, b = above[i], above[i + 1]
             if (a < 0.0) != (b < 0.0) and np.isfinite(a) and np.isfinite(b):
-                found.append(float(x[i] + (x[i + 1] - x[i]) * a / (a - b)))
-        return found
+                crossings.append(float(x[i] + (x[i + 1] - x[i]) * a / (a - b)))
+        return crossings
 
     def over(self, varies: Sequence[Vary]) -> tuple[Array, Array, Array]:
-        """Values of the two paths of a sweep, and the growth over them, shape (first, second)."""
+        """Values of the two paths of a sweep, and the growth over them, shape (first, second).
+
+        The growth is constant along a path that is no axis of the limit.
+        """
         x, y = (self.axes.get(vary.path, np.array([vary.low, vary.high])) for vary in varies)
         shape = [len(line) if vary.path in self.axes else 1 for vary, line in zip(varies, (x, y), strict=True)]
         return x, y, np.broadcast_to(self.growth.reshape(shape), (len(x), len(y)))
 
 
 def limits_of(run: Run, varies: Sequence[Vary]) -> tuple[Limit, ...]:
-    """The limits that a picture of the sweep can show: those that depend on one of its paths, or on its only two.
+    """The limits that a picture of the sweep can show: they depend on one varied path, or on two if there are only two.
 
     Args:
         run: The config.
-        varies: What is varied.
+        varies: The varied numbers.
     """
-    found = []
+    limits = []
     for name, kind in (("stability limit", _simulated), ("stability limit on drives", _on_drives)):
-        axes = [vary for vary in varies if vary.path.startswith(GROUNDS) and _matters(run, vary, kind)]
+        axes = [vary for vary in varies if vary.path.startswith(STABILITY_PREFIXES) and _matters(run, vary, kind)]
         if len(axes) == 1 or len(axes) == len(varies) == 2:
             limit = _over(run, axes, name, kind)
             if np.any(limit.growth < 1.0) and np.any(limit.growth > 1.0):
-                found.append(limit)
-    return tuple(found)
+                limits.append(limit)
+    return tuple(limits)
 
 
 Kind = Callable[[Run, LoadedConfig], Iterable[RowGains]]
+"""A run and its config with other numbers -> the gains of each row, with their growth."""
 
 
 def _over(run: Run, axes: Sequence[Vary], name: str, kind: Kind) -> Limit:
+    """The growth over the axes: on a coarse grid first, then on halved cells along the limit."""
     points, halvings = GRID[len(axes)]
     paths = [vary.path for vary in axes]
     growth = np.full([points] * len(axes), np.nan)
@@ -94,8 +101,8 @@ def _over(run: Run, axes: Sequence[Vary], name: str, kind: Kind) -> Limit:
         return [vary.line(count) for vary, count in zip(axes, growth.shape, strict=True)]
 
     nodes: Iterable[tuple[int, ...]] = np.ndindex(growth.shape)
-    for turn in range(1 + halvings):
-        if turn:
+    for halving in range(1 + halvings):
+        if halving:
             growth, nodes = _halved(growth)
         along = lines()
         for node in nodes:
@@ -105,7 +112,7 @@ def _over(run: Run, axes: Sequence[Vary], name: str, kind: Kind) -> Limit:
 
 
 def _halved(growth: Array) -> tuple[Array, set[tuple[int, ...]]]:
-    """The growth on cells half as wide, interpolated, and the nodes to do better: those in cells that it crosses."""
+    """The growth interpolated on cells half as wide, and the new nodes to recompute: those in cells on the limit."""
     fine = growth
     for axis in range(growth.ndim):
         fine = np.moveaxis(fine, axis, 0)
@@ -124,13 +131,13 @@ def _halved(growth: Array) -> tuple[Array, set[tuple[int, ...]]]:
 
 
 def _matters(run: Run, vary: Vary, kind: Kind) -> bool:
-    """Whether a number changes what gains or spacings there are."""
-    found = [_gains(run, {vary.path: x}, kind) for x in vary.line(3)]
-    return any(gains != found[0] for gains in found)
+    """Whether a varied number changes a gain, a period or a step."""
+    samples = [_gains(run, {vary.path: x}, kind) for x in vary.line(3)]
+    return any(gains != samples[0] for gains in samples)
 
 
 def _gains(run: Run, numbers: Mapping[str, float], kind: Kind) -> list[RowGains] | None:
-    """The corrections of the config with other numbers; None where it refuses them."""
+    """The gains of the config with other numbers; None if it refuses them."""
     assert run.loaded is not None
     try:
         return list(kind(run, run.loaded.with_numbers(numbers)))
@@ -139,8 +146,7 @@ def _gains(run: Run, numbers: Mapping[str, float], kind: Kind) -> list[RowGains]
 
 
 def _growth(gains: list[RowGains] | None) -> float:
-    found = [] if gains is None else [gain.growth for gain in gains if gain.growth is not None]
-    return max(found, default=np.nan)
+    return max((gain.growth for gain in gains or [] if gain.growth is not None), default=np.nan)
 
 
 def _simulated(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
@@ -153,12 +159,12 @@ def _on_drives(run: Run, loaded: LoadedConfig) -> Iterable[RowGains]:
 
 
 def _retuned(run: Run, loaded: LoadedConfig) -> System:
-    """The run's system with the corrections, and the realism, of another config."""
+    """The run's system with the corrections and the realism of another config."""
     system, problems = run.system, Problems(loaded)
     law = build_law(loaded, system.model.plant, problems)
     passive = for_passive(build_correction(loaded.config.plant.passive.correction))
     problems.check()
     damping, stiffness = resolve(system.model.passive_rows, passive, None, "plant.passive.correction")
     stabilisation = replace(system.passive, damping=tuple(damping), stiffness=tuple(stiffness))
-    found = replace(system, law=None if law is None else law.bind(system.model), passive=stabilisation)
-    return realistic(found, loaded, run.start, problems)
+    retuned = replace(system, law=None if law is None else law.bind(system.model), passive=stabilisation)
+    return realistic(retuned, loaded, run.start, problems)

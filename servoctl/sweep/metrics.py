@@ -1,4 +1,4 @@
-"""What the runs of a config are measured by."""
+"""The metrics of a run: names, units, and how they follow from its summary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,14 @@ from typing import Any
 
 from servoctl.assembly.run import Run
 
+Row = dict[str, Any]
+"""Metric -> value, of one run."""
+
 VIOLATIONS = ("max_violation", "rms_violation", "final_violation", "drift", "settling_time")
-"""Of every task, and of the worst of them."""
+"""Metrics of each task, and of the worst task."""
 
 GREATEST = {"pivot_min", "gain_margin"}
-"""Metrics of which the greatest is best; of the others it is the least."""
+"""Metrics of which the greatest value is best; of all others the least is."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,11 @@ class Metric:
     """A line of the table of metrics.
 
     Attributes:
-        name: In a config.
-        of: What may stand behind it, after a dot; empty: nothing.
-        unit: Its unit; `task`, `actuator`: that of a task's row, of an actuator; empty: none.
-        meaning: In words.
-        searched: Whether a search alone has it: a sweep does not.
+        name: Name in a config.
+        of: What may follow after a dot: TASK, ACTUATOR, NAME; empty: nothing.
+        unit: Its unit; `task`, `actuator`: the unit of a task row or of an actuator; empty: none.
+        meaning: The explanation in `--help`.
+        searched: Whether only `tune` has it, not `sweep`.
     """
 
     name: str
@@ -33,13 +36,13 @@ class Metric:
 
     @property
     def form(self) -> str:
-        """As a person writes it."""
+        """The name as a person writes it, such as `input_rms.ACTUATOR`."""
         optional = self.name in VIOLATIONS
         return f"{self.name}[.{self.of}]" if optional else f"{self.name}.{self.of}" if self.of else self.name
 
     @property
     def use(self) -> str:
-        """What a search may do with it."""
+        """How `tune` may use it."""
         return "constrain: at least" if self.name in GREATEST else "minimise, constrain: at most"
 
 
@@ -51,44 +54,44 @@ METRICS = (
     Metric("settling_time", "TASK", "s", "time after which the violation stays within run.settling_band"),
     Metric("input_rms", "ACTUATOR", "actuator", "root of the mean square of the input"),
     Metric("input_max", "ACTUATOR", "actuator", "greatest size of the input"),
-    Metric("residual_max", "", "", "greatest part of the task that no input can give"),
-    Metric("pivot_min", "", "", "least pivot of the task's matrix: how far the machine stays from losing rank"),
-    Metric("saturation_time", "", "s", "time in which an input's limit costs the task something"),
-    Metric("sensitivity", "NAME", "task", "by how much rms_violation differs under tune.sensitivity.NAME", True),
+    Metric("residual_max", "", "", "greatest part of the task that no input can produce"),
+    Metric("pivot_min", "", "", "least pivot of the task matrix: distance from losing rank"),
+    Metric("saturation_time", "", "s", "time in which input limits degrade the task"),
+    Metric("sensitivity", "NAME", "task", "change of rms_violation under tune.sensitivity.NAME", True),
     Metric("gain_share", "", "", "period or step as a share of the longest at which the gains are stable", True),
     Metric("overshoot", "", "", "how far a violation swings past zero after a step, as a share of the step", True),
     Metric("gain_margin", "", "", "factor on one actuator's gain at which the sampled loop becomes unstable", True),
 )
-"""Every metric that a search can minimise or constrain; those that it alone has come last."""
+"""Every metric that `tune` can minimise or constrain; metrics that only `tune` has come last."""
 
 
-def metrics_of(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a run.
+def metrics_of(summary: Mapping[str, Any]) -> Row:
+    """The metrics of a run, from its `summary.json`.
 
     Returns:
         `status`, `error`, `engine`, `max_violation`, `rms_violation`, `final_violation`, `drift` and `settling_time`
         (of the worst task, and with `.<task>` of each), `input_rms.<actuator>`, `input_max.<actuator>`,
-        `residual_max`, `pivot_min`, `saturation_time`: the share of rows in which a limit costs the task something, of
-        the run's time [s].
+        `residual_max`, `pivot_min`, `saturation_time` [s]: the duration times the share of rows in which limits degrade
+        the task.
     """
-    kept: dict[str, Any] = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
+    row: Row = {"status": summary["status"], "error": summary.get("error"), "engine": summary["engine"]}
     for metric in VIOLATIONS:
-        own = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
-        if own:
-            kept[metric] = None if None in own.values() else max(own.values())
-        kept |= own
+        by_task = {f"{metric}.{task}": values[metric] for task, values in summary["tasks"].items()}
+        if by_task:
+            row[metric] = None if None in by_task.values() else max(by_task.values())
+        row |= by_task
     for actuator, values in summary["inputs"].items():
         sides = [abs(side) for side in (values["min"], values["max"]) if side is not None]
-        kept |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
-    kept |= {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
+        row |= {f"input_rms.{actuator}": values["rms"], f"input_max.{actuator}": max(sides, default=None)}
+    row |= {name: summary[name] for name in ("residual_max", "pivot_min") if name in summary}
     counts = summary.get("status_counts", {})
     if counts and summary.get("duration") is not None:
-        kept["saturation_time"] = summary["duration"] * counts.get("SATURATED", 0) / sum(counts.values())
-    return kept
+        row["saturation_time"] = summary["duration"] * counts.get("SATURATED", 0) / sum(counts.values())
+    return row
 
 
 def metric_names(run: Run) -> list[str]:
-    """The numbers among them, for this config."""
+    """Names of the numeric metrics that runs of this config have."""
     tasks = dict.fromkeys(row.group for row in run.system.model.task_rows)
     names = [*VIOLATIONS, *(f"{metric}.{task}" for metric in VIOLATIONS for task in tasks)] if tasks else []
     names += [f"{metric}.{name}" for metric in ("input_rms", "input_max") for name in run.system.model.plant.actuators]
@@ -96,7 +99,7 @@ def metric_names(run: Run) -> list[str]:
 
 
 def metric_unit(run: Run, metric: str) -> str:
-    """Its unit; nothing where it has none, or that of a task's row, which no plant knows."""
+    """The unit of a metric; empty if it has none. The plant does not know the units of task rows: also empty."""
     kind, _, name = metric.partition(".")
     if kind in ("settling_time", "saturation_time"):
         return "s"

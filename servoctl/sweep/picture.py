@@ -1,6 +1,6 @@
-"""The picture of a sweep: a heat map of a grid over two paths, else points against each path.
+"""Draws a sweep: a heat map of a grid over two paths, or else the metric over each path.
 
-Crosses are runs that failed or were refused; a line is where gains end that the period or the step bears.
+Crosses mark runs that failed or were refused; a line marks the stability limit of the gains.
 """
 
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
-    """The picture as a matplotlib figure that belongs to no window.
+    """The picture of a sweep, as a matplotlib figure without a window.
 
     Args:
         study: The sweep.
-        metric: What it shows.
-        file: Where to write it as PNG; None writes nothing.
+        metric: The metric that is drawn.
+        file: Where to write a PNG file; None: it is not written.
 
     Raises:
         OSError: The file cannot be written.
@@ -39,25 +39,25 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
             _draw_two(figure.add_subplot(), study, metric)
         else:
             down = -(-len(paths) // 3)
-            for place, path in enumerate(paths):
-                _draw_one(figure.add_subplot(down, min(len(paths), 3), place + 1), study, path, metric)
+            for number, path in enumerate(paths, 1):
+                _draw_one(figure.add_subplot(down, min(len(paths), 3), number), study, path, metric)
         if file is not None:
             figure.savefig(file, dpi=DPI, format="png")
     return figure
 
 
 def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
-    """Two paths: cells of the grid, or coloured points."""
+    """Draws a metric over two paths: the cells of a complete grid, or coloured points."""
     x, y = (study.numbers(path) for path in study.paths)
     values = np.where(study.done, study.numbers(metric), np.nan)
     scale = scale_of(values)
     known = np.isfinite(values)
-    values = np.clip(values, scale.low, scale.high)  # the bar's arrows say so
+    values = np.clip(values, scale.low, scale.high)  # the arrows of the colour bar show that values lie beyond
     shades: dict[str, Any] = {"norm": scale.kind, "clim": (scale.low, scale.high)} if known.any() else {}
     first, second = study.varies
-    whole = len(values) == study.planned and min(first.count, second.count) > 1
+    complete = len(values) == study.planned and min(first.count, second.count) > 1
     drawn: Any
-    if study.sample == "grid" and whole:
+    if study.sample == "grid" and complete:
         cells = np.where(known, values, np.nan).reshape(first.count, second.count).T
         drawn = axes.pcolormesh(_edges(first), _edges(second), np.ma.masked_invalid(cells), **shades)
     else:
@@ -76,7 +76,7 @@ def _draw_two(axes: "Axes", study: Study, metric: str) -> None:
 
 
 def _edges(vary: Vary) -> Array:
-    """Where the cells of a grid meet, halfway between its values in the spacing that they have, shape (count + 1,)."""
+    """Edges of the cells of a grid, halfway between its values (on a log scale, if it is one), shape (count + 1,)."""
     x = np.log(vary.line(vary.count)) if vary.log else vary.line(vary.count)
     middle = (x[1:] + x[:-1]) / 2
     edges = np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
@@ -84,15 +84,15 @@ def _edges(vary: Vary) -> Array:
 
 
 def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
-    """The metric against one path."""
+    """Draws a metric over one path."""
     x, values = study.numbers(path), np.where(study.done, study.numbers(metric), np.nan)
     joined = len(study.paths) == 1 and study.sample == "grid"
     axes.plot(x, values, "o-" if joined else "o", color=PALETTE[0], markersize=4, linewidth=1.0)
     show_scale(axes, scale_of(values))
     if any(vary.log for vary in study.varies if vary.path == path):
         axes.set_xscale("log")
-    for place in x[~study.done]:
-        axes.plot(place, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
+    for failed in x[~study.done]:
+        axes.plot(failed, 0.02, "x", color=PALETTE[1], markersize=5, transform=axes.get_xaxis_transform())
     lines = [(limit.name, x) for limit in study.limits if [*limit.axes] == [path] for x in limit.crossings]
     for row, (name, crossing) in enumerate(lines):
         axes.axvline(crossing, color=INK, linewidth=1.2)
@@ -103,19 +103,19 @@ def _draw_one(axes: "Axes", study: Study, path: str, metric: str) -> None:
 
 
 def _draw_limit(axes: "Axes", study: Study, limit: Limit) -> None:
-    """The limit as a line over two paths, with its name on it."""
+    """Draws the stability limit as a labelled line over two paths."""
     x, y, growth = limit.over(study.varies)
     drawn = axes.contour(x, y, np.ma.masked_invalid(growth.T), levels=[1.0], colors=INK, linewidths=1.5)
     drawn.set_path_effects(_halo())
     longest = max(drawn.allsegs[0], key=len, default=())
-    if not len(longest):  # beside numbers that the config refuses, nothing is left of the line
+    if not len(longest):  # the line lies among numbers that the config refuses
         return
     for label in axes.clabel(drawn, fmt=limit.name, fontsize=8, manual=[longest[len(longest) // 2]]):
         label.set_path_effects(_halo())
 
 
 def _halo() -> "list[AbstractPathEffect]":
-    """What keeps ink legible on any colour."""
+    """A white outline, which keeps ink legible on any colour."""
     from matplotlib.patheffects import withStroke
 
     return [withStroke(linewidth=3.0, foreground="white")]

@@ -1,9 +1,10 @@
-"""`PATH=LO:HI:N` or `PATH=LO:HI:N:log` -> the values of every run: a grid, a Latin hypercube or random points."""
+"""The points of a sweep: a grid, a Latin hypercube or random points, from `PATH=LO:HI:N` or `PATH=LO:HI:N:log`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from servoctl.types import Array
 
 SAMPLES = ("grid", "lhs", "monte-carlo")
 LOG = "log"
+
+Point = Mapping[str, Any]
+"""Path in the config -> value, a number or a word: what one run changes."""
+
 FORM = (
     "expected PATH=LO:HI:N, as in law.correction.baumgarte.alpha=2:20:10, or PATH=LO:HI:N:log for equal ratios instead "
     "of equal differences"
@@ -23,15 +28,15 @@ FORM = (
 
 @dataclass(frozen=True)
 class Vary:
-    """A number of the config, and the range that it takes.
+    """A number of the config and its range.
 
     Attributes:
-        text: As it was given.
-        path: In the config, as after `--set`.
-        low: Least value, in the config's unit.
+        text: The argument of `--vary`.
+        path: Path in the config, as for `--set`.
+        low: Least value, in the unit of the config.
         high: Greatest value.
-        count: Values of a grid, both ends among them; one value is the least.
-        log: Whether the values have equal ratios, and random ones equal chances in each power of ten.
+        count: Number of values in a grid, both ends included; 1: the least value alone; 0: not given.
+        log: Whether the spacing is logarithmic: equal ratios, or uniform random logarithms.
     """
 
     text: str
@@ -42,7 +47,7 @@ class Vary:
     log: bool = False
 
     def line(self, count: int) -> Array:
-        """So many values from the least to the greatest, shape (count,)."""
+        """Values from the least to the greatest, shape (count,)."""
         return (np.geomspace if self.log else np.linspace)(self.low, self.high, count)
 
     def at(self, share: Array) -> Array:
@@ -53,36 +58,36 @@ class Vary:
 
 
 def read_varies(texts: Sequence[str], run: Run) -> list[Vary]:
-    """What is varied.
+    """The varied numbers.
 
     Args:
-        texts: `PATH=LO:HI:N`, or `PATH=LO:HI` where no grid is made, each with `:log` behind it for equal ratios;
-            bounds may be constant expressions.
-        run: Whose config it is.
+        texts: `PATH=LO:HI:N`, or `PATH=LO:HI` for random points; `:log` at the end gives equal ratios. Bounds may be
+            constant expressions.
+        run: The config.
 
     Raises:
-        ConfigError: Every mistake at once.
+        ConfigError: An argument is wrong; lists every mistake.
     """
     if not texts:
-        raise ConfigError(f"--vary: there is none ({FORM})")
-    found: list[Vary] = []
+        raise ConfigError(f"--vary: missing ({FORM})")
+    varies: list[Vary] = []
     problems: list[tuple[str, str]] = []
     for text in texts:
         try:
             vary = _read(text)
-            if vary.path in [other.path for other in found]:
+            if vary.path in [other.path for other in varies]:
                 raise ConfigError(f"{vary.path} is varied twice (leave one out)")
             check_path(run, vary.path, [vary.low, vary.high])
-            found.append(vary)
+            varies.append(vary)
         except ConfigError as error:
             problems += [(text, line) for line in error.problems]
     if problems:
         raise ConfigError(_grouped(problems))
-    return found
+    return varies
 
 
 def _grouped(problems: Sequence[tuple[str, str]]) -> list[str]:
-    """One sentence for all arguments of which the same is to be said."""
+    """One sentence per problem, with all the arguments that have it."""
     arguments: dict[str, list[str]] = {}
     for text, line in problems:
         arguments.setdefault(line, []).append(f"--vary {text}")
@@ -120,16 +125,16 @@ def _number(name: str, text: str) -> float:
 def points_of(
     varies: Sequence[Vary], sample: str = "grid", samples: int = 100, seed: int = 0
 ) -> list[dict[str, float]]:
-    """Path -> value of every run.
+    """Path -> value, of every run.
 
     Args:
-        varies: What is varied.
+        varies: The varied numbers.
         sample: `grid`: every combination, the last path fastest; `lhs`: a Latin hypercube; `monte-carlo`: uniform.
-        samples: Number of runs, where no grid is made.
-        seed: Of the random points.
+        samples: Number of runs, unless `sample` is `grid`.
+        seed: Seed of the random points.
 
     Raises:
-        ConfigError: A grid without numbers of values, an unknown sample, or no samples.
+        ConfigError: A grid without a number of values, an unknown sample, or no samples.
     """
     if sample not in SAMPLES:
         raise ConfigError(f"--sample {sample}: expected one of {', '.join(SAMPLES)}")

@@ -1,34 +1,37 @@
-"""Which of the best runs of a sweep keep away from the edge of stability."""
+"""Selects the best runs of a sweep that keep a distance from the edge of stability."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from servoctl.assembly.run import Run
 from servoctl.linear.reserve import bounds_of, reserve
-from servoctl.sweep.batch import Series
 from servoctl.sweep.metrics import GREATEST
+from servoctl.sweep.series import Series
 
 MOST = 200
-"""Runs of a ranking that are looked at."""
+"""Number of runs of a ranking that are examined."""
 
 
 def within(
     run: Run, ranking: Sequence[int], points: Sequence[Mapping[str, Any]], count: int
 ) -> tuple[dict[int, dict[str, float]], int]:
-    """The best runs that keep the bounds, with their figures, and how many better ones do not.
+    """The best runs within the bounds of `tune:`, and the number of better runs beyond them.
 
     Args:
         run: The config.
-        ranking: Numbers of runs, the best first.
+        ranking: Numbers of runs, best first.
         points: Path -> value, by number of run.
-        count: How many are wanted.
+        count: Number of runs to select.
+
+    Returns:
+        Number of a run -> its stability figures, best first; and how many runs were left out.
     """
     assert run.loaded is not None
     bounds, series = bounds_of(run.loaded.config.tune), Series(run.loaded, "vm", "vm", run)
-    found: dict[int, dict[str, float]] = {}
+    best: dict[int, dict[str, float]] = {}
     beyond = 0
     for number in ranking[:MOST]:
-        if len(found) == count:
+        if len(best) == count:
             break
         made = series.make(points[number])
         figures = reserve(made).to_dict() if isinstance(made, Run) and made.system.law is not None else {}
@@ -36,5 +39,5 @@ def within(
                for name in figures if name in bounds):  # fmt: skip
             beyond += 1
         else:
-            found[number] = figures
-    return found, beyond
+            best[number] = figures
+    return best, beyond

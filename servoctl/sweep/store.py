@@ -1,8 +1,8 @@
-"""The rows of a sweep on disk, each from the moment that its run has ended, so that a sweep can go on.
+"""Keeps the rows of a sweep on disk, each as soon as its run has ended, so that `--resume` can continue.
 
-Design: one JSON object a line, appended and never changed. The first says which sweep it is; a sweep goes on only as
-the one that it began as. A process that is killed leaves at most its last line cut off, which is dropped. Numbers are
-written so that they are read back to the bit.
+Design: one JSON object per line, appended and never changed. The first line identifies the sweep; only the same sweep
+can continue. A killed process leaves at most one incomplete last line, which is dropped. Numbers are written so that
+they are read back to the bit.
 """
 
 import hashlib
@@ -15,36 +15,33 @@ from typing import Any, BinaryIO
 from servoctl.assembly.run import Run
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder.files import study_folder, unwritable
+from servoctl.sweep.metrics import Row
 from servoctl.sweep.points import Vary
 from servoctl.version import VERSION
 
 FILE = "sweep.jsonl"
 
-Row = dict[str, Any]
-
 
 class RowStore:
-    """The rows of one sweep; a context that closes the file.
+    """The rows of one sweep; a context manager that closes the file.
+
+    Args:
+        folder: An existing folder.
+        identity: The result of `identity_of` for this sweep.
+        planned: Number of runs in the complete sweep.
+        resume: Whether to keep existing rows; False: they are replaced, unless they belong to an unfinished sweep.
 
     Attributes:
         path: The file.
-        rows: Those that there are, in order.
-        seconds: What they took, in all sessions together [s].
+        rows: The rows so far, in order.
+        seconds: Time that they took, in all sessions together [s].
+
+    Raises:
+        ConfigError: With `resume`: the folder holds no sweep, or another one. Without: it holds an unfinished sweep.
+        RunFolderError: The file is damaged, in use by another program, or cannot be written.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any], planned: int, resume: bool) -> None:
-        """Opens the rows of a sweep, or begins them.
-
-        Args:
-            folder: That there is.
-            identity: Which sweep it is, as `identity_of` has it.
-            planned: How many runs it has.
-            resume: Whether rows that are there are kept; else those of a sweep that is not at its end are in the way.
-
-        Raises:
-            ConfigError: `resume`, and there is nothing, or another sweep; or not, and there is an unfinished one.
-            RunFolderError: The file is damaged, in use by another program, or cannot be written.
-        """
         self.path = folder / FILE
         self.rows: list[Row] = []
         self.seconds = 0.0
@@ -64,45 +61,45 @@ class RowStore:
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any], planned: int, resume: bool) -> "RowStore":
-        """The rows in a folder, which is made where it is missing and nothing is to go on there.
+        """Opens the rows in a folder; without `resume`, creates the folder if it is missing.
 
         Args:
-            folder, identity, planned, resume: As the constructor's.
+            folder, identity, planned, resume: As for the class.
 
         Raises:
-            ConfigError: As the constructor's; or the files of a single run would be overwritten.
-            RunFolderError: As the constructor's; or the folder cannot be made.
+            ConfigError: As for the class; or the folder holds a single run, whose files would be overwritten.
+            RunFolderError: As for the class; or the folder cannot be created.
         """
         if resume and not (folder / FILE).exists():
-            raise ConfigError(f"--resume: {folder} holds no sweep that can go on (leave --resume out)")
+            raise _nothing_to_resume(folder)
         return cls(study_folder(folder), identity, planned, resume)
 
     def _begin(self, identity: dict[str, Any], planned: int, resume: bool) -> None:
         self._file.seek(0)
-        *lines, _ = self._file.read().split(b"\n")  # a whole line has an end
+        *lines, _ = self._file.read().split(b"\n")  # a complete line ends with a newline
         if not resume:
             runs = _runs(lines)
             if runs is not None and 1 < len(lines) <= runs:
                 raise ConfigError(
-                    f"{self.path}: holds {len(lines) - 1} of {runs} runs of a sweep (--resume goes on with it; or "
-                    "another --out)"
+                    f"{self.path}: holds {len(lines) - 1} of {runs} runs of a sweep (continue with --resume, "
+                    "or choose another --out)"
                 )
             lines = []
         elif not lines:
-            raise ConfigError(f"--resume: {self.path.parent} holds no sweep that can go on (leave --resume out)")
-        found = [self._read(number, line) for number, line in enumerate(lines, 1)]
-        if found:
-            _check_same(found[0], identity, self.path)
-            for number, entry in enumerate(found[1:]):
+            raise _nothing_to_resume(self.path.parent)
+        entries = [self._read(number, line) for number, line in enumerate(lines, 1)]
+        if entries:
+            _check_same(entries[0], identity, self.path)
+            for number, entry in enumerate(entries[1:]):
                 row: Any = entry.get("row")
                 seconds: Any = entry.get("seconds")
-                whole = isinstance(row, dict) and isinstance(seconds, float) and number < planned
-                if not whole or entry.get("run") != number:
+                valid = isinstance(row, dict) and isinstance(seconds, float) and number < planned
+                if not valid or entry.get("run") != number:
                     raise self._damaged(number + 2)
                 self.rows.append(row)
                 self.seconds = seconds
         self._file.truncate(sum(len(line) + 1 for line in lines))
-        self._unsaid = None if found else identity
+        self._header = None if entries else identity
 
     def _read(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -115,23 +112,23 @@ class RowStore:
 
     def _damaged(self, number: int) -> RunFolderError:
         return RunFolderError(
-            f"{self.path}: line {number} is damaged (restore the file, or sweep anew to another --out)"
+            f"{self.path}: line {number} is damaged (restore the file, or run the sweep again with another --out)"
         )
 
     def add(self, row: Row, seconds: float) -> None:
-        """Keeps the row of the next run.
+        """Writes the row of the next run.
 
         Args:
-            row: As `run_all` gives it.
-            seconds: What the sweep has taken up to now, in all sessions together.
+            row: A row of `run_all`.
+            seconds: Time that the sweep has taken so far, in all sessions together [s].
 
         Raises:
-            RunFolderError: It cannot be written; those before are kept.
+            RunFolderError: The row cannot be written; the rows before it are kept.
         """
         try:
-            if self._unsaid is not None:  # with the first row, so that a sweep that never began leaves nothing
-                self._write(self._unsaid)
-                self._unsaid = None
+            if self._header is not None:  # written with the first row: a sweep without runs leaves no header
+                self._write(self._header)
+                self._header = None
             self._write({"run": len(self.rows), "seconds": seconds, "row": row})
         except OSError as error:
             raise unwritable(self.path.parent, error) from error
@@ -151,7 +148,7 @@ class RowStore:
 
 
 def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planned: int) -> dict[str, Any]:
-    """What a sweep must agree in to go on: version, engine, what is varied, the config, and the files of its classes.
+    """What identifies a sweep: version, engine, varied numbers, points, the config, and hashes of its class files.
 
     Raises:
         ConfigError: The run was not loaded from a config.
@@ -161,7 +158,7 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     values = run.loaded.config
     classes = [values.plant.class_, *(task.class_ for task in values.task if task.class_)]
     files = [run.loaded.folder / path.partition(":")[0] for path in classes if path.partition(":")[0].endswith(".py")]
-    said = {
+    identity = {
         "servoctl": VERSION,
         "engine": run.engine,
         "vary": [[vary.path, vary.low, vary.high, vary.count, vary.log] for vary in varies],
@@ -171,17 +168,28 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
         "config": values.model_dump(mode="json", by_alias=True, exclude_none=True),
         "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in files},
     }
-    return dict(json.loads(json.dumps(said)))
+    return dict(json.loads(json.dumps(identity)))
+
+
+def _nothing_to_resume(folder: Path) -> ConfigError:
+    return ConfigError(f"--resume: {folder} holds no sweep that can continue (leave --resume out)")
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+    if (change := difference(before, now)) is not None:
+        raise ConfigError(
+            f"--resume: {path}: is of another sweep: {change} (give the same arguments, or another --out without "
+            "--resume)"
+        )
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first difference of two nested mappings, as in `seed was 1, is 2`; None: they are equal."""
     old, new = dict(_flat(before)), dict(_flat(now))
     for name in [*old, *new]:
         if old.get(name) != new.get(name):
-            raise ConfigError(
-                f"--resume: {path}: is of another sweep: {name} was {old.get(name, 'not there')}, is "
-                f"{new.get(name, 'not there')} (give the same again, or another --out without --resume)"
-            )
+            return f"{name} was {old.get(name, 'not there')}, is {new.get(name, 'not there')}"
+    return None
 
 
 def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -194,7 +202,7 @@ def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _runs(lines: Sequence[bytes]) -> int | None:
-    """How many runs the first line says that the sweep has; None where it does not say."""
+    """Number of runs of the complete sweep, from the first line; None if that is not readable."""
     try:
         runs = json.loads(lines[0])["runs"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -203,12 +211,12 @@ def _runs(lines: Sequence[bytes]) -> int | None:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Raises RunFolderError where another program has the file; it is free again when that program ends."""
+    """Locks the file until this process ends; raises RunFolderError if another program has locked it."""
     try:
         import fcntl
-    except ImportError:  # no such thing on this system
+    except ImportError:  # Windows has no flock
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise RunFolderError(f"{path}: another program works on this sweep (wait for it, or end it)") from error
+        raise RunFolderError(f"{path}: another program works on this sweep (wait until it ends, or stop it)") from error

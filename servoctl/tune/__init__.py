@@ -1,4 +1,4 @@
-"""A search for the best numbers of a config on simulated runs: what is tried, what came of it, and its files."""
+"""Searches for the best numbers of a config on simulated runs: the problem, the trials, the result, and its files."""
 
 from servoctl.tune.files import save
 from servoctl.tune.problem import SearchProblem, read_problem

@@ -1,8 +1,8 @@
-"""Trials -> runs -> what became of each trial.
+"""Evaluates trials: makes the runs of each trial, one per scenario, and combines their metrics.
 
-Design: the first run of every trial of a generation is made before the others, and a trial that has failed there, or is
-beyond a constraint by far, is given up: what is left of it could not make it feasible. Constraints hold for the worst
-run, whatever the objective takes. Who makes the runs, `servoctl.sweep.batch.run_all` or another, changes no verdict.
+Design: the first run of every trial is made before the others. A trial whose first run fails, or exceeds a constraint
+by far, is pruned: its other runs could not make it feasible. Constraints hold for the worst run, whether the objective
+takes the worst or the mean.
 """
 
 import math
@@ -12,37 +12,38 @@ from typing import Any
 
 from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
-from servoctl.config.overrides import is_number, setting
+from servoctl.config.overrides import setting
 from servoctl.config.tune import RESERVES
 from servoctl.linear.reserve import Reserve, reserve
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import run_all
-from servoctl.sweep.metrics import GREATEST
+from servoctl.sweep.metrics import GREATEST, Row
+from servoctl.sweep.series import config_at
 from servoctl.tune.problem import Point, SearchProblem
 
 HOPELESS = 1.0
-"""Excess of a constraint, relative to its bound, from which a trial is given up after its first run."""
+"""A trial is pruned after its first run if it exceeds a constraint by more than this, relative to the bound."""
 
-KEPT = 64
-"""Plants whose reserve is kept from a trial's first run to its last."""
+CACHED = 64
+"""Largest number of stability reserves that are cached, from a trial's first run to its last."""
 
-Row = dict[str, Any]
 Runner = Callable[[Run, Sequence[Point]], Iterable[Row]]
-"""Runs a config at points; gives the metrics of each, in order."""
+"""Runs a config at points; yields the metrics of each run, in order."""
 
 DONE, INFEASIBLE, PRUNED, FAILED = "done", "infeasible", "pruned", "failed"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of a trial.
+    """The result of a trial.
 
     Attributes:
-        status: `done`; `infeasible`: all runs done, a constraint is not met; `pruned`: given up; `failed`.
-        reason: Why it is not done.
-        values: What is minimised, one per objective; empty where there is none.
-        metrics: Of the runs, the worst or the mean; empty where not all were made.
-        excess: Constraint -> by how much the worst run is beyond it, relative to the bound; met where <= 0.
+        status: `done`; `infeasible`: all runs are done, but a constraint is violated; `pruned`: not all runs were
+            made; `failed`: a run failed.
+        reason: Why the status is not `done`.
+        values: Values to minimise, one per objective; empty unless all runs are done.
+        metrics: Metrics over the runs, the worst or the mean; empty unless all runs are done.
+        excess: Constraint -> how far the worst run is beyond it, relative to the bound; <= 0: the constraint holds.
         runs: Number of runs that were made.
     """
 
@@ -54,56 +55,59 @@ class Evaluation:
     runs: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The evaluation as JSON-ready values."""
         return asdict(self)
 
     @classmethod
-    def of_dict(cls, said: Mapping[str, Any]) -> "Evaluation":
-        """From `to_dict`."""
-        return cls(**{**said, "values": tuple(said["values"])})
+    def of_dict(cls, fields: Mapping[str, Any]) -> "Evaluation":
+        """The inverse of `to_dict`."""
+        return cls(**{**fields, "values": tuple(fields["values"])})
 
 
 class Evaluator:
-    """Runs trials.
+    """Evaluates the trials of a search.
+
+    Args:
+        problem: The search.
+        runner: Makes the runs; the evaluations do not depend on it.
 
     Attributes:
-        engines: That made the runs.
-        runs: How many there were.
+        engines: Engines of the runs so far.
+        runs: Number of runs so far.
     """
 
     def __init__(self, problem: SearchProblem, runner: Runner = run_all) -> None:
-        """Takes a problem, and what makes the runs."""
         self._problem, self._runner = problem, runner
         if isinstance(problem.run.loop, CompiledLoop):
-            _ = problem.run.loop.control_kernel, problem.run.loop.closing_kernel  # traced once for all retuned loops
-        self._first = _with(problem.run, problem.members[0], strict=False)  # what trials have in common is compiled
+            # Accessing the kernels traces them here once; all retuned loops share them.
+            _ = problem.run.loop.control_kernel, problem.run.loop.closing_kernel
+        self._first = run_at(problem.run, problem.scenarios[0], strict=False)
         self._known: dict[Any, Reserve] = {}
         self.engines: set[str] = set()
         self.runs = 0
 
-    def judge(self, trials: Sequence[Point], progress: Callable[[float], None] | None = None) -> list[Evaluation]:
-        """What becomes of trials.
+    def evaluate(self, trials: Sequence[Point], progress: Callable[[float], None] | None = None) -> list[Evaluation]:
+        """The evaluation of each trial, in order.
 
         Args:
-            trials: Path -> value of each.
+            trials: Path -> value, one mapping per trial.
             progress: Called with the fraction that is done, 0 to 1.
         """
-        later = self._later()
-        total = len(trials) * (1 + len(later))
-        tell = _counter(total, progress)
-        first = list(tell(self._runs([{**trial, **self._problem.members[0]} for trial in trials])))
-        verdicts = [self._at_first(trial, row) for trial, row in zip(trials, first, strict=True)]
-        going = [i for i, verdict in enumerate(verdicts) if verdict is None]
-        rows = iter(tell(self._runs([{**trials[i], **extra} for i in going for extra in later])))
-        for i in going:
-            verdicts[i] = self._in_full(trials[i], [first[i], *(next(rows) for _ in later)])
-        return [verdict for verdict in verdicts if verdict is not None]
+        later = self._later_scenarios()
+        counted = _counter(len(trials) * (1 + len(later)), progress)
+        first = list(counted(self._runs([{**trial, **self._problem.scenarios[0]} for trial in trials])))
+        evaluations = [self._after_first(trial, row) for trial, row in zip(trials, first, strict=True)]
+        remaining = [i for i, evaluation in enumerate(evaluations) if evaluation is None]
+        rows = iter(counted(self._runs([{**trials[i], **scenario} for i in remaining for scenario in later])))
+        for i in remaining:
+            evaluations[i] = self._in_full(trials[i], [first[i], *(next(rows) for _ in later)])
+        return [evaluation for evaluation in evaluations if evaluation is not None]
 
-    def _later(self) -> list[Point]:
-        """What the runs after the first change: plants, and the comparisons of sensitivity."""
+    def _later_scenarios(self) -> list[Point]:
+        """The scenarios after the first: the other plants, then the variations of `tune.sensitivity`."""
         problem = self._problem
-        compared = [{**problem.members[0], **at} for at in problem.tune.sensitivity.values()]
-        return [*problem.members[1:], *compared]
+        compared = [{**problem.scenarios[0], **at} for at in problem.tune.sensitivity.values()]
+        return [*problem.scenarios[1:], *compared]
 
     def _runs(self, points: list[Point]) -> Iterator[Row]:
         for row in self._runner(self._first, points) if points else ():
@@ -111,8 +115,8 @@ class Evaluator:
             self.engines |= {row["engine"]} if row.get("engine") else set()
             yield row
 
-    def _at_first(self, trial: Point, row: Row) -> Evaluation | None:
-        """The end of a trial that one run decides."""
+    def _after_first(self, trial: Point, row: Row) -> Evaluation | None:
+        """The evaluation of a trial that its first run decides; None: the other runs are needed."""
         if row["status"] != "done":
             return Evaluation(FAILED, _reason(row), runs=1)
         bounds = self._problem.bounds
@@ -127,11 +131,11 @@ class Evaluator:
 
     def _in_full(self, trial: Point, rows: Sequence[Row]) -> Evaluation:
         problem, count = self._problem, len(rows)
-        for place, row in enumerate(rows):
+        for i, row in enumerate(rows):
             if row["status"] != "done":
-                return Evaluation(FAILED, f"{_reason(row)}{self._where(place)}", runs=count)
-        own = self._own(rows) | self._reserves(trial)
-        worst, counted = (self._over(rows, over) | own for over in ("worst", problem.tune.objective.over))
+                return Evaluation(FAILED, f"{_reason(row)}{self._where(i)}", runs=count)
+        joint = self._sensitivities(rows) | self._reserves(trial)
+        worst, counted = (self._combined(rows, over) | joint for over in ("worst", problem.tune.objective.over))
         missing = [name for name in (*problem.minimised, *problem.tune.constraints) if name not in counted]
         bounds = {name: bound for name, bound in problem.bounds.items() if name in counted}
         if missing:
@@ -144,64 +148,71 @@ class Evaluator:
         name = max(broken, key=excess.__getitem__)
         return Evaluation(INFEASIBLE, _beyond(name, worst[name], bounds[name]), values, counted, excess, count)
 
-    def _over(self, rows: Sequence[Row], over: str) -> dict[str, float]:
-        """The metrics that every run has, over those of the plants."""
-        found = {}
+    def _combined(self, rows: Sequence[Row], over: str) -> dict[str, float]:
+        """The metrics that the runs of all plants have: their worst, or their mean."""
+        combined = {}
         for name in self._problem.metrics:
-            values = [row.get(name) for row in rows[: len(self._problem.members)]]
+            values = [row.get(name) for row in rows[: len(self._problem.scenarios)]]
             numbers = [float(value) for value in values if value is not None]
             if len(numbers) == len(values):
                 worst = min(numbers) if name in GREATEST else max(numbers)
-                found[name] = worst if over == "worst" else math.fsum(numbers) / len(numbers)
-        return found
+                combined[name] = worst if over == "worst" else math.fsum(numbers) / len(numbers)
+        return combined
 
-    def _own(self, rows: Sequence[Row]) -> dict[str, float]:
-        """The metrics that no single run has."""
-        found = {}
+    def _sensitivities(self, rows: Sequence[Row]) -> dict[str, float]:
+        """`sensitivity.<name>`: how far each variation changes the RMS violation of the first plant."""
+        changes = {}
         names, first = self._problem.tune.sensitivity, rows[0].get("rms_violation")
-        for name, row in zip(names, rows[len(self._problem.members) :], strict=True):
+        for name, row in zip(names, rows[len(self._problem.scenarios) :], strict=True):
             other = row.get("rms_violation")
             if first is not None and other is not None:
-                found[f"sensitivity.{name}"] = abs(float(first) - float(other))
-        return found
+                changes[f"sensitivity.{name}"] = abs(float(first) - float(other))
+        return changes
 
-    def _where(self, place: int) -> str:
-        """Which of a trial's runs."""
-        changed = {} if place == 0 else self._later()[place - 1]
+    def _where(self, i: int) -> str:
+        """The scenario of run i of a trial, as words after an error; empty for the first."""
+        changed = {} if i == 0 else self._later_scenarios()[i - 1]
         return " with " + ", ".join(setting(path, value) for path, value in changed.items()) if changed else ""
 
     def _reserves(self, trial: Point, first: bool = False) -> dict[str, float]:
-        """The figures of `linear.reserve`, the worst over the plants; of the first plant alone where that is enough.
+        """The figures of `linear.reserve`: the worst over all plants, or those of the first plant alone.
 
-        A figure that one of the plants lacks is left out.
+        A figure that one of the plants lacks is left out. Empty if the search uses none of them.
         """
         if not set(RESERVES.values()) & {*self._problem.bounds, *self._problem.minimised}:
             return {}
-        members = self._problem.members[:1] if first else self._problem.members
-        found = [self._reserve(trial | member).to_dict() for member in members]
-        shared = [name for name in found[0] if all(name in one for one in found)]
-        return {name: (min if name in GREATEST else max)(one[name] for one in found) for name in shared}
+        scenarios = self._problem.scenarios[:1] if first else self._problem.scenarios
+        reserves = [self._reserve(trial | scenario).to_dict() for scenario in scenarios]
+        shared = [name for name in reserves[0] if all(name in figures for figures in reserves)]
+        return {name: (min if name in GREATEST else max)(figures[name] for figures in reserves) for name in shared}
 
     def _reserve(self, point: Point) -> Reserve:
         key = tuple(point.items())
         if key not in self._known:
-            if len(self._known) >= KEPT:
+            if len(self._known) >= CACHED:
                 self._known.clear()
-            self._known[key] = reserve(_with(self._first, point, strict=False))
+            self._known[key] = reserve(run_at(self._first, point, strict=False))
         return self._known[key]
 
 
-def _with(run: Run, point: Point, strict: bool = True) -> Run:
-    """A run with other values."""
+def run_at(run: Run, point: Point, strict: bool = True, like: Run | None = None) -> Run:
+    """A run of the config with other values.
+
+    Args:
+        run: The config.
+        point: Path -> value.
+        strict: Whether a problem of the model is an error; False: the run is made all the same.
+        like: A run whose compiled functions are reused if they fit; None: those of `run`.
+
+    Raises:
+        ConfigError: The config does not accept a value.
+    """
     assert run.loaded is not None
-    words = [setting(path, value) for path, value in point.items() if not is_number(value)]
-    loaded = run.loaded.overridden(words) if words else run.loaded
-    loaded = loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
-    return make_run(loaded, run.engine, strict, like=run)
+    return make_run(config_at(run.loaded, point), run.engine, strict, like=like or run)
 
 
 def excess_of(name: str, value: float, bound: float) -> float:
-    """By how much a metric is beyond its bound, relative to it."""
+    """How far a metric is beyond its bound, relative to the bound; <= 0: the bound holds."""
     beyond = (value - bound) / (abs(bound) or 1.0)
     return max(-1.0, -beyond) if name in GREATEST else beyond
 
@@ -215,7 +226,7 @@ def _reason(row: Row) -> str:
 
 
 def _counter(total: int, progress: Callable[[float], None] | None) -> Callable[[Iterable[Row]], Iterator[Row]]:
-    """Counts what passes."""
+    """A function that passes rows on and reports the share of `total` that has passed."""
     seen = 0
 
     def passing(rows: Iterable[Row]) -> Iterator[Row]:
@@ -227,10 +238,3 @@ def _counter(total: int, progress: Callable[[float], None] | None) -> Callable[[
             yield row
 
     return passing
-
-
-def improvement(trial: Evaluation, standing: Evaluation) -> float | None:
-    """Share of the objective that a trial saves; None where there is nothing to compare."""
-    if not trial.values or not standing.values or not standing.values[0]:
-        return None
-    return 1.0 - trial.values[0] / standing.values[0]

@@ -1,4 +1,4 @@
-"""The folder of a search: the best config, the table of all trials, the pictures, the summary."""
+"""Writes the folder of a search: the best config, the table of all trials, the pictures, the summary."""
 
 import json
 import os
@@ -16,17 +16,17 @@ BEST, TABLE, FRONT = "best.yaml", "trials.parquet", "front"
 
 
 def save(tuning: Tuning, folder: Path) -> list[str]:
-    """Writes `config.yaml`, `best.yaml`, `trials.parquet`, the pictures and at last `summary.json`.
+    """Writes `config.yaml`, `best.yaml`, `trials.parquet`, the pictures and, last, `summary.json`.
 
     Args:
-        tuning: What came of the search.
-        folder: That there is.
+        tuning: The result of the search.
+        folder: An existing folder.
 
     Returns:
-        Names of the files that are for a person.
+        Names of the files, best first; without `config.yaml`.
 
     Raises:
-        RunFolderError: A file cannot be written; each is there in full or not at all.
+        RunFolderError: A file cannot be written. Each file is written in full or not at all.
     """
     loaded = tuning.problem.run.loaded
     assert loaded is not None
@@ -50,26 +50,28 @@ def save(tuning: Tuning, folder: Path) -> list[str]:
         replace(folder / SUMMARY, lambda file: file.write(summary.encode()))
     except OSError as error:
         why = f"{folder}: cannot be written: {error.strerror or error}"
-        raise RunFolderError(f"{why} (free the place; the study is kept: --resume)") from error
+        raise RunFolderError(f"{why} (free disk space; the study is kept: continue with --resume)") from error
     return [*names, SUMMARY]
 
 
 def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
-    """The config with a trial's values, without its `tune:`, as it loads from a folder."""
+    """The config with the values of a trial, without its `tune:` section, for a file in this folder."""
     loaded = tuning.problem.run.loaded
     assert loaded is not None
     config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
     changed: dict[str, Any] = {"tune": None}
     changed["plant"] = config.plant.model_copy(
-        update={"class_": _seen_from(folder, config.plant.class_, loaded.folder)}
+        update={"class_": _relative_class(folder, config.plant.class_, loaded.folder)}
     )
     changed["task"] = tuple(
-        task.model_copy(update={"class_": task.class_ and _seen_from(folder, task.class_, loaded.folder)})
+        task.model_copy(update={"class_": task.class_ and _relative_class(folder, task.class_, loaded.folder)})
         for task in config.task
     )
-    values = zip(tuning.problem.objectives, trial.verdict.values, strict=True)
-    said = ", ".join(f"{name} {value:.6g}" for name, value in values)
-    return f"# trial {trial.number} of servoctl tune {loaded.name}: {said}\n{dump(config.model_copy(update=changed))}"
+    values = zip(tuning.problem.objectives, trial.evaluation.values, strict=True)
+    results = ", ".join(f"{name} {value:.6g}" for name, value in values)
+    return (
+        f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(config.model_copy(update=changed))}"
+    )
 
 
 def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
@@ -77,8 +79,8 @@ def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
     replace(path, lambda file: file.write(text.encode()))
 
 
-def _seen_from(folder: Path, class_path: str, home: Path) -> str:
-    """A class in a file, as a config in another folder names it."""
+def _relative_class(folder: Path, class_path: str, home: Path) -> str:
+    """A class path of a config in folder `home`, rewritten for a config in another folder."""
     module, _, name = class_path.rpartition(":")
     if not module.endswith(".py"):
         return class_path
@@ -86,24 +88,24 @@ def _seen_from(folder: Path, class_path: str, home: Path) -> str:
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:
-    """One row per trial: its number and what became of it, values, objectives, metrics, excess of constraints."""
+    """Writes one row per trial: number, status, values, objectives, metrics, excess over constraints."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    problem, verdicts = tuning.problem, [trial.verdict for trial in tuning.trials]
+    problem, evaluations = tuning.problem, [trial.evaluation for trial in tuning.trials]
     columns: dict[str, Any] = {
         "trial": [trial.number for trial in tuning.trials],
-        "status": [verdict.status for verdict in verdicts],
-        "reason": pa.array([verdict.reason for verdict in verdicts], pa.string()),
-        "runs": [verdict.runs for verdict in verdicts],
+        "status": [evaluation.status for evaluation in evaluations],
+        "reason": pa.array([evaluation.reason for evaluation in evaluations], pa.string()),
+        "runs": [evaluation.runs for evaluation in evaluations],
         "refined": pa.array([trial.refined for trial in tuning.trials], pa.int64()),
     }
     columns |= {path: [trial.at[path] for trial in tuning.trials] for path in problem.tune.search}
-    for place, name in enumerate(problem.objectives):
-        values = [verdict.values[place] if verdict.values else None for verdict in verdicts]
+    for i, name in enumerate(problem.objectives):
+        values = [evaluation.values[i] if evaluation.values else None for evaluation in evaluations]
         columns[f"objective.{name}"] = pa.array(values, pa.float64())
     for name in problem.metrics:
-        columns[name] = pa.array([verdict.metrics.get(name) for verdict in verdicts], pa.float64())
+        columns[name] = pa.array([evaluation.metrics.get(name) for evaluation in evaluations], pa.float64())
     for name in problem.bounds:
-        columns[f"excess.{name}"] = pa.array([verdict.excess.get(name) for verdict in verdicts], pa.float64())
+        columns[f"excess.{name}"] = pa.array([evaluation.excess.get(name) for evaluation in evaluations], pa.float64())
     pq.write_table(pa.table(columns), file)

@@ -1,37 +1,37 @@
-"""Which of the paths matter for reaching the best trials."""
+"""Computes how much each searched path matters for reaching the best trials."""
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from servoctl.tune.problem import SearchProblem
+from servoctl.config.tune import Tune
+from servoctl.tune.problem import Point
 from servoctl.tune.search import distributions
 
-if TYPE_CHECKING:
-    from servoctl.tune.result import Trial
-
 FEWEST = 20
-"""Trials with a value, of which something can be said."""
+"""Least number of trials for a meaningful result."""
 
 
-def importance(problem: SearchProblem, trials: Sequence["Trial"]) -> dict[str, float]:
-    """Path -> its share, all together 1, the greatest first; of the first objective where there are several.
+def importance(tune: Tune, trials: Sequence[tuple[Point, float]]) -> dict[str, float]:
+    """Path -> its importance, all together 1, the greatest first; empty if there are too few trials.
 
-    Source: PED-ANOVA, Watanabe et al. 2023, as Optuna has it: how far the values of the best tenth are from those of
-    all.
+    Source: PED-ANOVA, Watanabe et al. 2023, in Optuna's implementation: it compares the distribution of the values of
+    the best tenth of all trials with the distribution of all values.
+
+    Args:
+        tune: The search.
+        trials: Values of the searched paths, and the first objective, of each trial.
     """
     from optuna import create_study
     from optuna.exceptions import ExperimentalWarning
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
     from optuna.trial import create_trial
 
-    counted = [trial for trial in trials if trial.verdict.values and trial.refined is None]
-    if len(counted) < FEWEST or len({trial.verdict.values[0] for trial in counted}) < 2:
+    if len(trials) < FEWEST or len({value for _, value in trials}) < 2:
         return {}
-    space = distributions(problem.tune)
+    space = distributions(tune)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         study = create_study()
-        for trial in counted:
-            study.add_trial(create_trial(value=trial.verdict.values[0], params=trial.at, distributions=space))
+        for point, value in trials:
+            study.add_trial(create_trial(value=value, params=point, distributions=space))
         return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))

@@ -1,16 +1,16 @@
-"""Optuna and what it needs: an extra, asked for before it is imported where it is used."""
+"""Checks that the optional packages of `tune` are installed."""
 
 from servoctl.errors import MissingPackageError
 
 
 def require() -> None:
-    """Nothing, where the packages of a search are there; Optuna says warnings only from then on.
+    """Checks that Optuna and its samplers are installed, and limits Optuna's log to warnings.
 
     Raises:
-        MissingPackageError: One is not installed.
+        MissingPackageError: A package is not installed.
     """
     try:
-        import cmaes  # noqa: F401  which Optuna would miss in the middle of a search
+        import cmaes  # noqa: F401  (Optuna itself imports it only in the middle of a search)
         from optuna.logging import WARNING, set_verbosity
     except ImportError as error:
         message = f"servoctl tune: {error.name} is not installed (pip install servoctl[tune])"

@@ -1,7 +1,8 @@
-"""The `tune:` section, checked against the config that it stands in."""
+"""The search that the `tune:` section describes, checked against the rest of the config."""
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -17,8 +18,8 @@ from servoctl.sweep.metrics import GREATEST, metric_names
 
 EXAMPLE = "tune: {search: {law.correction.baumgarte.alpha: {low: 1, high: 100, scale: log}}}"
 
-MOST_MEMBERS = 64
-"""Runs of one trial."""
+MOST_SCENARIOS = 64
+"""Largest number of runs per trial for `tune.uncertainty`."""
 
 Point = dict[str, Any]
 """Path -> value."""
@@ -26,50 +27,51 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """What is searched.
+    """A search for the best numbers of a config.
 
     Attributes:
-        run: The config, as it stands.
-        tune: Its section.
-        members: What the runs of a trial change besides, the first of them first.
-        weights: Metric -> weight in the sum, where one is minimised.
-        objectives: Names of what is minimised.
+        run: The config without changes.
+        tune: Its `tune:` section.
+        scenarios: Changes of the plant that every trial is run with: path -> value, one mapping per run.
+        weights: Metric -> weight, if a weighted sum is minimised; else empty.
+        objectives: Names of the objectives.
         metrics: Names of all metrics of a trial.
+        bounds: Metric -> greatest value (least value, for metrics in `GREATEST`): `tune.constraints` and the stability
+            reserves of `RESERVES`.
+        baseline: Searched path -> value in the config.
     """
 
     run: Run
     tune: Tune
-    members: tuple[Point, ...]
+    scenarios: tuple[Point, ...]
     weights: Mapping[str, float]
     objectives: tuple[str, ...]
     metrics: tuple[str, ...]
-    bounds: Mapping[str, float] = field(default_factory=dict)
-    """Metric -> greatest value, of those in `GREATEST` the least: `tune.constraints` and the keys of `RESERVES`."""
-    standing: Point = field(default_factory=dict)
-    """Path of search -> what the config says there now."""
+    bounds: Mapping[str, float]
+    baseline: Point
 
     @property
     def several(self) -> bool:
-        """Whether there is a Pareto front."""
+        """Whether there are several objectives, and so a Pareto front."""
         return len(self.objectives) > 1
 
     def objective(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """The values to minimise, of a trial's metrics."""
+        """The values to minimise, from the metrics of a trial."""
         if self.weights:
             return (sum(weight * metrics[name] for name, weight in self.weights.items()),)
         return tuple(metrics[name] for name in self.objectives)
 
     @property
     def minimised(self) -> tuple[str, ...]:
-        """The metrics that are minimised, alone or in a sum."""
+        """Names of the minimised metrics, single or in a weighted sum."""
         return tuple(self.weights) or self.objectives
 
 
 def read_problem(run: Run) -> SearchProblem:
-    """What a config asks to be searched.
+    """The search that a config describes.
 
     Raises:
-        ConfigError: There is no such section, or it does not fit the config; every problem at once.
+        ConfigError: The config has no `tune:` section, or the section does not fit it; lists every problem.
     """
     assert run.loaded is not None
     tune = run.loaded.config.tune
@@ -82,24 +84,22 @@ def read_problem(run: Run) -> SearchProblem:
     reserves = tuple(RESERVES.values()) if run.system.law is not None else ()
     metrics = (*metric_names(run), *(f"sensitivity.{name}" for name in tune.sensitivity), *reserves)
     problems = [*_wrong_paths(run, tune), *_wrong_metrics(run, tune, names, metrics)]
-    combined = 1
-    for values in tune.uncertainty.values():
-        combined *= len(values)
-    if combined > MOST_MEMBERS:
+    combined = math.prod(map(len, tune.uncertainty.values()))
+    if combined > MOST_SCENARIOS:
         where = run.loaded.where("tune", "uncertainty")
-        problems.append(f"{where}: {combined} combinations (at most {MOST_MEMBERS} runs per trial: take fewer values)")
+        problems.append(f"{where}: {combined} combinations (give fewer values: at most {MOST_SCENARIOS})")
     if problems:
         raise ConfigError(problems)
     plants = [[_evaluated(value) for value in values] for values in tune.uncertainty.values()]
-    members = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
-    said = leaves(run)
-    standing = {path: said[path] for path in tune.search if path in said}
+    scenarios = tuple(dict(zip(tune.uncertainty, values, strict=True)) for values in product(*plants))
+    values_now = leaves(run)
+    baseline = {path: values_now[path] for path in tune.search if path in values_now}
     bounds = dict(tune.constraints) | (bounds_of(tune) if run.system.law is not None else {})
-    return SearchProblem(run, tune, members, weights, (label,) if weights else names, metrics, bounds, standing)
+    return SearchProblem(run, tune, scenarios, weights, (label,) if weights else names, metrics, bounds, baseline)
 
 
 def _evaluated(value: Any) -> Any:
-    """The number that a constant expression makes; another value as it is."""
+    """The number of a constant expression; any other value unchanged."""
     try:
         return constant(value)
     except ExpressionError:
@@ -114,34 +114,34 @@ def _wrong_paths(run: Run, tune: Tune) -> Iterator[str]:
     ]
     for name, at in tune.sensitivity.items():
         groups.append((("tune", "sensitivity", name), {path: [value] for path, value in at.items()}))
-    for place, values_at in groups:
-        for path, values in values_at.items():
-            given = [values.low, values.high] if isinstance(values, Range) else list(values)
+    for section, choices in groups:
+        for path, values in choices.items():
+            samples = [values.low, values.high] if isinstance(values, Range) else list(values)
             others = [setting(other, first[0]) for other, first in tune.uncertainty.items() if other != path]
             try:
-                check_path(run, path, given, others)
+                check_path(run, path, samples, others)
             except ConfigError as error:
-                yield from (f"{run.loaded.where(*place, path)}: {line}" for line in error.problems)
+                yield from (f"{run.loaded.where(*section, path)}: {line}" for line in error.problems)
 
 
 def _wrong_metrics(run: Run, tune: Tune, objectives: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
     assert run.loaded is not None
-    for place, names in (("objective", objectives), ("constraints", tuple(tune.constraints))):
+    for section, names in (("objective", objectives), ("constraints", tuple(tune.constraints))):
         for name in names:
             if name not in known:
                 hint = remedy(name, known)
                 listed = "" if hint.startswith("known") else f"; known: {', '.join(known)}"
-                where = run.loaded.where("tune", place, *(("minimise",) if place == "objective" else (name,)))
+                where = run.loaded.where("tune", section, "minimise" if section == "objective" else name)
                 yield f"{where}: {name}: there is no such metric ({hint}{listed})"
-            elif place == "objective" and name in GREATEST:
-                where = run.loaded.where("tune", place, "minimise")
-                yield f"{where}: {name}: the greatest is best (give it under tune.constraints, as the least value)"
+            elif section == "objective" and name in GREATEST:
+                where = run.loaded.where("tune", section, "minimise")
+                yield f"{where}: {name}: its greatest value is best (give its least value under tune.constraints)"
 
 
 def in_range(problem: SearchProblem) -> bool:
-    """Whether the config as it stands lies within the search."""
+    """Whether the values in the config lie within the ranges of the search."""
     for path, choice in problem.tune.search.items():
-        value = problem.standing.get(path)
+        value = problem.baseline.get(path)
         if isinstance(choice, Range):
             if not is_number(value) or not choice.low <= value <= choice.high:  # type: ignore[operator]
                 return False

@@ -1,4 +1,4 @@
-"""A search that has ended, or as far as it came: the best trial, the front, and what is nearest."""
+"""The result of a search: the best trial, the Pareto front, the nearest miss, the summary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
-from servoctl.tune.store import point_of, refined_from, verdict_of
+from servoctl.tune.store import evaluation_of, point_of, refined_from
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -21,45 +21,48 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 SCHEMA = 1
+"""Version of the shape of `summary.json`."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial.
+    """A trial: values of the searched numbers, and their evaluation.
 
     Attributes:
-        number: From 0.
+        number: Number of the trial, from 0.
         at: Path -> value.
-        verdict: What became of it.
-        refined: Number of the trial from which a descent came there; None: it is one of the search.
+        evaluation: Its result.
+        refined: Number of the trial from which a descent found it; None: the search chose it.
     """
 
     number: int
     at: Point
-    verdict: Evaluation
+    evaluation: Evaluation
     refined: int | None = None
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What came of a search.
+    """The result of a search, complete or as far as it got.
 
     Attributes:
-        problem: What was searched.
-        trials: In order.
-        standing: What becomes of the config as it stands.
-        wall_time: Of the search, this time, without a descent [s].
-        here: Trials of this time.
-        runs: Runs of the search of this time.
-        engine: That ran them.
-        broken: What ended the search, where neither its end nor a person did.
-        single: One process of `servoctl run` [s]; None where it was not measured.
-        refinement: What came of the descent; None: there was none.
+        problem: The search.
+        trials: All trials, in order.
+        baseline: Evaluation of the config without changes.
+        wall_time: Time of the search in this session, without the descent [s].
+        here: Number of trials in this session.
+        runs: Number of runs of the search in this session.
+        engine: Engine of the runs.
+        broken: Why the search failed; None: it ended, or a person interrupted it.
+        single: Time of one process of `servoctl run` [s]; None: not measured.
+        refinement: Result of the descent; None: there was none.
+        total_time: Time of the whole process to the end of the search, including loading, tracing and compiling [s];
+            None: not measured.
     """
 
     problem: SearchProblem
     trials: tuple[Trial, ...]
-    standing: Evaluation
+    baseline: Evaluation
     wall_time: float
     here: int
     runs: int
@@ -68,80 +71,77 @@ class Tuning:
     single: float | None = None
     refinement: Refinement | None = None
     total_time: float | None = None
-    """Of the whole process up to the end of the search, with loading, tracing and compiling [s]; None: not measured."""
 
     @property
     def status(self) -> str:
         """`done`, `interrupted` or `failed`."""
-        sought = sum(trial.refined is None for trial in self.trials)
-        end = "done" if sought >= self.problem.tune.trials else "interrupted"
+        searched = sum(trial.refined is None for trial in self.trials)
+        end = "done" if searched >= self.problem.tune.trials else "interrupted"
         return end if self.broken is None else "failed"
 
     @cached_property
     def front(self) -> list[Trial]:
-        """The feasible trials that no other is better than, or as good in everything and better in something."""
-        done = [trial for trial in self.trials if trial.verdict.status == DONE]
-        values = np.array([trial.verdict.values for trial in done])
-        found: list[Trial] = []
+        """The Pareto front: the feasible trials that no other trial dominates; duplicates appear once."""
+        done = [trial for trial in self.trials if trial.evaluation.status == DONE]
+        values = np.array([trial.evaluation.values for trial in done])
+        front: list[Trial] = []
         for i, trial in enumerate(done):
             no_worse, better = (values <= values[i]).all(axis=1), (values < values[i]).any(axis=1)
             if not (no_worse & better).any() and not any(
-                other.verdict.values == trial.verdict.values for other in found
+                other.evaluation.values == trial.evaluation.values for other in front
             ):
-                found.append(trial)
-        return found
+                front.append(trial)
+        return front
 
     @cached_property
     def best(self) -> Trial | None:
-        """The feasible trial of the least objective; of a front, the one nearest to the best of every objective.
+        """The feasible trial with the least objective; of a front, the trial nearest to the ideal point.
 
-        Each objective is measured there by its span over the front.
+        The ideal point has the best value of every objective; distances are in units of the span of the front.
         """
         if not self.front:
             return None
-        values = np.array([trial.verdict.values for trial in self.front])
+        values = np.array([trial.evaluation.values for trial in self.front])
         span = np.ptp(values, axis=0)
-        away = np.linalg.norm((values - values.min(axis=0)) / np.where(span > 0.0, span, 1.0), axis=1)
-        return self.front[int(np.argmin(away))]
+        distance = np.linalg.norm((values - values.min(axis=0)) / np.where(span > 0.0, span, 1.0), axis=1)
+        return self.front[int(np.argmin(distance))]
 
     @cached_property
     def nearest_miss(self) -> Trial | None:
-        """The trial that is least beyond its constraints, where none is feasible."""
-        known = [trial for trial in self.trials if trial.verdict.excess]
+        """The trial that violates its constraints least, if no trial is feasible."""
+        known = [trial for trial in self.trials if trial.evaluation.excess]
         if self.front or not known:
             return None
-        whole = [trial for trial in known if trial.verdict.status == INFEASIBLE] or known
-        return min(whole, key=lambda trial: sum(max(0.0, x) for x in trial.verdict.excess.values()))
+        complete = [trial for trial in known if trial.evaluation.status == INFEASIBLE] or known
+        return min(complete, key=lambda trial: sum(max(0.0, x) for x in trial.evaluation.excess.values()))
 
     def unit(self, name: str) -> str:
-        """Of a path or a metric; nothing where it has none."""
+        """The unit of a path or a metric; empty if it has none."""
         return unit_of(name) if name in self.problem.tune.search else metric_unit(self.problem.run, name)
 
     def counts(self) -> dict[str, int]:
         """Status -> number of trials."""
-        statuses = [trial.verdict.status for trial in self.trials]
+        statuses = [trial.evaluation.status for trial in self.trials]
         return {status: statuses.count(status) for status in (DONE, INFEASIBLE, PRUNED, FAILED)}
 
     def convergence(self, objective: int = 0) -> Array:
         """The best value of an objective after each trial, NaN before the first feasible one."""
-        values = [t.verdict.values[objective] if t.verdict.status == DONE else np.nan for t in self.trials]
+        values = [t.evaluation.values[objective] if t.evaluation.status == DONE else np.nan for t in self.trials]
         return np.asarray(np.fmin.accumulate(values) if values else np.empty(0))
 
     def importance(self) -> dict[str, float]:
-        """Path -> share of it in what sets the best trials apart, by PED-ANOVA; empty where there is too little.
-
-        Source: Watanabe et al. 2023, as Optuna has it.
-        """
+        """Path -> its importance for reaching the best trials, all together 1; empty if there are too few trials."""
         from servoctl.tune.importance import importance
 
-        return importance(self.problem, self.trials)
+        searched = [trial for trial in self.trials if trial.evaluation.values and trial.refined is None]
+        return importance(self.problem.tune, [(trial.at, trial.evaluation.values[0]) for trial in searched])
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`."""
         tune, best, miss = self.problem.tune, self.best, self.nearest_miss
-        lasted = self.total_time or self.wall_time
-        rate = self.here / lasted if lasted > 0.0 and self.here else None
-        runs = self.runs / lasted if lasted > 0.0 and self.runs else None
+        elapsed = self.total_time or self.wall_time
+        rate = self.here / elapsed if elapsed > 0.0 and self.here else None
+        runs = self.runs / elapsed if elapsed > 0.0 and self.runs else None
         return {
             "schema": SCHEMA,
             "config": self.problem.run.name,
@@ -157,13 +157,13 @@ class Tuning:
             "planned": tune.trials,
             "trials": len(self.trials),
             "trial_counts": self.counts(),
-            "runs_per_trial": len(self.problem.members) + len(tune.sensitivity),
+            "runs_per_trial": len(self.problem.scenarios) + len(tune.sensitivity),
             "engine": self.engine,
-            "best": None if best is None else _said(best),
-            "front": [_said(trial) for trial in self.front] if self.problem.several else None,
-            "nearest_miss": None if miss is None else _said(miss),
-            "as_it_stands": plain({"at": self.problem.standing} | self.standing.to_dict()),
-            "refined": None if self.refinement is None else _descent(self.refinement),
+            "best": None if best is None else _trial_summary(best),
+            "front": [_trial_summary(trial) for trial in self.front] if self.problem.several else None,
+            "nearest_miss": None if miss is None else _trial_summary(miss),
+            "as_it_stands": plain({"at": self.problem.baseline} | self.baseline.to_dict()),
+            "refined": None if self.refinement is None else _descent_summary(self.refinement),
             "importance": self.importance(),
             "wall_time": self.wall_time,
             "total_time": self.total_time,
@@ -175,14 +175,15 @@ class Tuning:
 
 
 def trials_of(stored: Sequence["FrozenTrial"]) -> tuple[Trial, ...]:
-    """Stored trials as they are here."""
-    return tuple(Trial(trial.number, point_of(trial), verdict_of(trial), refined_from(trial)) for trial in stored)
+    """The trials of a stored study."""
+    return tuple(Trial(trial.number, point_of(trial), evaluation_of(trial), refined_from(trial)) for trial in stored)
 
 
-def _descent(found: Refinement) -> dict[str, Any]:
-    return {"from": found.start, "steps": found.steps, "held": list(found.held), "why_not": found.why}
+def _descent_summary(refinement: Refinement) -> dict[str, Any]:
+    held = list(refinement.held)
+    return {"from": refinement.start, "steps": refinement.steps, "held": held, "why_not": refinement.why}
 
 
-def _said(trial: Trial) -> dict[str, Any]:
-    """For JSON, which knows no infinite gain margin: null."""
-    return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.verdict.to_dict()))
+def _trial_summary(trial: Trial) -> dict[str, Any]:
+    """The entry of a trial in `summary.json`; an infinite gain margin becomes null."""
+    return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.evaluation.to_dict()))

@@ -1,9 +1,9 @@
-"""Generations of trials: which come next, and what becomes of them.
+"""Chooses and evaluates trials, one generation after the other.
 
-Design: the trials of a generation are a function of the seed, the number of the generation and the trials of those
-before, and of nothing else: a new sampler each time, seeded for that generation, in a study that is built from what is
-stored. So a search that was killed asks again for the generation in which it was, keeps what of it is stored, and goes
-on as if nothing had been; and the number of workers, who only make the runs, changes nothing.
+Design: the trials of a generation depend only on the seed, the number of the generation, and the trials of earlier
+generations. Each generation uses a new sampler with its own seed, and a study rebuilt from the stored trials. So a
+search that was killed asks for the same generation again, keeps its stored trials, and continues with the same result.
+The number of workers does not matter: they only make the runs.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from servoctl.tune.evaluator import DONE, INFEASIBLE, Evaluation, Evaluator
 from servoctl.tune.problem import SearchProblem, in_range
 from servoctl.tune.refine import Refinement
 from servoctl.tune.store import Store
-from servoctl.tune.stored import REFINED, VERDICT
+from servoctl.tune.stored import EVALUATION, REFINED
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 LOST = 1e3
-"""Excess that a trial without all its runs counts as, beside those that are known."""
+"""Excess that the sampler is told for a trial that failed or was pruned."""
 
 PENALTY = 10.0
-"""A sampler that knows no constraints is told an objective worse by so many times its size per unit of excess."""
+"""For a sampler without constraints, the objective grows by this many times its size per unit of excess."""
 
 
 def search(
     problem: SearchProblem,
-    judge: Evaluator,
+    evaluator: Evaluator,
     store: Store,
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Fills a store up to the number of trials that is wanted.
+    """Adds trials to a store up to `tune.trials`.
 
     Args:
-        problem: What is searched.
-        judge: What makes the runs.
-        store: Where finished trials go; those that are there count.
+        problem: The search.
+        evaluator: Evaluates the trials.
+        store: Receives finished trials; trials that it already holds count.
         progress: Called with the fraction that is done, 0 to 1.
 
     Raises:
         RunFolderError: A trial cannot be stored.
-        KeyboardInterrupt: Every trial that has finished is stored.
+        KeyboardInterrupt: The user interrupted; every finished trial is stored.
     """
     tune = problem.tune
-    while len(before := store.sought) < tune.trials:
+    while len(before := store.searched) < tune.trials:
         generation, known = divmod(len(before), tune.generation)
         first = generation * tune.generation
         count = min(tune.generation, tune.trials - first)
@@ -61,18 +61,18 @@ def search(
                 progress((begun + fraction * size) / tune.trials)
 
         points = [dict(trial.params) for trial in asked]
-        for trial, verdict in zip(asked, judge.judge(points, tell), strict=True):
-            store.add(finished(trial, verdict, tune))
+        for trial, evaluation in zip(asked, evaluator.evaluate(points, tell), strict=True):
+            store.add(finished(trial, evaluation, tune))
 
 
 def ask(problem: SearchProblem, before: Sequence["FrozenTrial"], generation: int, count: int) -> list["FrozenTrial"]:
-    """The trials of a generation, not yet run.
+    """The trials of a generation, not yet evaluated.
 
     Args:
-        problem: What is searched.
-        before: The trials of all generations before.
-        generation: Its number, from 0.
-        count: How many; fewer are the first of more.
+        problem: The search.
+        before: The trials of all earlier generations.
+        generation: Number of the generation, from 0.
+        count: Number of trials; a smaller count gives the first of the same trials.
     """
     from optuna import create_study
     from optuna.exceptions import ExperimentalWarning
@@ -83,66 +83,67 @@ def ask(problem: SearchProblem, before: Sequence["FrozenTrial"], generation: int
         study = create_study(directions=["minimize"] * len(problem.objectives), sampler=_sampler(problem, generation))
         study.add_trials(before)
         if generation == 0 and in_range(problem):
-            study.enqueue_trial(problem.standing)
+            study.enqueue_trial(problem.baseline)
         for _ in range(count):
             study.ask(space)
         return list(study.get_trials(deepcopy=False)[len(before) :])
 
 
-def finished(trial: "FrozenTrial", verdict: Evaluation, tune: Tune) -> "FrozenTrial":
-    """A trial with what became of it, as the sampler is to see it.
+def finished(trial: "FrozenTrial", evaluation: Evaluation, tune: Tune) -> "FrozenTrial":
+    """A trial with its result in the form that the sampler reads.
 
-    A trial that failed or was given up counts as far beyond its constraints, so that the sampler learns to avoid it.
+    A trial that failed or was pruned counts as far beyond its constraints, so that the sampler avoids its region.
     """
     from optuna.trial import TrialState, create_trial
 
-    complete = verdict.status in (DONE, INFEASIBLE)
-    excess = verdict.excess if complete else {**verdict.excess, "runs": LOST}
-    values = [_told(value, verdict, tune) for value in verdict.values]
+    complete = evaluation.status in (DONE, INFEASIBLE)
+    excess = evaluation.excess if complete else {**evaluation.excess, "runs": LOST}
+    values = [_penalised(value, evaluation, tune) for value in evaluation.values]
     return create_trial(
         state=TrialState.COMPLETE if complete else TrialState.PRUNED,
         values=values if complete else None,
         params=trial.params,
         distributions=trial.distributions,
-        user_attrs={VERDICT: verdict.to_dict()},
+        user_attrs={EVALUATION: evaluation.to_dict()},
         system_attrs=trial.system_attrs,
         constraints={name: float(x) for name, x in excess.items()},
     )
 
 
-def _told(value: float, verdict: Evaluation, tune: Tune) -> float:
+def _penalised(value: float, evaluation: Evaluation, tune: Tune) -> float:
+    """The objective, with a penalty for violated constraints if the sampler (CMA-ES) knows none."""
     if tune.sampler != "cmaes":
         return value
-    beyond = sum(max(0.0, x) for x in verdict.excess.values())
+    beyond = sum(max(0.0, x) for x in evaluation.excess.values())
     return value + PENALTY * beyond * (abs(value) or 1.0)
 
 
-def refined(problem: SearchProblem, found: Refinement) -> "FrozenTrial":
-    """What a descent ended at, as a trial that is marked."""
+def refined(problem: SearchProblem, refinement: Refinement) -> "FrozenTrial":
+    """The end of a descent, as a marked trial."""
     from optuna.trial import TrialState, create_trial
 
-    assert found.point is not None and found.verdict is not None
+    assert refinement.point is not None and refinement.evaluation is not None
     return create_trial(
         state=TrialState.COMPLETE,
-        values=list(found.verdict.values),
-        params=found.point,
+        values=list(refinement.evaluation.values),
+        params=refinement.point,
         distributions=dict(distributions(problem.tune)),
-        user_attrs={VERDICT: found.verdict.to_dict(), REFINED: found.start},
-        constraints={name: float(x) for name, x in found.verdict.excess.items()},
+        user_attrs={EVALUATION: refinement.evaluation.to_dict(), REFINED: refinement.start},
+        constraints={name: float(x) for name, x in refinement.evaluation.excess.items()},
     )
 
 
 def distributions(tune: Tune) -> dict[str, "BaseDistribution"]:
-    """Path -> what Optuna draws from."""
+    """Path -> the distribution that Optuna draws from."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    found: dict[str, BaseDistribution] = {}
+    space: dict[str, BaseDistribution] = {}
     for path, choice in tune.search.items():
         if isinstance(choice, Range):
-            found[path] = FloatDistribution(choice.low, choice.high, log=choice.scale == "log", step=choice.step)
+            space[path] = FloatDistribution(choice.low, choice.high, log=choice.scale == "log", step=choice.step)
         else:
-            found[path] = CategoricalDistribution(choice)
-    return found
+            space[path] = CategoricalDistribution(choice)
+    return space
 
 
 def _sampler(problem: SearchProblem, generation: int) -> "BaseSampler":

@@ -1,4 +1,4 @@
-"""What a run costs as a process of its own: `servoctl run`, started as a person would, timed."""
+"""Measures the time of `servoctl run` as a process of its own, for comparison with a search."""
 
 import subprocess
 import sys
@@ -12,24 +12,23 @@ from servoctl.config.overrides import Override, setting
 from servoctl.tune.problem import Point
 
 TIMES = 3
-"""Processes that are timed."""
+"""Number of processes that are timed."""
 
 
 def seconds_of_a_process(config: Path, overrides: Sequence[Override], points: Sequence[Point]) -> float | None:
-    """The median time of `servoctl run`, from start to end [s]; None where one of them fails.
+    """The median time of a `servoctl run` process [s]; None if a process fails.
 
     Args:
-        config: The file.
-        overrides: As after `--set` and `--set-file`.
-        points: What each of them changes besides, in turn.
+        config: The config file.
+        overrides: Arguments of `--set` and `--set-file`.
+        points: Path -> value: further changes, used in turn by the processes.
     """
     times = []
     with tempfile.TemporaryDirectory(prefix="servoctl-tune-") as folder:
         for number in range(TIMES):
             point = points[number % len(points)]
-            given = [*overrides, *(setting(path, value) for path, value in point.items())]
             command = [sys.executable, "-m", "servoctl", "run", str(config), "--out", f"{folder}/{number}", "--json"]
-            for override in given:
+            for override in [*overrides, *(setting(path, value) for path, value in point.items())]:
                 command += ["--set-file" if isinstance(override, Path) else "--set", str(override)]
             began = time.perf_counter()
             ended = subprocess.run(command, capture_output=True, check=False)

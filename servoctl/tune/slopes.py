@@ -1,8 +1,8 @@
-"""Metrics of a run with their exact derivatives by numbers of the config.
+"""Metrics of a run with their exact derivatives with respect to numbers of the config.
 
-Design: the run's own steps are taken with their derivatives beside them (`closed_loop.tangent`). What a number of the
-config changes of the law's and the plant's parameters is algebra, `alpha` -> `2 alpha`, of which a difference of eighth
-order over a few per cent leaves nothing but round-off. A greatest value has the derivative of the row where it stands.
+Design: each integration step is made together with its derivatives (`simulation.tangent`). How the parameters of law
+and plant depend on a number of the config is simple algebra, such as `alpha` -> `2 alpha`: a central difference of
+eighth order over a few per cent is exact up to round-off. A maximum has the derivative of the row at which it occurs.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +17,17 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, Status
 
 FRACTION = 1e-2
-"""Spacing of the points of a difference, relative to the number."""
+"""Spacing of the points of a finite difference, relative to the number."""
 
 EIGHTH_ORDER = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
 """Weights of central differences over 1, 2, 3, 4 spacings. Source: Fornberg 1988, table 1."""
 
 Slope = tuple[float, Array]
-"""A value, and its derivatives, shape (count,)."""
+"""A value and its derivatives, shape (count,)."""
 
 
 class KinkError(Exception):
-    """There are no derivatives here; the text says why."""
+    """A metric has no derivatives here; the text says why."""
 
 
 def _rms(t: Array, size: Array, change: Array) -> Slope:
@@ -45,8 +45,8 @@ def _last(t: Array, size: Array, change: Array) -> Slope:
 
 
 def _greatest(t: Array, size: Array, change: Array) -> Slope:
-    place = int(np.argmax(size))
-    return float(size[place]), change[place]
+    i = int(np.argmax(size))
+    return float(size[i]), change[i]
 
 
 def _growth(t: Array, size: Array, change: Array) -> Slope:
@@ -57,20 +57,20 @@ FOLLOWED: dict[str, Callable[[Array, Array, Array], Slope]] = {
     "rms_violation": _rms, "final_violation": _last, "drift": _growth, "max_violation": _greatest,
     "input_rms": _rms, "input_max": _greatest,
 }  # fmt: skip
-"""Kind of metric -> how it comes of rows."""
+"""Metric -> how it follows from the rows: (times, sizes, their derivatives) -> value and derivatives."""
 
 SMOOTH = ("rms_violation", "final_violation", "drift", "input_rms")
-"""Those that bend nowhere but at zero."""
+"""Metrics that are differentiable everywhere except at zero."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Rows of a run, and their derivatives.
+    """Rows of a run and their derivatives.
 
     Attributes:
-        t: [s], shape (rows,).
-        sizes: `violation.<task>` or `u.<actuator>` -> its size, shape (rows,).
-        changes: The same -> derivatives, shape (rows, count).
+        t: Times [s], shape (rows,).
+        sizes: `violation.<task>` or `u.<actuator>` -> absolute value or norm, shape (rows,).
+        changes: The same names -> derivatives, shape (rows, count).
         tasks: Names of the tasks.
     """
 
@@ -80,46 +80,49 @@ class Motion:
     tasks: tuple[str, ...]
 
     def slopes(self, metric: str) -> dict[str, Slope]:
-        """Column -> value and derivatives of a metric; of each task where that of the worst is asked for."""
+        """Column -> value and derivatives of a metric; for a metric of the worst task, one entry per task.
+
+        Raises:
+            KinkError: The metric has no derivatives here.
+        """
         kind, _, name = metric.partition(".")
         column = "u" if kind.startswith("input") else "violation"
-        places = [f"{column}.{own}" for own in ((name,) if name else self.tasks)]
+        keys = [f"{column}.{one}" for one in ((name,) if name else self.tasks)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = {place: FOLLOWED[kind](self.t, self.sizes[place], self.changes[place]) for place in places}
-        for value, change in found.values():
+            slopes = {key: FOLLOWED[kind](self.t, self.sizes[key], self.changes[key]) for key in keys}
+        for value, change in slopes.values():
             if not (np.isfinite(value) and np.isfinite(change).all()):
                 raise KinkError(f"{metric} has no derivatives where it is {value:g}")
-        return found
+        return slopes
 
 
 class Slopes:
-    """Runs with derivatives; what is traced is traced once."""
+    """Simulates runs with derivatives; runs that share functions are traced once."""
 
     def __init__(self) -> None:
-        """Has traced nothing yet."""
         self._traced: list[tuple[CompiledLoop, TangentLoop]] = []
 
     def motion(self, run: Run, nearby: Callable[[int, float], Run], scales: Sequence[float]) -> Motion:
-        """The rows of a run, and their derivatives.
+        """The rows of a run and their derivatives.
 
         Args:
             run: The run.
-            nearby: The run with one number changed by so much: (place, change).
+            nearby: (index of a number, change) -> the run with that number changed.
             scales: Size of each number.
 
         Raises:
-            KinkError: There are none.
+            KinkError: The run has no derivatives.
         """
-        own = self._given(run)
-        law, plant, start = (np.zeros((len(part), len(scales))) for part in own)
+        values = self._inputs(run)
+        law, plant, start = derivatives = [np.zeros((len(part), len(scales))) for part in values]
         for j, scale in enumerate(scales):
-            for place, part in enumerate(self._difference(run, nearby, j, FRACTION * scale)):
-                (law, plant, start)[place][:, j] = part
+            for matrix, part in zip(derivatives, self._difference(run, nearby, j, FRACTION * scale), strict=True):
+                matrix[:, j] = part
         loop = run.loop
         assert isinstance(loop, CompiledLoop)
-        tangent = self._tangent(loop, len(scales)).along(loop, (own[0], law), (own[1], plant))
+        tangent = self._tangent(loop, len(scales)).along(loop, (values[0], law), (values[1], plant))
         s = run.settings
-        x = tangent.start(own[2], start)
+        x = tangent.start(values[2], start)
         chunks = list(integrate(tangent, x, run.start.t, s.duration, s.integrator, s.period, s.output_step, s.seed))
         if chunks[-1].stopped is not None:
             raise KinkError(chunks[-1].stopped)
@@ -133,19 +136,19 @@ class Slopes:
         self._traced.append((loop, TangentLoop(loop, count)))
         return self._traced[-1][1]
 
-    def _given(self, run: Run) -> tuple[Array, Array, Array]:
-        """The law's parameters, the simulated plant's, and q, v and memory at the start."""
+    def _inputs(self, run: Run) -> tuple[Array, Array, Array]:
+        """Parameters of the law, parameters of the simulated plant, and the initial q, v and controller state."""
         loop = run.loop
         assert isinstance(loop, CompiledLoop)
         return loop.parameters, loop.simulated().parameters, loop.vector(run.start)[: loop.size]
 
     def _difference(self, run: Run, nearby: Callable[[int, float], Run], j: int, h: float) -> list[Array]:
-        """The derivatives of what is given, by one number."""
-        parts: list[Array] = [np.zeros(len(part)) for part in self._given(run)]
+        """The derivatives of `_inputs` with respect to number j, by central differences with spacing h."""
+        parts: list[Array] = [np.zeros(len(part)) for part in self._inputs(run)]
         for k, weight in enumerate(EIGHTH_ORDER, 1):
-            above, below = (self._given(nearby(j, sign * k * h)) for sign in (1, -1))
+            above, below = (self._inputs(nearby(j, sign * k * h)) for sign in (1, -1))
             for part, a, b in zip(parts, above, below, strict=True):
-                moved = a != b  # limits may be infinite
+                moved = a != b  # inf - inf of unbounded limits would be NaN
                 part[moved] += weight * (a[moved] - b[moved]) / h
         return parts
 
@@ -161,16 +164,16 @@ def _motion(run: Run, tangent: TangentLoop, t: Array, rows: Array) -> Motion:
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
         tasks.setdefault(row.group, []).append(i)
-    for name, own in tasks.items():
-        size = np.sqrt(np.nansum(phi[:, own] ** 2, axis=1))
-        turned = phi[:, own] / np.where(size > 0.0, size, 1.0)[:, None]
-        place = f"violation.{name}"
-        sizes[place], changes[place] = size, np.nansum(turned[:, :, None] * dphi[:, own], axis=1)
+    for name, indices in tasks.items():
+        size = np.sqrt(np.nansum(phi[:, indices] ** 2, axis=1))
+        direction = phi[:, indices] / np.where(size > 0.0, size, 1.0)[:, None]  # d|phi| = (phi / |phi|) . dphi
+        key = f"violation.{name}"
+        sizes[key], changes[key] = size, np.nansum(direction[:, :, None] * dphi[:, indices], axis=1)
     return Motion(t, sizes, changes, tuple(tasks))
 
 
 def _check_free(run: Run, u: Array, status: Array) -> None:
-    """Raises KinkError where an input is at a limit."""
+    """Raises KinkError if an input is at a limit."""
     law, realism = run.system.law, run.system.realism
     held = law is not None and any(law.at_limit(row) for row in u)
     if realism is not None:

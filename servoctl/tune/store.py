@@ -1,7 +1,7 @@
-"""The study on disk: every finished trial, in order, from the moment that it is finished.
+"""Keeps every finished trial of a study on disk, so that `--resume` can continue.
 
-Design: only finished trials are stored, each in one transaction, so a study that was killed at any instant holds whole
-trials and nothing else. The config stands beside them: a study goes on only with the config that it began with.
+Design: only finished trials are stored, each in one transaction, so a study that is killed holds complete trials and
+nothing else. The config is stored with them: only the same config can continue a study.
 """
 
 import json
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from servoctl.errors import ConfigError, RunFolderError, in_one_line
 from servoctl.run_folder.files import CONFIG
+from servoctl.sweep.store import difference
 from servoctl.tune.evaluator import DONE, Evaluation
 from servoctl.tune.problem import Point, SearchProblem
-from servoctl.tune.stored import BEGAN_WITH, REFINED, REMEDY, VERDICT, check_study, check_trial
+from servoctl.tune.stored import BEGAN_WITH, EVALUATION, REFINED, REMEDY, check_study, check_trial
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -24,40 +25,38 @@ if TYPE_CHECKING:
 FILE = "study.db"
 
 PATIENCE = 10.0
-"""Time for which another program may hold the file [s]."""
+"""Longest wait for another program that has locked the file [s]."""
 
 
 class Store:
-    """Finished trials.
+    """The finished trials of a study.
+
+    Args:
+        url: URL of an Optuna storage.
+        name: Name of the study.
+        config: The result of `identity` for the config.
+        objectives: Number of objectives.
+        resume: Whether to continue an existing study; False: an existing study is an error.
+        space: Path -> distribution that the search draws from.
 
     Attributes:
-        trials: In order.
-        url: Where they are.
+        trials: All trials, in order.
+        url: URL of the storage.
+
+    Raises:
+        ConfigError: There is a study without `resume`, or the study is of another config, or it was altered.
+        RunFolderError: The storage is damaged, locked by another program, or unreachable.
     """
 
     def __init__(
         self,
         url: str,
         name: str,
-        said: dict[str, Any],
+        config: dict[str, Any],
         objectives: int,
         resume: bool,
         space: "dict[str, BaseDistribution]",
     ) -> None:
-        """Opens a study, or begins one.
-
-        Args:
-            url: Of an Optuna storage.
-            name: Of the study.
-            said: The config, as `identity` has it.
-            objectives: How many there are.
-            resume: Whether a study that is there goes on; else it is in the way.
-            space: Path -> what is drawn from.
-
-        Raises:
-            ConfigError: There is a study and `resume` is not wanted, or it is of another config, or was altered.
-            RunFolderError: The storage is damaged, held by another program, or out of reach.
-        """
         self.url = url
         from optuna import create_study
 
@@ -65,45 +64,48 @@ class Store:
             self._study = create_study(
                 storage=_open(url), study_name=name, directions=["minimize"] * objectives, load_if_exists=True
             )
-            found = sorted(self._study.get_trials(deepcopy=False), key=lambda trial: trial.number)
+            trials = sorted(self._study.get_trials(deepcopy=False), key=lambda trial: trial.number)
             before = self._study.user_attrs.get(BEGAN_WITH)
-            if before is None and not found:
-                self._study.set_user_attr(BEGAN_WITH, said)
-        self.trials: list[FrozenTrial] = list(found)
-        if any(VERDICT not in trial.user_attrs for trial in found):
-            raise ConfigError(f"{self.place}: a study {name!r} that servoctl did not make (choose another storage)")
-        if found and not resume:
+            if before is None and not trials:
+                self._study.set_user_attr(BEGAN_WITH, config)
+        self.trials: list[FrozenTrial] = list(trials)
+        if any(EVALUATION not in trial.user_attrs for trial in trials):
+            raise ConfigError(f"{self.place}: the study {name!r} is not from servoctl (choose another storage)")
+        if trials and not resume:
             raise ConfigError(
-                f"{self.place}: holds {len(found)} trials of a study (--resume goes on with it; or another --out)"
+                f"{self.place}: holds {len(trials)} trials of a study (continue with --resume, or choose another --out)"
             )
-        check_study(self._study, found, objectives, self.place)
-        if found:
-            _check_same(before or {}, said, self.place)
+        check_study(self._study, trials, objectives, self.place)
+        if trials and (change := difference(before or {}, config)) is not None:
+            raise ConfigError(
+                f"{self.place}: the study is of another config: {change} (use {CONFIG} of the study's folder, or "
+                "choose another --out)"
+            )
         with self._unaltered():
-            for trial in found:
-                check_trial(trial, space, objectives, len(found), self.place)
+            for trial in trials:
+                check_trial(trial, space, objectives, len(trials), self.place)
 
     @property
-    def sought(self) -> list["FrozenTrial"]:
-        """Those of the search; without those that a descent ended at."""
+    def searched(self) -> list["FrozenTrial"]:
+        """The trials that the search chose; without the results of a descent."""
         return [trial for trial in self.trials if REFINED not in trial.user_attrs]
 
     @property
     def least(self) -> float | None:
-        """The least first objective of a feasible trial; None where there is none."""
-        verdicts = [verdict_of(trial) for trial in self.trials]
-        return min((verdict.values[0] for verdict in verdicts if verdict.status == DONE), default=None)
+        """The least first objective of a feasible trial; None: no trial is feasible."""
+        evaluations = [evaluation_of(trial) for trial in self.trials]
+        return min((evaluation.values[0] for evaluation in evaluations if evaluation.status == DONE), default=None)
 
     @property
     def place(self) -> str:
-        """The storage as a person knows it."""
+        """The storage in messages: the file, or the URL without its password."""
         return self.url.removeprefix("sqlite:///").split("@")[-1]
 
     def add(self, trial: "FrozenTrial") -> None:
-        """Keeps a trial.
+        """Stores a trial.
 
         Raises:
-            RunFolderError: It cannot; those before are kept.
+            RunFolderError: The trial cannot be stored; the trials before it are kept.
         """
         with self._guarded():
             self._study.add_trial(trial)
@@ -112,7 +114,7 @@ class Store:
 
     @contextmanager
     def _unaltered(self) -> Iterator[None]:
-        """What Optuna cannot make sense of, though the data base is whole, was put there by somebody else."""
+        """Turns errors of Optuna on a readable database into ConfigError: another program altered the data."""
         from optuna.exceptions import StorageInternalError
 
         try:
@@ -124,7 +126,7 @@ class Store:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Errors of a data base as those that a person reads."""
+        """Turns errors of the database into RunFolderError."""
         from optuna.exceptions import OptunaError, StorageInternalError
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -137,42 +139,45 @@ class Store:
 
 
 def _open(url: str) -> "BaseStorage":
-    """The storage; a file of SQLite waits for who holds it."""
+    """Opens a storage; an SQLite file is waited for while another program has locked it."""
     from optuna.storages import RDBStorage, get_storage
     from sqlalchemy import event
 
     if not url.startswith("sqlite"):
         return get_storage(url)
     storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": PATIENCE}})
-    storage.engine.dispose()  # what it has opened is set otherwise
-    event.listen(storage.engine, "connect", _quick)
+    storage.engine.dispose()  # connections opened before the listener lack its settings
+    event.listen(storage.engine, "connect", _set_pragmas)
     return storage
 
 
-def _quick(connection: Any, _: Any) -> None:
-    """Commits that wait for no disk: a killed process loses nothing, a machine without power its last trials."""
+def _set_pragmas(connection: Any, _: Any) -> None:
+    """Makes commits return before the disk is synchronised.
+
+    A killed process loses nothing; a power failure may lose the last trials.
+    """
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _why(error: BaseException) -> str:
-    """What is wrong with a storage, and what to do."""
+    """The problem of a storage and its remedy, from the chain of exceptions."""
     texts = [str(error)]
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
         texts.append(str(error))
-    said = " ".join(texts)
-    if "locked" in said:
-        return "another program holds the study (end it and go on with --resume; finished trials are kept)"
-    if any(word in said for word in ("not a database", "malformed", "disk image")):
-        return "damaged: it is no study of Optuna's (move it away, or choose another --out; trials.parquet stays)"
-    if "readonly" in said or "unable to open" in said or "full" in said:
-        return f"cannot be written: {texts[-1].splitlines()[0]} (free the place; finished trials are kept, --resume)"
-    return f"the storage failed: {texts[-1].splitlines()[0]} (finished trials are kept; go on with --resume)"
+    text = " ".join(texts)
+    if "locked" in text:
+        return "another program has locked the study (stop it and continue with --resume; finished trials are kept)"
+    if any(word in text for word in ("not a database", "malformed", "disk image")):
+        return "damaged: not an Optuna study (move it away, or choose another --out; trials.parquet stays)"
+    if "readonly" in text or "unable to open" in text or "full" in text:
+        return f"cannot be written: {texts[-1].splitlines()[0]} (free disk space, then --resume; trials are kept)"
+    return f"the storage failed: {texts[-1].splitlines()[0]} (continue with --resume; finished trials are kept)"
 
 
 def identity(problem: SearchProblem) -> dict[str, Any]:
-    """What a study must agree in to go on: the config, but for how long it goes on."""
+    """What identifies a study: the config, without the number of trials and of refinement steps."""
     assert problem.run.loaded is not None
     values = problem.run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
     for name in ("trials", "refine"):
@@ -180,39 +185,21 @@ def identity(problem: SearchProblem) -> dict[str, Any]:
     return dict(json.loads(json.dumps(values)))
 
 
-def _check_same(before: Any, now: dict[str, Any], place: str) -> None:
-    old, new = dict(_flat(before)), dict(_flat(now))
-    for path in [*old, *new]:
-        if old.get(path) != new.get(path):
-            raise ConfigError(
-                f"{place}: the study is of another config: {path} was {old.get(path, 'not there')}, is "
-                f"{new.get(path, 'not there')} (take {CONFIG} beside the study, or another --out)"
-            )
-
-
-def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield from _flat(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, node
-
-
-def verdict_of(trial: "FrozenTrial") -> Evaluation:
-    """What became of a stored trial."""
-    return Evaluation.of_dict(trial.user_attrs[VERDICT])
+def evaluation_of(trial: "FrozenTrial") -> Evaluation:
+    """The evaluation of a stored trial."""
+    return Evaluation.of_dict(trial.user_attrs[EVALUATION])
 
 
 def point_of(trial: "FrozenTrial") -> Point:
-    """Its values."""
+    """The values of a stored trial: path -> value."""
     return dict(trial.params)
 
 
 def refined_from(trial: "FrozenTrial") -> int | None:
-    """Number of the trial from which a descent came there; None for one of the search."""
+    """Number of the trial from which a descent found this one; None: the search chose it."""
     return trial.user_attrs.get(REFINED)
 
 
 def in_folder(folder: Path) -> str:
-    """The URL of the study in a folder."""
+    """URL of the study in a folder."""
     return f"sqlite:///{folder.resolve() / FILE}"

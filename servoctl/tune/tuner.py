@@ -1,4 +1,4 @@
-"""A search from a problem to what came of it, in a folder that no other search works in."""
+"""Runs a search from the problem to the result, and locks its folder meanwhile."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 from servoctl.assembly.run import Run
 from servoctl.errors import ClusterError, RunFolderError
 from servoctl.run_folder.files import SUMMARY, study_folder, unwritable
-from servoctl.sweep.batch import Processes, Row, run_all
+from servoctl.sweep.batch import run_all
+from servoctl.sweep.metrics import Row
+from servoctl.sweep.series import Processes
 from servoctl.tune.evaluator import DONE, Evaluator
 from servoctl.tune.packages import require
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Descent, Refinement
 from servoctl.tune.result import Tuning, trials_of
 from servoctl.tune.search import distributions, refined, search
-from servoctl.tune.store import Store, identity, in_folder, point_of, refined_from, verdict_of
+from servoctl.tune.store import Store, evaluation_of, identity, in_folder, point_of, refined_from
 
 if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
@@ -35,26 +37,26 @@ def tune(
     cluster: "Cluster | None" = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Tuning:
-    """Searches; interrupted, or where a process of its own dies or the cluster is lost, what there is.
+    """Searches. On Ctrl-C, or if a worker process dies or the cluster is lost, returns the trials made so far.
 
     Args:
-        problem: What is searched.
-        folder: For the study; made where it is missing.
+        problem: The search.
+        folder: Folder of the study; created if it is missing.
         jobs: Threads of generated C, or else processes, that work at the same time; the trials do not depend on it.
-        resume: Whether a study that is there goes on.
-        storage: URL of an Optuna storage; None: a file of SQLite in the folder.
-        cluster: What makes the runs instead of this machine; the trials are the same.
-        progress: Called with the fraction that is done, 0 to 1, and the best so far in a few words.
+        resume: Whether to continue an existing study.
+        storage: URL of an Optuna storage; None: an SQLite file in the folder.
+        cluster: Makes the runs instead of this machine; the trials are the same.
+        progress: Called with the fraction that is done, 0 to 1, and the best objective so far in a few words.
 
     Raises:
-        ConfigError: There is a study already, or it is of another config.
+        ConfigError: The folder holds a study already, or with `resume` the study of another config.
         MissingPackageError: Optuna is not installed.
-        RunFolderError: The study is damaged, in use or out of reach, or a trial cannot be stored.
+        RunFolderError: The study is damaged, in use or unreachable, or a trial cannot be stored.
     """
     require()
     descent = Descent(problem) if problem.tune.refine else None
-    planned = problem.tune.trials * len(problem.members)
-    with _held(study_folder(folder)), Processes(jobs) as processes:
+    planned = problem.tune.trials * len(problem.scenarios)
+    with _locked(study_folder(folder)), Processes(jobs) as processes:
 
         def runs_of(run: Run, points: Sequence[Point]) -> Iterator[Row]:
             return run_all(run, points, jobs, cluster, planned, processes)
@@ -62,10 +64,10 @@ def tune(
         url = in_folder(folder) if storage is None else storage
         name, count = f"servoctl.{problem.run.name}", len(problem.objectives)
         store = Store(url, name, identity(problem), count, resume, distributions(problem.tune))
-        (folder / SUMMARY).unlink(missing_ok=True)  # it would belie the files to come
-        judge, before, broken = Evaluator(problem, runs_of), len(store.trials), None
-        standing = judge.judge([{}])[0]  # compiles what is to be compiled
-        runs, began = judge.runs, perf_counter()
+        (folder / SUMMARY).unlink(missing_ok=True)  # an earlier summary would contradict the new files
+        evaluator, before, broken = Evaluator(problem, runs_of), len(store.trials), None
+        baseline = evaluator.evaluate([{}])[0]  # compiles, so that the search is timed without it
+        runs, began = evaluator.runs, perf_counter()
 
         def tell(fraction: float) -> None:
             if progress is not None:
@@ -73,42 +75,42 @@ def tune(
 
         refinement, searched = None, None
         try:
-            search(problem, judge, store, tell)
-            searched = perf_counter() - began, judge.runs - runs
+            search(problem, evaluator, store, tell)
+            searched = perf_counter() - began, evaluator.runs - runs
             if progress is not None and descent is not None:
                 progress(1.0, f"{_best_so_far(problem, store)}, refining")
-            refinement = _refined(problem, descent, judge, store)
+            refinement = _refined(problem, descent, evaluator, store)
         except KeyboardInterrupt:
-            pass  # the summary says so
+            pass  # the summary says `interrupted`
         except ClusterError as error:
             broken = str(error)
         except BrokenProcessPool:
-            broken = "a process that worked for the search was killed, or ran out of memory (take fewer --jobs)"
-        wall_time, count = searched or (perf_counter() - began, judge.runs - runs)
-        here, engine = len(store.trials) - before, ", ".join(sorted(judge.engines)) or None
+            broken = "a worker process of the search was killed, or ran out of memory (use fewer --jobs)"
+        wall_time, count = searched or (perf_counter() - began, evaluator.runs - runs)
+        here, engine = len(store.trials) - before, ", ".join(sorted(evaluator.engines)) or None
         trials = trials_of(store.trials)
-        return Tuning(problem, trials, standing, wall_time, here, count, engine, broken, refinement=refinement)
+        return Tuning(problem, trials, baseline, wall_time, here, count, engine, broken, refinement=refinement)
 
 
-def _refined(problem: SearchProblem, descent: Descent | None, judge: Evaluator, store: Store) -> Refinement | None:
-    """What a descent from the best trial of the search comes to, stored where it is better; what is stored stays.
+def _refined(problem: SearchProblem, descent: Descent | None, evaluator: Evaluator, store: Store) -> Refinement | None:
+    """The result of a descent from the best trial, stored if it is better. A stored result is used again.
 
     Raises:
         RunFolderError: The trial cannot be stored.
     """
     if descent is None:
         return None
-    done = [trial for trial in store.sought if verdict_of(trial).status == DONE]
+    done = [trial for trial in store.searched if evaluation_of(trial).status == DONE]
     if not done:
         return Refinement(None, why="no trial is feasible")
-    best = min(done, key=lambda trial: verdict_of(trial).values)
-    before = [trial for trial in store.trials if refined_from(trial) == best.number]
-    if before:
-        return Refinement(best.number, 0, (), point_of(before[0]), verdict_of(before[0]))
-    found = descent(best.number, point_of(best), verdict_of(best), judge)
-    if found.point is not None:
-        store.add(refined(problem, found))
-    return found
+    best = min(done, key=lambda trial: evaluation_of(trial).values)
+    for trial in store.trials:
+        if refined_from(trial) == best.number:
+            return Refinement(best.number, 0, (), point_of(trial), evaluation_of(trial))
+    refinement = descent(best.number, point_of(best), evaluation_of(best), evaluator)
+    if refinement.point is not None:
+        store.add(refined(problem, refinement))
+    return refinement
 
 
 def _best_so_far(problem: SearchProblem, store: Store) -> str:
@@ -118,18 +120,18 @@ def _best_so_far(problem: SearchProblem, store: Store) -> str:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Nobody else searches in this folder meanwhile: a lock of SQLite, which ends with the process, however it ends.
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks a folder with SQLite, whose lock ends with the process, however that ends.
 
     Raises:
-        RunFolderError: Somebody does.
+        RunFolderError: Another search has locked the folder, or it cannot be written.
     """
     try:
         lock = sqlite3.connect(folder / LOCK, timeout=0.0, isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.Error as error:
         if "locked" in str(error):
-            raise RunFolderError(f"{folder}: another search works here (wait for its end, or choose --out)") from error
+            raise RunFolderError(f"{folder}: another search works here (wait for it, or choose --out)") from error
         raise unwritable(folder, OSError(0, str(error))) from error
     try:
         yield

@@ -30,7 +30,10 @@ def test_the_figures_at_the_end_are_those_of_the_folder(tmp_path: Path, capsys: 
     assert timing["skipped_periods"] == 1 and timing["late_ticks"] == 1
     assert "1 periods skipped; at most 1 late ticks in a row" in out
     assert f"{timing['ticks']} ticks, 1 of them late by a period or more; least time left in a period -" in out
-    assert f"samples: {summary['counts']['missed']} missing at their tick, 0 implausible; 0 frames of drives not" in out
+    assert (
+        f"samples: {summary['counts']['missed']} missing at their tick, 0 implausible; 0 invalid frames from drives"
+        in out
+    )
     load = re.search(r"bus main: load (\d+) % on average, (\d+) % at most, ", out)
     assert load is not None
     # F and x2 each send 1000 frames of 111 bits a second, and F is sent as many: 33.3 %, less where it stalls

@@ -161,7 +161,7 @@ def test_the_command_line_says_equal_with_0_and_different_with_4(
     assert end.value.code == 0
     assert capsys.readouterr().out.splitlines() == [
         "imports cart.py:Cart",
-        "11 rows compared; engine vm; all rows are the same, to the bit",
+        "11 rows compared; engine vm; all rows are equal, to the bit",
         "",
         "input  unit  largest difference",
         "F      N                      0",
@@ -173,7 +173,7 @@ def test_the_command_line_says_equal_with_0_and_different_with_4(
     said = capsys.readouterr().out.splitlines()
     assert said[1] == "11 rows compared; engine vm; 1 rows differ, to the bit"
     assert said[4] == "F      N                      1"
-    assert said[-1].startswith("first in row 3, t = 0.03 s: F was ")
+    assert said[-1].startswith("first difference in row 3, t = 0.03 s: F was ")
     with pytest.raises(SystemExit) as end:
         main([*words, "--json"])
     assert end.value.code == 4

@@ -75,8 +75,8 @@ def test_a_frame_that_says_another_torque_than_was_logged_is_found(
     assert end.value.code == 4
     said = capsys.readouterr().out
     assert said.startswith("imports "), "it is said before anything is imported"
-    assert "torque frames in can.blf, against the torques sent: 1 differ" in said
-    assert "first: row " in said and "holds another torque" in said
+    assert "torque frames in can.blf, compared with the torques sent: 1 differ" in said
+    assert "first difference: row " in said and "holds another torque" in said
 
 
 def test_a_torque_that_a_limit_changed_is_explained_by_it(tmp_path: Path) -> None:

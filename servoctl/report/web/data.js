@@ -1,7 +1,7 @@
 "use strict";
-// What the page carries: numbers as bytes, everything else as JSON.
+// Decodes the data of the page: numbers from bytes, everything else from JSON.
 
-/** The runs of the page, their numbers decoded: arrays of numbers, NaN where there is none. */
+/** The content of the page with its arrays of numbers decoded; NaN marks a missing number. */
 function loadRuns() {
   const content = JSON.parse(document.getElementById("content").textContent);
   const bytes = Uint8Array.from(atob(document.getElementById("numbers").textContent), (c) => c.charCodeAt(0));
@@ -30,5 +30,5 @@ function groupOf(run, group) {
     .map(([column, x]) => [column.slice(group.length + 1), x]);
 }
 
-/** Values as uPlot takes them: null where there is no number. */
+/** Values in the form of uPlot: null marks a missing number. */
 const gapped = (x, of = (y) => y) => Array.from(x, (y) => (Number.isFinite(y) ? of(y) : null));

@@ -1,5 +1,5 @@
 "use strict";
-// The page of a run: puts everything together and links it by time.
+// Builds the page of one or several runs, and links its parts by time.
 
 (function main() {
   const content = loadRuns(), { runs } = content, element = (id) => document.getElementById(id);
@@ -57,8 +57,8 @@
     const parts = scene.parts(), many = parts.length > 12;
     const names = many ? [`${parts.length} parts`] : parts.map(({ name, colour }) => `<i style="background:var(${colour})"></i>${escaped(name)}`);
     const hints = [];
-    if (shownRuns.some((run) => run.drawing.task.length)) hints.push("dotted: where the task's equations want it");
-    if (space) hints.push("drag turns, shift and wheel zooms, double click resets");
+    if (shownRuns.some((run) => run.drawing.task.length)) hints.push("dotted: path prescribed by the task");
+    if (space) hints.push("drag to turn, shift + wheel to zoom, double click to reset");
     root.querySelector(".parts").innerHTML =
       names.map((name) => `<span>${name}</span>`).join("") + hints.map((hint) => `<span class="quiet">${hint}</span>`).join("");
   }

@@ -1,11 +1,11 @@
 "use strict";
-// Which plots a page has: one panel per kind of quantity and unit, every run that has it in the same one.
+// The plots of the page: one panel per quantity and unit, with the lines of all runs that have it.
 
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
-const histograms = []; // their axis is no time: each is a group of its own
-const MANY = 24; // lines from which on they are thin and the legend is left out
+const histograms = []; // their horizontal axis is not time: each is a plot group of its own
+const MANY = 24; // with more lines, lines are thin and there is no legend
 
-/** Adds every panel for which a run has something. */
+/** Adds every panel for which a run has data. */
 function addPanels(root, group, content) {
   const { runs } = content;
   const section = (title) => {
@@ -15,7 +15,7 @@ function addPanels(root, group, content) {
     return box;
   };
   for (const [title, fill] of [
-    ["Events", happened], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Evidence of the law", evidence],
+    ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Rank, pivot and residual of the law", evidence],
     ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
@@ -26,8 +26,8 @@ function addPanels(root, group, content) {
 }
 
 /** A panel with its title, unit and notes. */
-function panel(box, group, runs, { title, notes: given = [], ...spec }) {
-  const notes = [...given];
+function panel(box, group, runs, { title, notes: initialNotes = [], ...spec }) {
+  const notes = [...initialNotes];
   const root = box.appendChild(document.createElement("div"));
   root.className = "panel";
   const unit = spec.unit ? ` <span class="quiet">[${escaped(spec.unit)}]</span>` : "";
@@ -54,14 +54,14 @@ function panel(box, group, runs, { title, notes: given = [], ...spec }) {
   for (const note of notes) root.insertAdjacentHTML("beforeend", `<p class="note">${escaped(note)}</p>`);
 }
 
-/** Tables and lines of these columns, of every run that has them: pick(run) -> [[name, values], ...]. */
+/** Tables and lines of some columns of all runs; pick(run) -> [[name, values], ...]. */
 function overlay(runs, pick, { step = false, of } = {}) {
   const tables = [], lines = [], names = [...new Set(runs.flatMap((run) => pick(run).map(([name]) => name)))];
   runs.forEach((run, r) => {
-    const found = pick(run);
-    if (!found.length) return;
-    tables.push([Array.from(run.columns.t), ...found.map(([, x]) => gapped(x, of))]);
-    for (const [name] of found) {
+    const columns = pick(run);
+    if (!columns.length) return;
+    tables.push([Array.from(run.columns.t), ...columns.map(([, x]) => gapped(x, of))]);
+    for (const [name] of columns) {
       lines.push({
         name: runs.length > 1 ? `${name} · ${run.name}` : name, run: run.name, step,
         colour: names.length > MANY ? rainbow(names.indexOf(name) / names.length) : `--c${names.indexOf(name) % 8}`,
@@ -98,12 +98,12 @@ function inputs(box, group, runs) {
     const alike = values.length <= 2;
     const sideOf = (value) => limits.find((limit) => limit.value === value).side;
     const drawnLimits = alike ? values.map((value) => ({ value, side: sideOf(value) })) : limits.filter(({ value }) => value !== null);
-    const said = alike ? `limits ${values.map((x) => shown(x)).join(" and ")}` : "limits in the colour of their input";
-    return { limits: drawnLimits, notes: [`hatched: ${said}`] };
+    const note = alike ? `limits ${values.map((x) => shown(x)).join(" and ")}` : "limits in the colour of their input";
+    return { limits: drawnLimits, notes: [`hatched: ${note}`] };
   });
 }
 
-/** Sizes on a log axis. An exact zero says nothing about the scale: it is drawn on the floor, which the panel states. */
+/** Absolute values on a log axis; exact zeros are drawn at its lower edge, as a note says. */
 function violations(box, group, runs, { floor, task_stage: task }) {
   for (const [columns, title] of [["violation", "Task violations"], ["passive", "Passive violations"]]) {
     const pick = (run) => groupOf(run, columns).map(([name, x]) => [name, columns === "violation" ? duringTask(run, x, task) : x])
@@ -112,22 +112,22 @@ function violations(box, group, runs, { floor, task_stage: task }) {
     const drawn = overlay(runs, pick, { of: Math.abs });
     if (!drawn.lines.length) continue;
     const { notes, ...scale } = floored(drawn.tables, floor);
-    if (units.length > 1) notes.push(`each in its row's unit: ${units.join(", ")}`);
+    if (units.length > 1) notes.push(`each in the unit of its row: ${units.join(", ")}`);
     panel(box, group, runs, { title, unit: units.length === 1 ? units[0] : "", log: true, notes, ...scale, ...drawn });
   }
 }
 
-/** The values while the task ran, where the run has stages. */
+/** The values while the task ran; all values if the run has no stages. */
 function duringTask(run, x, task) {
   if (!run.stages.length) return x;
   const spans = run.stages.filter(([, , name]) => name === task), { t } = run.columns;
   return x.map((y, i) => (spans.some(([from, to]) => t[i] >= from && t[i] < to) ? y : NaN));
 }
 
-/** Where a log axis begins and ends, and what is to be said of it; lifts the few values below it, zeros too. */
+/** The range of a log axis and its notes; raises smaller values, including zeros, to its lower edge. */
 function floored(tables, floor) {
   const lines = tables.flatMap(([, ...ys]) => ys), least = logFloor(lines, floor), top = logTop(lines, least), notes = [];
-  if (lines.some((ys) => ys.some((y) => y !== null && y < least))) notes.push(`values below ${least.toExponential(0)}, exact zeros too, are drawn at the lower edge`);
+  if (lines.some((ys) => ys.some((y) => y !== null && y < least))) notes.push(`values below ${least.toExponential(0)}, including zeros, are drawn at the lower edge`);
   if (top !== null) notes.push(beyondNote(tables, 0, top));
   for (const table of tables) {
     for (let k = 1; k < table.length; k++) table[k] = table[k].map((y) => (y === null ? null : Math.max(y, least)));
@@ -139,14 +139,14 @@ function evidence(box, group, runs, { floor, statuses }) {
   const bands = [...stageBands(runs), ...(runs.length === 1 ? statusBands(runs[0], statuses) : [])];
   const single = (names) => (run) => names.filter((name) => name in run.columns).map((name) => [name.replace("_", " "), run.columns[name]]);
   const met = [...new Set(runs.flatMap((run) => [...(run.columns.status ?? [])]))].sort((a, b) => a - b);
-  const said = met.map((code) => (statuses[code] ?? [`status ${code}`, ""]).join(": ") + (met.length === 1 ? ", all the time" : ""));
+  const sentences = met.map((code) => (statuses[code] ?? [`status ${code}`, ""]).join(": ") + (met.length === 1 ? ", all the time" : ""));
   const ranks = overlay(runs, single(["rank", "passive_rank"]), { step: true });
   if (ranks.lines.length) {
     const top = ranks.tables.flatMap(([, ...lines]) => lines).flat().reduce((a, y) => Math.max(a, y ?? 0), 1);
-    panel(box, group, runs, { title: "Rank", height: 130, range: [-0.08 * top, top * 1.12], bands, ...ranks, notes: said,
+    panel(box, group, runs, { title: "Rank", height: 130, range: [-0.08 * top, top * 1.12], bands, ...ranks, notes: sentences,
       ticks: (y) => (Number.isInteger(y) ? String(y) : "") });
   }
-  for (const [name, title] of [["pivot_min", "Smallest pivot, relative"], ["residual", "Residual: what the inputs cannot deliver"]]) {
+  for (const [name, title] of [["pivot_min", "Smallest pivot, relative"], ["residual", "Residual: part of the task that the inputs cannot produce"]]) {
     const drawn = overlay(runs, single([name]), { of: Math.abs });
     if (!drawn.tables.some(([, ys]) => ys.some((y) => y !== null))) continue;
     panel(box, group, runs, { title, height: 130, log: true, unit: runs[0].units[name] ?? "", bands, ...floored(drawn.tables, floor), ...drawn });
@@ -154,7 +154,7 @@ function evidence(box, group, runs, { floor, statuses }) {
   if (met.length < 2) return;
   const codes = overlay(runs, single(["status"]), { step: true });
   panel(box, group, runs, { title: "Status", height: 50 + 24 * met.length, range: [Math.min(...met) - 0.6, Math.max(...met) + 0.6],
-    bands, ...codes, hideLegend: true, notes: ranks.lines.length ? [] : said,
+    bands, ...codes, hideLegend: true, notes: ranks.lines.length ? [] : sentences,
     ticks: (y) => (met.includes(y) ? (statuses[y]?.[0] ?? String(y)).slice(0, 9) : "") });
 }
 
@@ -182,8 +182,8 @@ function forces(box, group, runs) {
   byUnit(box, group, runs, "passive_force", "Passive constraint forces, by coordinate");
 }
 
-/** A strip with the text of every event; those of one kind at one time share a line. */
-function happened(box, group, runs) {
+/** A strip with the text of every event; equal events at the same time share a line. */
+function events(box, group, runs) {
   const marks = marksOf(runs, true);
   if (!marks.length) return;
   const { t } = runs[0].columns;
@@ -197,18 +197,18 @@ function timing(box, group, runs) {
   const milli = (x) => 1e3 * x;
   const late = overlay(runs, (run) => ("lateness" in run.columns ? [["lateness", run.columns.lateness]] : []), { of: milli });
   if (late.lines.length) panel(box, group, runs, { title: "Lateness of the ticks", unit: "ms", height: 150, ...late });
-  histogram(box, runs, "lateness", "Lateness, counted");
+  histogram(box, runs, "lateness", "Lateness, histogram");
   const ages = overlay(runs, (run) => groupOf(run, "age"), { of: milli });
   if (ages.lines.length) panel(box, group, runs, { title: "Age of the samples", unit: "ms", height: 150, ...ages });
-  histogram(box, runs, "age.", "Age of the samples, counted");
+  histogram(box, runs, "age.", "Age of the samples, histogram");
   busLoad(box, group, runs);
 }
 
-/** Share of each bus that was in use, from the frames that were recorded. */
+/** Load of each bus, from the recorded frames. */
 function busLoad(box, group, runs) {
   const found = runs.flatMap((run, r) => run.buses.map((bus) => ({ ...bus, run, r })));
   if (!found.length) return;
-  const tables = found.map(({ t, x, run }) => { // the whole windows among the run's rows
+  const tables = found.map(({ t, x, run }) => { // only windows within the rows of the run
     const { t: rows } = run.columns, kept = [...t.keys()].filter((i) => t[i] >= rows[0] && t[i] + t[1] <= rows[rows.length - 1]);
     return [kept.map((i) => t[i]), kept.map((i) => 100 * x[i])];
   });
@@ -218,10 +218,10 @@ function busLoad(box, group, runs) {
   const limits = [...new Set(found.map(({ most }) => 100 * most))].map((value) => ({ value }));
   const { t } = found[0];
   panel(box, group, runs, { title: "Bus load", unit: "%", height: 150, tables, lines, limits,
-    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, stuff bits not counted; hatched: max_bus_load`] });
+    notes: [`in windows of ${shown(1e3 * (t[1] - t[0]))} ms, without stuff bits; hatched: max_bus_load`] });
 }
 
-/** Ticks per value on a log axis, of all rows: the rare ones are those that matter. */
+/** A histogram of ticks over all rows, on a log axis since rare values matter most. */
 function histogram(box, runs, start, title) {
   const found = runs.flatMap((run, r) => run.counts.filter(({ name }) => name.startsWith(start)).map((count) => ({ ...count, run, r })));
   if (!found.length) return;
@@ -239,14 +239,14 @@ function histogram(box, runs, start, title) {
   histograms.push(alone);
 }
 
-/** The stages of runs on drives, behind the lines; of one run only, for those of several would cover each other. */
+/** The stages of a run on drives as bands; none for several runs, whose bands would overlap. */
 function stageBands(runs) {
   if (runs.length > 1) return [];
   return runs[0].stages.filter(([, , name]) => ["ramp", "full", "stopping"].includes(name))
     .map(([from, to, name]) => ({ from, to, colour: `--band-${name}`, text: name }));
 }
 
-/** Events as lines: stops red; changes of stage and status only where `all`, for they are bands elsewhere. */
+/** Events as vertical lines, stops in red; changes of stage and status, which are bands in most panels, only with `all`. */
 function marksOf(runs, all = false) {
   const banded = ["stage", "status", "rank", "passive_rank"];
   const marks = new Map();
@@ -255,8 +255,8 @@ function marksOf(runs, all = false) {
       const key = `${event.t} ${event.event} ${event.reaction} ${run.name}`, before = marks.get(key);
       if (before) before.more++;
       else marks.set(key, { t: event.t, colour: STOPS.includes(event.reaction) ? "--bad" : "--quiet", more: 0,
-        said: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
+        sentence: eventText(event), run: runs.length > 1 ? ` · ${run.name}` : "" });
     }
   }
-  return [...marks.values()].map((mark) => ({ ...mark, text: mark.said + (mark.more ? `, and ${mark.more} more alike` : "") + mark.run }));
+  return [...marks.values()].map((mark) => ({ ...mark, text: mark.sentence + (mark.more ? `, and ${mark.more} more like it` : "") + mark.run }));
 }

@@ -1,8 +1,8 @@
 "use strict";
-// Time as the reader moves it: play, speed, scrub; tells everybody who listens.
+// Playback controls: play, speed and time slider; calls all listeners when the time changes.
 
 class Player {
-  /** root: where the controls go; from, to: the run's times [s]; step: from one row to the next [s]. */
+  /** root: parent of the controls; from, to: begin and end of the run [s]; step: time between two rows [s]. */
   constructor(root, from, to, step) {
     Object.assign(this, { from, to, step, time: from, playing: false, listeners: [] });
     root.insertAdjacentHTML("beforeend", `
@@ -70,12 +70,12 @@ class Player {
   #key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const { tagName, type } = event.target;
-    const ownSpace = tagName === "BUTTON" || tagName === "SUMMARY" || tagName === "SELECT" || type === "checkbox";
-    if (event.key === " " && !ownSpace) this.toggle();
+    const usesSpace = tagName === "BUTTON" || tagName === "SUMMARY" || tagName === "SELECT" || type === "checkbox";
+    if (event.key === " " && !usesSpace) this.toggle();
     else if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && tagName !== "SELECT") {
-      const way = (event.key === "ArrowRight" ? 1 : -1) * (event.shiftKey ? 10 : 1);
+      const steps = (event.key === "ArrowRight" ? 1 : -1) * (event.shiftKey ? 10 : 1);
       this.stop();
-      this.set(this.time + way * this.step);
+      this.set(this.time + steps * this.step);
     } else if (event.key === "Home" && tagName !== "SELECT") this.set(this.from);
     else if (event.key === "End" && tagName !== "SELECT") this.set(this.to);
     else return;

@@ -1,10 +1,10 @@
 "use strict";
 // Plots over one time axis, by uPlot: zoom, reset and playhead move together. Used by the page of a run and the live view.
 
-/** The colour that a CSS variable has now. */
+/** The current colour of a CSS variable. */
 const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** A number with as many digits as a person reads. */
+/** A number with a few significant digits. */
 function shown(x, digits = 4) {
   if (x === null || x === undefined || Number.isNaN(x)) return "–";
   if (x === 0) return "0";
@@ -12,7 +12,7 @@ function shown(x, digits = 4) {
   return size >= 1e5 || size < 1e-3 ? x.toExponential(digits - 2) : String(+x.toPrecision(digits));
 }
 
-/** Index of the value of a growing array that is nearest to x. */
+/** Index of the value nearest to x in an ascending array. */
 function nearest(xs, x) {
   let low = 0, high = xs.length - 1;
   while (high - low > 1) {
@@ -26,7 +26,7 @@ function nearest(xs, x) {
 const joined = (tables) => (tables.length === 1 ? tables[0] : uPlot.join(tables, tables.map((t) => t.map(() => 2))));
 
 class PlotGroup {
-  /** onTime(t, clicked): the reader points at a time [s]; onZoom(range or null). */
+  /** onTime(t, clicked): the reader points at a time [s]; onZoom(range, or null for all). */
   constructor({ onTime = () => {}, onZoom = () => {} } = {}) {
     this.plots = [];
     this.onTime = onTime;
@@ -43,8 +43,8 @@ class PlotGroup {
    * spec: {tables: [[t, y, ...], ...], lines: [{name, colour: "--c0", dash, width, step}, ...] in the tables' order,
    *        unit, height, log, least, ticks: value -> text, limits: [{value, colour, side: 1 above, -1 below}], calm: [low, high] of the whole, bands: [{from, to, colour, text}],
    *        marks: [{t, colour, text}], labels (write the marks' texts), range: [low, high],
-   *        points: whether rows are dots (left out: where there is but one), xName, xUnit (where it is not time),
-   *        onNear(text or null): what the reader points at, of many lines}
+   *        points: whether rows are dots (default: only a single row), xName, xUnit (if it is not time),
+   *        onNear(text or null): name and value of the line that the reader points at}
    */
   add(parent, spec) {
     const root = parent.appendChild(document.createElement("div"));
@@ -58,20 +58,20 @@ class PlotGroup {
     return plot;
   }
 
-  /** New data for a plot, in the shape of its spec's tables; the time range that is shown moves with it. */
+  /** Replaces the data of a plot, in the shape of its tables; the visible time range follows. */
   setData(plot, tables) {
     plot.data = joined(tables);
     plot.u.setData(plot.data, this.range === null);
     this.#place(plot);
   }
 
-  /** Moves the playhead, and what the legends say. */
+  /** Moves the playhead and updates the values in the legends. */
   setTime(t) {
     this.time = t;
     for (const plot of this.plots) if (plot.visible) this.#place(plot);
   }
 
-  /** Shows this range of time in all plots; null: everything. */
+  /** Shows a time range in all plots; null: the whole time. */
   setRange(range) {
     this.range = range;
     for (const plot of this.plots) {
@@ -83,14 +83,14 @@ class PlotGroup {
     this.onZoom(range);
   }
 
-  /** Draws all again: the colours have changed. */
+  /** Draws all plots again, after a change of colours. */
   restyle() {
     for (const plot of this.plots) this.#make(plot);
     if (this.range) this.setRange(this.range);
     this.setTime(this.time);
   }
 
-  /** Shows or hides the lines that a test picks. */
+  /** Shows or hides the lines for which test(line) is true. */
   show(test, visible) {
     for (const plot of this.plots) {
       plot.spec.lines.forEach((line, i) => { if (test(line)) plot.u.setSeries(i + 1, { show: visible }); });
@@ -169,8 +169,8 @@ class PlotGroup {
     if (key !== "x" || u.status !== 1) return;
     const { min, max } = u.scales.x, xs = u.data[0];
     const whole = min <= xs[0] && max >= xs[xs.length - 1];
-    const told = this.range !== null && this.range[0] === min && this.range[1] === max; // by setRange, a moment ago
-    if (!whole && !told) {
+    const alreadySet = this.range !== null && this.range[0] === min && this.range[1] === max; // by setRange, a moment ago
+    if (!whole && !alreadySet) {
       this.setRange([min, max]);
       if (u.cursor.left >= 0) this.onTime(u.posToVal(u.cursor.left, "x"), false);
     }
@@ -202,7 +202,7 @@ class PlotGroup {
   }
 }
 
-/** The index nearest to this one at which a joined line has a row. */
+/** The nearest index at which a line of a joined table has a row. */
 function defined(ys, index) {
   if (index === null || ys[index] !== undefined) return index;
   for (let away = 1; away < ys.length; away++) {
@@ -212,14 +212,14 @@ function defined(ys, index) {
   return index;
 }
 
-/** What the line that the reader points at is, and its value there; null where there is none. */
+/** Name and value of the line that the reader points at; null: there is none. */
 function nearText(u, spec, index) {
   const at = u.cursor.idxs?.[index] ?? u.cursor.idx;
   if (!index || at === null || at === undefined) return null;
   return `${spec.lines[index - 1].name}: ${shown(u.data[index][at])} ${spec.unit ?? ""} at ${shown(u.data[0][at], 6)} s`;
 }
 
-/** What the vertical axis shows: the lines, their limits, and some air; a run that ran away, only where one zooms in. */
+/** Range of the vertical axis: lines and limits with a margin; diverged rows count only after zooming in. */
 function yRange(spec, low, high, whole) {
   if (spec.range) return spec.range;
   if (whole && spec.calm) [low, high] = spec.calm;
@@ -244,7 +244,7 @@ function yTicks(spec, ticks) {
   });
 }
 
-/** Stretches of time as shaded bands, their names above them where there is room. */
+/** Draws intervals of time as shaded bands, with their names above if there is room. */
 function drawBands(u, { bands = [] }) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   ctx.save();
@@ -263,14 +263,14 @@ function drawBands(u, { bands = [] }) {
   ctx.restore();
 }
 
-/** Limits as horizontal lines, hatched on the side that is not allowed: dashes are another run's. */
+/** Draws limits as horizontal lines, hatched on the forbidden side. */
 function drawLimits(u, { limits = [] }) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  ctx.setLineDash([]); // those of the last line would stay
+  ctx.setLineDash([]); // else the dashes of the last line stay
   ctx.lineWidth = ratio;
   for (const { value, colour, side } of limits) {
     const y = u.valToPos(value, "y", true), out = (side ?? (value < 0 ? -1 : 1)) > 0 ? -5 * ratio : 5 * ratio;
@@ -288,7 +288,7 @@ function drawLimits(u, { limits = [] }) {
   ctx.restore();
 }
 
-/** Events as vertical lines; with `labels`, each with its text in the first lane that is free. */
+/** Draws events as vertical lines; with `labels`, each with its text in the first free lane. */
 function drawMarks(u, { marks = [], labels = false }) {
   const { ctx, bbox } = u, ratio = devicePixelRatio, right = bbox.left + bbox.width;
   const lanes = [];

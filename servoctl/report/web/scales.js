@@ -1,5 +1,5 @@
 "use strict";
-// What an axis shows, by the rules of servoctl/report/scales.py: a few values do not decide the scale of all others.
+// Chooses the range of an axis by the rules of servoctl/report/scales.py: a few extreme values must not hide the others.
 
 const LOW = 0.05, LAST = 0.02, FLAT = 50, STILL = 1e-9, EMPTY = 3;
 
@@ -10,7 +10,7 @@ const mostOf = (x) => x.reduce((a, y) => Math.max(a, y), -Infinity);
 /** The values before the last rows. */
 const before = (x) => x.slice(0, x.length - Math.max(1, Math.floor(LAST * x.length)));
 
-/** The power of ten at which a logarithmic axis begins: all but a few of the values of each line lie above it. */
+/** The power of ten at which a logarithmic axis begins: most values of each line lie above it. */
 function logFloor(lines, floor) {
   const low = lines.flatMap((x) => {
     const sizes = finite(x).map(Math.abs).filter((y) => y > 0).sort((a, b) => a - b);
@@ -19,14 +19,14 @@ function logFloor(lines, floor) {
   return low.length ? Math.max(10 ** Math.floor(Math.log10(leastOf(low)) + 1e-9), floor) : floor;
 }
 
-/** The greatest size to show on a logarithmic axis, where lines run away in their last rows; else null. */
+/** The greatest value to show on a logarithmic axis, if lines diverge in their last rows; else null. */
 function logTop(lines, least) {
   const top = Math.max(least, mostOf(lines.flatMap((x) => finite(before(x)))));
   const whole = Math.max(least, mostOf(lines.flatMap((x) => finite(x))));
   return top > least && Math.log10(whole / top) > 2 * Math.max(Math.log10(top / least), EMPTY) ? top : null;
 }
 
-/** The range to show where lines run away in their last rows, such that all before would be flat; else null. */
+/** The range to show, if lines diverge in their last rows so far that earlier values would look flat; else null. */
 function calmRange(lines) {
   const early = lines.flatMap((x) => finite(before(x)));
   if (!early.length) return null;
@@ -42,7 +42,7 @@ function calmRange(lines) {
   return [low, high];
 }
 
-/** The sentence about what lies beyond an axis that ends at these values, of tables [[t, y, ...], ...]. */
+/** A note about the value farthest outside [low, high], from tables [[t, y, ...], ...]. */
 function beyondNote(tables, low, high) {
   let worst = null;
   for (const [t, ...lines] of tables) {
@@ -56,7 +56,7 @@ function beyondNote(tables, low, high) {
   return worst ? `beyond the axis: ${shown(worst.y)} at ${shown(worst.t, 6)} s (zoom in to see it)` : "";
 }
 
-/** Labels of a linear axis: as many digits as tell its ticks apart, all written in one way. */
+/** Labels of a linear axis: just enough digits to distinguish its ticks, all in the same format. */
 function tickLabels(ticks) {
   const size = Math.max(...ticks.map(Math.abs));
   if (!(size > 0)) return ticks.map(String);
@@ -67,7 +67,7 @@ function tickLabels(ticks) {
   return ticks.map((y) => (Math.abs(y) < 1e-9 * size ? "0" : `${(y / 10 ** power).toFixed(digits)}${power ? `e${power}` : ""}`));
 }
 
-/** Width that the labels of a vertical axis need, at least the usual one, so that none is cut [px]. */
+/** Width for the labels of a vertical axis, at least the usual one [px]. */
 function axisWidth(u, values, index, usual) {
   const axis = u.axes[index];
   u.ctx.save();

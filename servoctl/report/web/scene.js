@@ -1,7 +1,7 @@
 "use strict";
-// The mechanism on a canvas: in the plane as it is, in space turned by the mouse or a finger.
+// Draws the mechanism on a canvas; a mechanism in space can be turned by mouse or finger.
 
-/** Number of frames of a drawing, without the last ones in which the mechanism runs away from where it was. */
+/** Number of frames before the mechanism runs away at the end, if it does. */
 function calmFrames({ t, lines }) {
   const low = Array(t.length).fill(Infinity), high = Array(t.length).fill(-Infinity);
   for (const { x, shape } of lines) {
@@ -19,7 +19,7 @@ function calmFrames({ t, lines }) {
 }
 
 class Scene {
-  /** runs: those that have a drawing; canvas: where to draw. */
+  /** canvas: where to draw; runs: the runs that have a drawing. */
   constructor(canvas, runs) {
     this.canvas = canvas;
     this.runs = runs;
@@ -33,7 +33,7 @@ class Scene {
     new ResizeObserver(() => this.draw(this.time)).observe(canvas);
   }
 
-  /** Draws the instant t [s]; between two frames, the points are on the straight way from one to the next. */
+  /** Draws the time t [s]; points between two frames are interpolated linearly. */
   draw(t) {
     this.time = t;
     const { canvas } = this, ratio = devicePixelRatio, { clientWidth: width, clientHeight: height } = canvas;
@@ -54,7 +54,7 @@ class Scene {
     this.#scaleBar(c, height);
   }
 
-  /** The names of the moving parts and the colours that they have. */
+  /** Names and colours of the moving parts. */
   parts() {
     const names = [...new Set(this.runs.flatMap((run) => run.drawing.lines.map((line) => line.name)))];
     return names.map((name, i) => ({ name, colour: names.length > 12 ? "--c0" : `--c${i % 8}` }));
@@ -75,7 +75,7 @@ class Scene {
       }
     }
     for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
-    if (this.space) { // the floor and the origin belong to what is seen
+    if (this.space) { // the view includes the floor and the origin
       this.low = this.low.map((low) => Math.min(low, 0));
       this.high = this.high.map((high) => Math.max(high, 0));
     }
@@ -84,13 +84,13 @@ class Scene {
     this.colours = new Map(this.parts().map(({ name, colour }) => [name, colour]));
   }
 
-  /** Right and up on paper as directions of space. */
+  /** The directions of space that point right and up on paper. */
   #axes({ azimuth: a, elevation: e }) {
     if (!this.space) return [[1, 0, 0], [0, 1, 0]];
     return [[-Math.sin(a), Math.cos(a), 0], [-Math.sin(e) * Math.cos(a), -Math.sin(e) * Math.sin(a), Math.cos(e)]];
   }
 
-  /** From space to paper: this.at(x, y, z) -> [right, down] in pixels. The scale is that of the first view. */
+  /** Sets this.at(x, y, z) -> [right, down] [px]. The scale fits the initial view. */
   #project(width, height) {
     const half = this.high.map((high, k) => (high - this.low[k]) / 2);
     const reach = this.#axes(this.home).map((axis) => 2 * axis.reduce((sum, part, k) => sum + Math.abs(part) * half[k], 0));
@@ -186,7 +186,7 @@ class Scene {
     }
   }
 
-  /** A small stand under a point that never moves. */
+  /** Draws a small support under a point that never moves. */
   #stand(c, [x, y, z]) {
     const [right, down] = this.at(x, y, z ?? this.middle[2]);
     c.fillStyle = colourOf("--quiet");
@@ -197,7 +197,7 @@ class Scene {
     c.fill();
   }
 
-  /** Grid lines and their numbers, in the plane. */
+  /** Draws a labelled grid, for a mechanism in the plane. */
   #ruler(c, width, height) {
     const step = niceStep(70 / this.scale);
     c.font = "10.5px system-ui, sans-serif";
@@ -226,7 +226,7 @@ class Scene {
     c.stroke();
   }
 
-  /** The ground of space with its grid, and where x, y and z point. */
+  /** Draws the floor with a grid, and the directions of x, y and z, for a mechanism in space. */
   #floor(c) {
     const [lx, ly, lz] = this.low, [hx, hy] = this.high;
     const step = niceStep(Math.max(hx - lx, hy - ly) / 5), grid = [];
@@ -322,7 +322,7 @@ function groundOf(lines, extent) {
   return still;
 }
 
-/** The least of 1, 2, 5 times a power of ten that is not below x. */
+/** The least of 1, 2, 5 times a power of ten that is at least x. */
 function niceStep(x) {
   const power = 10 ** Math.floor(Math.log10(x));
   return power * ([1, 2, 5, 10].find((step) => step * power >= x) ?? 10);

@@ -1,18 +1,18 @@
 "use strict";
-// What stands in words and numbers: metrics, events, what the run says of itself, its config.
+// The head of the page, and its tables: metrics, timing, events, config.
 
 const STOPS = ["stop", "disable"]; // reactions that end the motion
 
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
-/** The sentence of an event, whoever wrote it. */
+/** The text of an event; events of simulated runs and of drives have different fields. */
 function eventText(event) {
   if (event.text) return event.text;
   if ("from" in event) return `${event.event}: ${event.from} → ${event.to}${event.at_limit ? ` (${event.at_limit.join(", ")})` : ""}`;
   return event.count ? `${event.count} more` : event.event ?? "event";
 }
 
-/** The head of the page: names, outcome, and what is to be known before reading on. */
+/** The head of the page: names, status, errors and notes. */
 function fillHead(root, { runs, servoctl }) {
   const title = runs.length === 1 ? runs[0].summary.config ?? runs[0].name : `${runs.length} runs compared`;
   root.innerHTML = `<h1>${escaped(title)}</h1>` + runs.map((run, r) => headOf(run, r, runs.length)).join("");
@@ -34,7 +34,7 @@ function headOf(run, r, count) {
     : "";
   const notes = [...run.lacks];
   if (run.bucket > 1) {
-    notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are more than a page draws: every ${run.bucket} of them are drawn by their least and greatest value, at the times of the first and the last`);
+    notes.push(`${run.rows.toLocaleString("en").replaceAll(",", " ")} rows are too many to draw: of every ${run.bucket} rows, the least and the greatest value are drawn, at the times of the first and the last row`);
   }
   return `<div class="run">${swatch}<span class="badge ${good ? "good" : "bad"}">${escaped(summary.status ?? "status unknown")}</span>
     <span class="quiet">${escaped(facts.join(" · "))}</span>
@@ -42,7 +42,7 @@ function headOf(run, r, count) {
     ${notes.map((note) => `<p class="note">${escaped(note)}</p>`).join("")}</div>`;
 }
 
-/** Tables below the plots. */
+/** Adds the tables below the plots. */
 function fillTables(root, content, goTo) {
   const { runs } = content;
   const add = (title, inner) => {
@@ -66,14 +66,14 @@ function fillTables(root, content, goTo) {
   });
 }
 
-/** A table; columns from `numbers` on hold numbers. */
+/** A table as HTML; the columns from index `numbers` on hold numbers. */
 function tableOf(header, rows, numbers) {
   const cell = (tag, text, i) => `<${tag} ${i >= numbers ? `class="number" data-head="${escaped(header[i])}"` : ""}>${escaped(text)}</${tag}>`;
   const line = (tag, cells) => `<tr>${cells.map((text, i) => cell(tag, text, i)).join("")}</tr>`;
   return `<table class="values"><thead>${line("th", header)}</thead><tbody>${rows.map((cells) => line("td", cells)).join("")}</tbody></table>`;
 }
 
-/** The metrics of the runs: of one as tables by kind, of several in columns beside each other. */
+/** The metrics: of one run as tables by kind, of several runs in one table with a column per run. */
 function metricTables(runs) {
   if (runs.length > 1) {
     const rows = new Map();
@@ -99,7 +99,7 @@ function metricTables(runs) {
 
 const cellOf = (value) => (typeof value === "string" ? value : shown(value));
 
-/** [{part: "" | "task" | "passive" | "input", name, unit, values: {what: number}}, ...] of what the summary measures. */
+/** [{part: "" | "task" | "passive" | "input", name, unit, values: {what: number}}, ...] from the summary of a run. */
 function metricsOf({ summary, units, tasks }) {
   const out = [];
   const single = { duration: "s", wall_time: "s", energy_drift: "J", residual_max: units.residual ?? "" };
@@ -120,7 +120,7 @@ function metricsOf({ summary, units, tasks }) {
   return out;
 }
 
-/** [subject, fact, value] of a run on drives. */
+/** Rows [subject, fact, value] about timing, buses and drives. */
 function factRows({ summary }) {
   const rows = [];
   const lines = (subject, object) => {
@@ -148,8 +148,8 @@ function factRows({ summary }) {
 function eventTable(run) {
   const rows = run.events.map((event) => {
     const bad = STOPS.includes(event.reaction);
-    return `<tr class="${bad ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="go there">${Number(event.t).toFixed(4)} s</button></td>
+    return `<tr class="${bad ? "bad" : ""}"><td><button data-time="${Number(event.t)}" title="show this time">${Number(event.t).toFixed(4)} s</button></td>
       <td>${escaped(event.event ?? "")}</td><td>${escaped(eventText(event))}</td><td>${escaped(event.reaction ?? "")}</td></tr>`;
   });
-  return `<table><thead><tr><th>time</th><th>event</th><th>what</th><th>reaction</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
+  return `<table><thead><tr><th>time</th><th>event</th><th>description</th><th>reaction</th></tr></thead><tbody>${rows.join("")}</tbody></table>`;
 }

@@ -1,0 +1,33 @@
+"""How `--help` looks: commands in groups, and an example at the end of each command.
+
+Design: plain text, since importing rich takes longer than all the rest of `--help`.
+"""
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class GroupedCommands(TyperGroup):
+    """Lists each command in the section of its `rich_help_panel`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes one section per group; the descriptions of all sections begin in the same column."""
+        width = max(map(len, self.commands))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            title = str(getattr(command, "rich_help_panel", None) or "Commands")
+            text = command.get_short_help_str(formatter.width - 6 - width)
+            sections.setdefault(title, []).append((name.ljust(width), text))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class CommandWithExample(TyperCommand):
+    """A command whose epilog is a command line, shown as its example."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Writes the example in one line, which a person can copy."""
+        with formatter.section("Example"):
+            formatter.write(f"{'':{formatter.current_indent}}{self.epilog}\n")

@@ -1,0 +1,136 @@
+"""Writes the files of a run folder that are written in one piece: summary, drawing and table.
+
+Design: a full disk must not hide how a run ended. The first summary reserves room in its file, so that the status and
+the error can be written in place later.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from servoctl.errors import RunFolderError
+from servoctl.run_folder.files import DRAWING, STREAM, SUMMARY, TABLE, arrays_of, replace, unwritable
+from servoctl.run_folder.reader import load_run
+from servoctl.run_folder.trajectory import Trajectory, plain
+from servoctl.types import Array, Status
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the system and of Arrow during a write into RunFolderError."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise unwritable(getattr(error, "filename", None) or path, error) from error
+
+
+RESERVE = 2048
+"""Room in the first summary [byte]: enough to write the end of a run in place on a full disk."""
+
+
+def write_summary(path: Path, trajectory: Trajectory, room: int = 0) -> None:
+    """Writes `summary.json`, padded to at least `room` bytes; on a full disk, in place and shorter if necessary.
+
+    Raises:
+        OSError: It cannot be written in any way.
+    """
+    summary = trajectory.summary()
+    text = (json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode().ljust(room)
+    try:
+        replace(path / SUMMARY, lambda file: file.write(text))
+    except OSError:
+        short = {key: summary.get(key) for key in ("schema", "config", "status")} | {"error": _error_of(trajectory)}
+        if not _overwrite(path / SUMMARY, text, json.dumps(short).encode()):
+            raise
+
+
+def _error_of(trajectory: Trajectory) -> str | None:
+    """The error of a run, short enough for the reserved room."""
+    error = trajectory.metadata.get("error")
+    return None if error is None else str(error)[:400]
+
+
+def _overwrite(path: Path, *texts: bytes) -> bool:
+    """Overwrites a file in place, which a full disk allows, with the first text that fits; False if none fits."""
+    with contextlib.suppress(OSError), open(path, "r+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        for text in texts:
+            if len(text) <= size:
+                file.seek(0)
+                complete = file.write(text.ljust(size)) == size
+                os.fsync(file.fileno())
+                return complete
+    return False
+
+
+def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None = None) -> None:
+    """Writes the end of a run into `summary.json` when its folder cannot be closed; never raises.
+
+    The rows stay where they are; the metrics are those of the readable rows.
+
+    Args:
+        folder: The run folder.
+        metadata: Metadata of the run at its end, including `status` and `error`.
+        units: Column -> unit; None: those in the folder.
+    """
+    try:
+        run = load_run(folder)
+    except Exception:  # however damaged the folder is, its end can still be written
+        run = Trajectory({}, units or {}, {})
+    run = dataclasses.replace(run, metadata=run.metadata | metadata)
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        write_summary(folder, run)
+
+
+def write_drawing(folder: Path, drawing: dict[str, Array]) -> None:
+    """Writes the drawing of a run into its folder.
+
+    Args:
+        folder: The run folder.
+        drawing: See `Trajectory.drawing`.
+
+    Raises:
+        RunFolderError: The drawing cannot be written.
+    """
+    with writing(folder):
+        replace(folder / DRAWING, lambda file: _write_arrays(file, drawing))
+
+
+def _write_arrays(file: BinaryIO, arrays: dict[str, Array]) -> None:
+    """Writes the format of `numpy.savez_compressed`, which reserves some names; here any name is allowed."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def write_table(folder: Path, metadata: dict[bytes, bytes]) -> dict[str, Array]:
+    """Converts the stream to Parquet; returns its columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pa.memory_map(str(folder / STREAM)) as file, pa.ipc.open_stream(file) as stream:
+        table = stream.read_all().replace_schema_metadata(metadata)
+        replace(folder / TABLE, lambda out: pq.write_table(table, out, compression="zstd", use_dictionary=False))
+        return arrays_of(table)
+
+
+def schema_metadata(metadata: dict[str, Any], units: dict[str, str]) -> dict[bytes, bytes]:
+    """Units, statuses and metadata of the run, in the form that is stored with the columns."""
+    statuses = {str(status.code): [status.name, status.value] for status in Status}
+    parts = {"run": plain(metadata), "units": plain(units), "status": statuses}
+    return {
+        f"servoctl.{key}".encode(): json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
+        for key, part in parts.items()
+    }

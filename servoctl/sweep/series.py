@@ -1,0 +1,170 @@
+"""Runs some points of a config here, in this process or in others, and returns their metrics.
+
+Design: each run is the config with its own values, checked as `load` checks it, so its numbers are those of a single
+run on the same engine, bit for bit. Only tracing is saved: a run whose plant, task and law differ from the previous
+one's in parameters alone reuses its compiled functions.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from signal import SIG_IGN, SIGINT, signal
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from servoctl.assembly.make import make_run
+from servoctl.assembly.paths import brief
+from servoctl.assembly.run import Run
+from servoctl.config.load import LoadedConfig
+from servoctl.config.overrides import is_number, setting
+from servoctl.errors import CompileError, ServoctlError, in_one_line
+from servoctl.simulation.engine_choice import batch_library, take_engine
+from servoctl.simulation.simulate import simulate_loop
+from servoctl.sweep.metrics import Row, metrics_of
+from servoctl.sweep.points import Point
+from servoctl.sweep.side_by_side import SideBySide
+
+REFUSED = "refused"
+"""Status of a run that could not start; `error` says why."""
+
+CRASHED = "crashed"
+"""Status of a run in which the user's code raised an unexpected exception."""
+
+Backend = Literal["side by side", "c", "vm"]
+"""How runs are made: side by side in C, or one by one; `vm` stands for the engine that the loop starts on."""
+
+CHUNKS = 32
+"""Pieces of work per process: few, so that handing them out costs little; enough that all processes end together."""
+
+
+def config_at(loaded: LoadedConfig, point: Point) -> LoadedConfig:
+    """The config with other values.
+
+    Raises:
+        ConfigError: The config does not accept a value.
+    """
+    words = [setting(path, value) for path, value in point.items() if not is_number(value)]
+    loaded = loaded.overridden(words) if words else loaded
+    return loaded.with_numbers({path: value for path, value in point.items() if is_number(value)})
+
+
+def rows_of(run: Run, backend: Backend, points: Sequence[Point], threads: int = 1) -> Iterator[Row]:
+    """The rows of some runs, made in this process.
+
+    Raises:
+        CompileError: The backend is `side by side`, and there is no compiler.
+    """
+    assert run.loaded is not None
+    if backend != "side by side":
+        yield from map(Series(run.loaded, run.engine, backend, run), points)
+        return
+    library = batch_library(run.loop, run.start, run.settings, "c", max(2, len(points)))
+    if library is None:
+        raise CompileError("runs side by side: generated C cannot be compiled here (take --engine vm)")
+    series = Series(run.loaded, run.engine, "c", run)
+    yield from SideBySide(run, library, series.make, series.alone, metrics_of).rows(points, threads)
+
+
+class Processes:
+    """Worker processes that stay alive from one call to the next; a context manager that ends them.
+
+    Args:
+        jobs: Number of processes.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self._config: tuple[LoadedConfig, str, Backend] | None = None
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(wait=kind is None)
+
+    def rows(self, run: Run, backend: Backend, points: Sequence[Point]) -> Iterator[Row]:
+        """The rows of some runs, made one by one in each process."""
+        assert run.loaded is not None
+        size = -(-len(points) // (self._jobs * CHUNKS))
+        yield from self._pool_for(run.loaded, run.engine, backend).map(_work, points, chunksize=size)
+
+    def _pool_for(self, *config: Any) -> ProcessPoolExecutor:
+        if self._pool is None or self._config != config:
+            self._end(wait=True)
+            self._pool = ProcessPoolExecutor(self._jobs, get_context("spawn"), _begin, config)
+            self._config = config
+        return self._pool
+
+    def _end(self, wait: bool) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=not wait)
+
+
+class Series:
+    """Makes runs one after the other; each reuses what the previous one has compiled.
+
+    Args:
+        loaded: The config.
+        requested: Engine that the user asked for.
+        engine: `c`, or `vm` for the engine that the loop starts on.
+        first: A run of the config, if there is one.
+    """
+
+    def __init__(self, loaded: LoadedConfig, requested: str, engine: Backend, first: Run | None = None) -> None:
+        self._loaded, self._requested, self._engine, self._last = loaded, requested, engine, first
+
+    def __call__(self, point: Point) -> Row:
+        """The metrics of the run with these values."""
+        run = self.make(point)
+        return self.alone(run) if isinstance(run, Run) else run
+
+    def make(self, point: Point) -> Run | Row:
+        """The run with these values, checked; or the row of a run that the config refuses."""
+
+        def made() -> Run:
+            loaded = config_at(self._loaded, point)
+            self._last = make_run(loaded, "auto" if self._requested == "c" else self._requested, like=self._last)
+            return self._last
+
+        return _guarded(made)
+
+    def alone(self, run: Run) -> Row:
+        """The metrics of a run, simulated by itself."""
+
+        def metrics() -> Row:
+            take_engine(run.loop, run.start, run.settings, self._engine)
+            result = simulate_loop(run.loop, run.start, run.settings, drawing=False, ending=run.ending)
+            return metrics_of(result.summary())
+
+        return _guarded(metrics)
+
+
+T = TypeVar("T")
+
+
+@np.errstate(all="ignore")
+def _guarded(work: Callable[[], T]) -> T | Row:
+    """The result of the work, or the row of a run that failed."""
+    try:
+        return work()
+    except ServoctlError as error:
+        return {"status": REFUSED, "error": "; ".join(map(brief, str(error).splitlines()))}
+    except (Exception, SystemExit) as error:  # a user's plant may raise anything, and the other runs must go on
+        return {"status": CRASHED, "error": in_one_line(error)}
+
+
+_series: Series | None = None
+"""The series of a worker process."""
+
+
+def _begin(loaded: LoadedConfig, requested: str, engine: Backend) -> None:
+    global _series
+    signal(SIGINT, SIG_IGN)  # Ctrl-C reaches the parent too, which ends the workers
+    _series = Series(loaded, requested, engine)
+
+
+def _work(point: Point) -> Row:
+    assert _series is not None
+    return _series(point)
