@@ -15,10 +15,11 @@ COMMON_DEFAULTS = {"kind": "required", "at": 0.0, "for": None, "since": "engaged
 PLACES = {
     "bus": "a bus, or all",
     "node": "a drive or an encoder node (`drive` is required)",
+    "drive": "a drive (`drive` is required)",
     "host_or_node": "the host's connection, or that of a node where `drive` is given",
     "host": "the computer that runs the loop",
 }
-"""Place of a kind -> what it happens to."""
+"""Target of a kind -> in words."""
 
 _WHICH = {
     "direction": "which frames: `any`, `to_host` or `from_host`",

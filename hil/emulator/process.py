@@ -37,7 +37,7 @@ LONGEST_WAIT = SECOND // 50
 QUIET = SECOND // 5
 """The drives are free for another loop after this time without frames [ns]."""
 
-HOST_PLACES = ("bus", "host", "host_or_node")
+HOST_TARGETS = ("bus", "host", "host_or_node")
 
 
 class Outlet:
@@ -257,19 +257,16 @@ def _physical(keys: Mapping[str, Any], vcan: bool) -> str:
     if is_loopback(keys):
         return ""
     if interface == "socketcan" and channel.startswith("vcan"):
-        return "" if vcan else f"{channel} is a virtual CAN interface (say --vcan if drives shall be emulated on it)"
+        return "" if vcan else f"{channel} is a virtual CAN interface (use --vcan to emulate drives on it)"
     if interface == "emulated":
-        return "emulated buses are inside the loop's own process (take udp_multicast with hop_limit: 0)"
+        return "emulated buses are inside the process of the loop (use udp_multicast with hop_limit: 0)"
     if interface == "udp_multicast":
         return "udp_multicast may leave this machine (set hop_limit: 0)"
-    return (
-        f"{interface} {channel} may have real drives on it, which are not to be emulated "
-        "(take virtual, or udp_multicast with hop_limit: 0)"
-    )
+    return f"{interface} {channel} may have real drives on it (use virtual, or udp_multicast with hop_limit: 0)"
 
 
 def check_fault(fault: Fault) -> None:
     """Raises ConfigError for a fault that needs an emulated wire, or the loop in virtual time."""
     of_master = fault.kind == "heartbeat_loss" and fault.parameters["of"] == "master"
-    if KINDS[fault.kind].place in HOST_PLACES or fault.kind == "id_clash" or of_master:
+    if KINDS[fault.kind].target in HOST_TARGETS or fault.kind == "id_clash" or of_master:
         raise ConfigError(f"hil.faults: {fault.kind}: only on emulated wires in lock-step (interface: emulated)")
