@@ -115,7 +115,7 @@ class CanOpen:
         self.enter(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
-        """Takes a frame."""
+        """Handles a frame."""
         identity = frame.id
         if self.nmt == BOOT_UP or frame.extended or frame.remote:
             return

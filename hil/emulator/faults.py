@@ -49,7 +49,7 @@ class Option(NamedTuple):
 
 
 class FaultKind(NamedTuple):
-    """Where a kind of fault acts, and its parameters.
+    """Target and parameters of a kind of fault.
 
     Attributes:
         target: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
@@ -186,7 +186,7 @@ def read_faults(
     """Reads a script.
 
     Args:
-        entries: Of the config, each `{kind, at, for, since, drive, bus, ...}`.
+        entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
         nodes: Name of each drive and sensor -> its entry of `targets`; for a drive its protocol is enough.
         buses: Names of the buses.
 
