@@ -37,7 +37,6 @@ UNROLLED_COORDINATES = 30
 At 30 tracing takes 3 s, for evaluations in a third of the time (`servoctl bench scaling`).
 """
 
-
 LOOK_UP = 0.3
 """A run below this time does not look for a library: that takes up to 0.2 s, mostly to generate its source [s]."""
 
