@@ -142,7 +142,7 @@ def _faults() -> Iterator[str]:
             f"`{key}`{'' if option.default in (None, '') else f' ({_default_of(key, option.default)})'}: {fields[key]}"
             for key, option in kind.options.items()
         ]
-        rows.append(f"| `{name}` | {_cell(text)} | {PLACES[kind.place]}{only} | {_cell('; '.join(shown))} |")
+        rows.append(f"| `{name}` | {_cell(text)} | {PLACES[kind.target]}{only} | {_cell('; '.join(shown))} |")
     yield "\n".join(rows)
 
 

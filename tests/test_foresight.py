@@ -50,24 +50,24 @@ def swing(**how: Any) -> Trajectory:
 
 
 @COMPILED
-def test_auto_compiles_for_a_long_run_of_adaptive_steps_and_says_why() -> None:
+def test_auto_compiles_a_long_run_of_adaptive_steps_and_gives_the_reason() -> None:
     run = swing(duration=2000.0, output_step=0.001, rtol=1e-9, atol=1e-11)
     assert (run.metadata["engine"], run.metadata["status"]) == ("c", "done")
     choice = run.summary()["engine_choice"]
     assert choice.endswith(" s on the virtual machine: compiled")
-    evaluations = float(choice.split(" foretell ")[1].split(",")[0])
+    evaluations = float(choice.split(" predict ")[1].split(",")[0])
     assert evaluations == pytest.approx(
         run.metadata["evaluations"], rel=0.3
     )  # of a pendulum each second is like the first
 
 
-def test_auto_leaves_a_short_run_of_adaptive_steps_on_the_virtual_machine_and_says_why() -> None:
+def test_auto_leaves_a_short_run_of_adaptive_steps_on_the_virtual_machine_and_gives_the_reason() -> None:
     run = swing(duration=20.0, output_step=0.01)
     assert run.metadata["engine"] == "vm"
     assert run.summary()["engine_choice"].endswith(" s on the virtual machine: not compiled")
 
 
-def test_what_is_foreseen_is_counted_and_so_the_same_every_time() -> None:
+def test_the_estimate_is_counted_and_so_the_same_every_time() -> None:
     how = [Integrator("dop853"), Integrator("radau", rtol=1e-6, atol=1e-8)]
     for integrator in how:
         run = servoctl.load("coordinated_robots", engine="vm")
@@ -89,7 +89,7 @@ def test_the_beginning_of_a_short_run_is_a_tenth_of_it() -> None:
     assert ahead is not None and ahead.span == pytest.approx(0.05)
 
 
-def test_operations_count_what_is_called_as_often_as_it_is_called() -> None:
+def test_operations_count_a_called_function_once_per_call() -> None:
     x = ca.SX.sym("x")
     inner = ca.Function("inner", [x], [ca.sin(x) + 1], {"never_inline": True})
     alone = ca.Function("alone", [x], [ca.sin(x) + 1])
@@ -98,7 +98,7 @@ def test_operations_count_what_is_called_as_often_as_it_is_called() -> None:
 
 
 @COMPILED
-def test_the_command_says_that_it_compiled(
+def test_the_command_reports_that_it_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("servoctl.simulation.engine_choice.LONG", 1e-3)

@@ -49,7 +49,7 @@ class CyclicOpaque(Cyclic):
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
 @pytest.mark.parametrize("plant", [Cyclic(), CyclicOpaque()], ids=lambda plant: type(plant).__name__)
-def test_radau_passes_a_coordinate_that_nothing_depends_on(plant: Cyclic, engine: str) -> None:
+def test_radau_integrates_a_coordinate_that_has_no_effect(plant: Cyclic, engine: str) -> None:
     """Differences that grow for want of an effect overflow after some three hundred Jacobians, here before 10 s."""
     how: dict[str, Any] = {"q": [0.0, 0.3], "v": [1.0, 0.0], "duration": 10.0, "output_step": 0.5, "engine": engine}
     run = simulate(plant, {}, None, method="radau", rtol=1e-2, atol=1e-4, **how)
@@ -59,7 +59,7 @@ def test_radau_passes_a_coordinate_that_nothing_depends_on(plant: Cyclic, engine
 
 @pytest.mark.parametrize("name", ["coordinated_robots", "scara", "crane", "parallelogram", "projectile"])
 @pytest.mark.parametrize("held", [False, True])
-def test_the_jacobian_of_a_compiled_loop_is_the_limit_of_differences(name: str, held: bool) -> None:
+def test_the_jacobian_of_a_compiled_loop_equals_differences(name: str, held: bool) -> None:
     run = servoctl.load(name, engine="vm")
     loop, t = run.loop, 0.3
     x = loop.vector(run.start)
@@ -101,7 +101,7 @@ NOWHERE = (
     ("dop853", "vm"), ("radau", "vm"), ("lsoda", "vm"), ("dop853", "numpy"),
     pytest.param("dop853", "c", marks=COMPILED.marks), pytest.param("radau", "c", marks=COMPILED.marks),
 ])  # fmt: skip
-def test_steps_that_lead_nowhere_end_the_run_with_time_step_and_remedy(
+def test_a_run_without_progress_ends_with_time_step_and_remedy(
     method: str, engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(progress, "WINDOW", 300)
@@ -112,7 +112,7 @@ def test_steps_that_lead_nowhere_end_the_run_with_time_step_and_remedy(
     assert (tmp_path / "run" / "summary.json").exists() and (tmp_path / "run" / "trajectory.parquet").exists()
 
 
-def test_a_hold_that_leads_nowhere_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_without_progress_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "WINDOW", 300)
     run = simulate(Buzzing(), {}, None, q=0.0, v=0.0, duration=1.0, period=0.1, method="dop853", engine="vm")
     assert run.metadata["status"] == "stopped"
@@ -132,7 +132,7 @@ def test_cvodes_keeps_the_rows_before_the_one_that_it_cannot_reach() -> None:
     np.testing.assert_allclose(run["q.x"], run.t, rtol=1e-9)
 
 
-def test_a_step_below_the_spacing_of_numbers_is_said_with_its_size() -> None:
+def test_a_step_below_the_spacing_of_numbers_is_reported_with_its_size() -> None:
     @dataclass(frozen=True)
     class Wall(Cyclic):
         def force(self, q: Array, v: Array, t: float) -> Array:
@@ -146,7 +146,7 @@ def test_a_step_below_the_spacing_of_numbers_is_said_with_its_size() -> None:
     assert run.metadata["error"].startswith(sentence)
 
 
-def test_a_sampled_run_by_radau_is_that_of_dop853() -> None:
+def test_a_sampled_run_by_radau_equals_that_by_dop853() -> None:
     law = ConstraintFollowing(Baumgarte(2.0, 3.0))
     how: dict[str, Any] = {
         "q": [0.7, 0.1],

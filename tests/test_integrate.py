@@ -59,7 +59,7 @@ def error(run: Trajectory) -> float:
 
 
 @ENGINES
-def test_runge_kuttas_error_falls_with_the_fourth_power_of_the_step(engine: str) -> None:
+def test_the_error_of_runge_kutta_falls_with_the_fourth_power_of_the_step(engine: str) -> None:
     errors = [error(free(duration=2.0, step=step, engine=engine)) for step in (0.04, 0.02, 0.01)]
     slopes = np.log2(np.array(errors[:-1]) / errors[1:])
     np.testing.assert_allclose(slopes, 4.0, atol=0.1)  # the next term of the error is w h / 5 relative: 2 %
@@ -83,7 +83,7 @@ def test_an_adaptive_method_keeps_its_tolerance(method: str, rtol: float) -> Non
 
 
 @pytest.mark.parametrize("method", ["dop853", "radau", "lsoda"])
-def test_what_a_row_logs_is_evaluated_at_rows_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logged_values_are_evaluated_at_rows_only(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = servoctl.load("two_mass_spring", [f"run.integrator={{method: {method}}}", "run.output_step=0.5"], engine="vm")
     rates, inner, logged = run.loop.rates, [], []
 
@@ -102,7 +102,7 @@ def test_what_a_row_logs_is_evaluated_at_rows_alone(method: str, monkeypatch: py
     assert set(inner) - set(logged)
 
 
-def test_cvodes_needs_a_compiled_loop_and_says_what_serves_instead() -> None:
+def test_cvodes_needs_a_compiled_loop_and_names_an_alternative() -> None:
     with pytest.raises(TaskError, match=r"method: cvodes needs a compiled loop, .* the numpy engine .*\(use radau\)"):
         free(duration=1.0, method="cvodes", engine="numpy")
 
@@ -113,7 +113,7 @@ def test_cvodes_needs_a_compiled_loop_and_says_what_serves_instead() -> None:
     {"period": 0.03, "step": 0.01}, {"period": 0.03, "method": "dop853"}, {"step": 0.1},
     {"step": 0.01, "output_step": 0.1},
 ], ids=str)  # fmt: skip
-def test_the_last_row_lies_exactly_at_the_end_and_rows_never_repeat(how: dict[str, Any]) -> None:
+def test_the_last_row_is_exactly_at_the_end_and_rows_never_repeat(how: dict[str, Any]) -> None:
     run = free(duration=0.7, **how)
     assert run.t[0] == 0.0 and run.t[-1] == 0.7
     assert np.diff(run.t).min() > 1e-9
@@ -125,7 +125,7 @@ def test_the_last_row_lies_exactly_at_the_end_and_rows_never_repeat(how: dict[st
 
 
 @pytest.mark.parametrize(("end", "step", "count"), [(1.0, 0.1, 10), (0.3, 0.1, 3), (1.0, 0.3, 4), (0.05, 0.1, 1)])
-def test_a_grid_ends_at_the_end_without_a_step_of_nothing(end: float, step: float, count: int) -> None:
+def test_a_grid_ends_at_the_end_without_an_empty_step(end: float, step: float, count: int) -> None:
     times = Grid(2.0, 2.0 + end, step)
     assert len(times) == count + 1 and times[-1] == 2.0 + end
     assert np.diff(times).min() > 0.1 * min(step, end)
@@ -170,13 +170,13 @@ def test_an_open_loop_follows_its_inputs(engine: str, method: str) -> None:
     assert "rank" not in run.columns and set(run["status"]) == {Status.OK.code}
 
 
-def test_an_input_that_is_left_out_is_zero() -> None:
+def test_an_input_without_equation_is_zero() -> None:
     assert not free(duration=0.1, step=0.01)["u.f"].any()
 
 
 @pytest.mark.parametrize("output", [None, 0.03])
 @pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
-def test_adaptive_steps_in_c_are_those_of_scipy(output: float | None) -> None:
+def test_adaptive_steps_in_c_equal_those_of_scipy(output: float | None) -> None:
     """As many steps, the same rows, the same polynomial between two of them."""
     how: dict[str, Any] = {"method": "dop853", "rtol": 1e-9, "atol": 1e-11, "duration": 7.0, "output_step": output}
     ours, theirs = free(engine="c", **how), free(engine="vm", **how)
@@ -198,7 +198,7 @@ class Blowing(Oscillator):
 
 @ENGINES
 @pytest.mark.parametrize("method", ["rk4", "dop853"])
-def test_a_run_that_blows_up_stops_near_its_pole_and_says_when(engine: str, method: str) -> None:
+def test_a_run_that_blows_up_stops_near_its_pole_and_reports_the_time(engine: str, method: str) -> None:
     run = simulate(Blowing(), {}, None, q=1.0, v=1.0, duration=2.0, method=method, step=0.001, engine=engine)
     assert run.metadata["status"] == "stopped"
     assert run.metadata["error"].startswith("t = 1")
@@ -225,7 +225,7 @@ def test_a_force_that_is_not_finite_stops_the_run_and_names_it(engine: str, how:
     assert run.metadata["error"].startswith(f"t = {run.t[-1]:.6g} s: ")
 
 
-def test_a_mass_that_vanishes_stops_the_run_with_its_status() -> None:
+def test_a_mass_of_zero_stops_the_run_with_its_status() -> None:
     @dataclass(frozen=True)
     class Leaking(Oscillator):
         def mass_matrix(self, q: Array, t: float) -> Array:
@@ -256,7 +256,7 @@ def test_a_config_and_the_python_call_make_the_same_run() -> None:
         assert run[column].tolist() == by_call[column].tolist()
 
 
-def test_a_start_that_no_actuator_can_serve_is_refused() -> None:
+def test_a_start_that_no_input_can_hold_is_refused() -> None:
     task = {"still": Holonomic("t - x*0")}
     with pytest.raises(TaskError, match=r"task\.still"):
         simulate(PLANT, task, ConstraintFollowing(), q=0.0, duration=0.1)

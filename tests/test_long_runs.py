@@ -30,7 +30,7 @@ DURATION = 2000.0  # ten million steps
     ],
     ids=["rows at steps", "rows between steps", "sampled"],
 )
-def test_a_run_of_ten_million_steps_holds_none_of_their_times(how: dict[str, Any]) -> None:
+def test_a_run_of_ten_million_steps_stores_none_of_their_times(how: dict[str, Any]) -> None:
     run = servoctl.load("two_mass_spring", engine="vm")
     x = run.loop.vector(run.start)
     next(integrate(run.loop, x, 0.0, 0.01, Integrator(step=0.001)))  # compiles what a step needs
@@ -42,7 +42,7 @@ def test_a_run_of_ten_million_steps_holds_none_of_their_times(how: dict[str, Any
     assert peak < 8e6  # the times alone would be 80 MB
 
 
-def test_a_grid_holds_the_times_of_an_array_without_the_array() -> None:
+def test_a_grid_computes_the_times_of_an_array_without_storing_it() -> None:
     grid = Grid(0.5, 0.5 + 1.0, 0.03)
     expected = 0.5 + 0.03 * np.arange(35)
     expected[-1] = 1.5
@@ -52,7 +52,7 @@ def test_a_grid_holds_the_times_of_an_array_without_the_array() -> None:
     assert len(Grid(0.0, 2000.0, 1e-9)) == 2_000_000_000_001
 
 
-def test_runs_of_very_many_steps_are_taken_one_by_one() -> None:
+def test_runs_of_very_many_steps_run_one_by_one() -> None:
     loop = servoctl.load("two_mass_spring", engine="vm").loop
     assert plan_of(loop, 0.0, 1.0, Integrator(step=1e-3), None, 0.1) is not None
     assert plan_of(loop, 0.0, 1e4, Integrator(step=1e-3), None, 0.1) is None
@@ -70,7 +70,7 @@ ROWS = r"run\.duration.*: {} rows in {} s, \d\S* GB \(at most 1e\+08 rows; give 
     (["run.duration=2e6", "run.integrator.step=0.001", "run.output_step=0.001"], ROWS.format(r"2e\+09", r"2e\+06")),
     (["run.duration=2", "run.integrator={method: dop853}", "run.output_step=1e-12"], ROWS.format(r"2e\+12", "2")),
 ])  # fmt: skip
-def test_a_run_that_would_never_end_is_refused_with_its_steps_and_how_long(
+def test_a_run_that_would_never_end_is_refused_with_its_steps_and_their_time(
     overrides: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):

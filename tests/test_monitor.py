@@ -46,7 +46,7 @@ def test_a_step_that_is_too_long_for_the_motion_is_named() -> None:
     assert "at half the step of 0.2 s it drifts less: the step is too long for this motion" in found.metadata["error"]
 
 
-def test_an_energy_that_no_step_explains_ends_the_run() -> None:
+def test_an_energy_drift_that_no_step_explains_ends_the_run() -> None:
     found = run(Oscillator(push=2.0))
     assert found.metadata["status"] == "stopped"
     assert found["q.x"][-1] < -0.5
@@ -54,7 +54,7 @@ def test_an_energy_that_no_step_explains_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("plant", [Oscillator(), Oscillator(damping=0.5)], ids=["conserved", "damped"])
-def test_a_right_run_and_a_damped_one_are_let_through(plant: Oscillator) -> None:
+def test_a_correct_run_and_a_damped_one_go_on(plant: Oscillator) -> None:
     found = run(plant)
     assert (found.metadata["status"], found.t[-1]) == ("done", 10.0)
 
@@ -66,14 +66,14 @@ def test_the_energy_drift_is_that_of_all_rows() -> None:
 
 
 @pytest.mark.parametrize("theta", [0.0, 0.3, -np.pi / 4, np.pi / 2, np.pi])
-def test_the_geometry_allows_rank_eleven_wherever_the_parallelogram_starts(theta: float) -> None:
+def test_the_geometry_allows_rank_eleven_at_every_start_of_the_parallelogram(theta: float) -> None:
     state = State(0.0, pose(theta), np.zeros(12))
     model = Model(Parallelogram(), {}, state)
     assert allowed_rank(model, state) == 11
     assert dependent_rows(model, state) == [row.name for row in model.passive_rows]
 
 
-def test_the_sentence_on_the_rank_names_time_rows_and_remedy() -> None:
+def test_the_message_about_the_rank_names_time_rows_and_remedy() -> None:
     corrected = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}}"
     step = "run.integrator={method: rk4, step: 0.005}"
     found = sc.load("parallelogram", [corrected, step, *start_overrides(np.deg2rad(30.0), 0.0)], engine="vm").simulate()

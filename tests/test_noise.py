@@ -14,13 +14,13 @@ REFERENCE = [
 ]
 
 
-def test_numbers_are_those_of_the_reference() -> None:
+def test_random_numbers_equal_the_reference() -> None:
     raw = np.random.Philox(key=7).random_raw(4)
     assert raw.tolist() == RAW
     np.testing.assert_allclose(tick_noise(7, 3, 2, 2), REFERENCE, rtol=1e-14)
 
 
-def test_any_tick_comes_at_once() -> None:
+def test_the_numbers_of_any_tick_are_made_directly() -> None:
     np.testing.assert_array_equal(tick_noise(3, 0, 50, 5)[17:29], tick_noise(3, 17, 12, 5))
 
 
@@ -33,5 +33,5 @@ def test_normals_are_normal_and_uniforms_uniform() -> None:
     assert np.abs(correlation).max() < 4 / np.sqrt(40_000)
 
 
-def test_seeds_share_nothing() -> None:
+def test_different_seeds_give_different_numbers() -> None:
     assert abs(np.corrcoef(tick_noise(0, 0, 10_000, 1)[:, 0], tick_noise(1, 0, 10_000, 1)[:, 0])[0, 1]) < 0.04

@@ -96,7 +96,7 @@ def assert_side(run: Run, side: float) -> None:
     assert (late > 2 * early) if grows else (late < 0.5 * early)
 
 
-def test_an_actuator_lags_and_is_late_as_the_exact_solution_says(tmp_path: Path) -> None:
+def test_an_actuator_with_lag_and_delay_follows_the_exact_solution(tmp_path: Path) -> None:
     lag, delay = 0.03, 0.013
     found = done(mass(tmp_path, OPEN % "3", f"{{lag: {lag}, delay: {delay}}}"))
     t = np.maximum(found.t - delay, 0.0)
@@ -105,13 +105,13 @@ def test_an_actuator_lags_and_is_late_as_the_exact_solution_says(tmp_path: Path)
     np.testing.assert_allclose(found["v.x"], speed, atol=1e-10)  # rk4 at 1 ms, restarted at the switch
 
 
-def test_viscous_friction_decays_as_the_exact_solution_says(tmp_path: Path) -> None:
+def test_viscous_friction_follows_the_exact_solution(tmp_path: Path) -> None:
     found = done(mass(tmp_path, OPEN % "0", "{friction: {viscous: 4}}"))
     np.testing.assert_allclose(found["v.x"], 0.5 * np.exp(-2 * found.t), rtol=1e-10)
     np.testing.assert_array_equal(found["u.F"], 0.0)  # what the actuator gives, not what is left of it
 
 
-def test_dry_friction_takes_its_power_and_brings_to_rest(tmp_path: Path) -> None:
+def test_dry_friction_dissipates_its_power_and_stops_the_motion(tmp_path: Path) -> None:
     found = done(mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 1*mm}}", 0.5))
     energy = found["v.x"] ** 2  # m v^2 / 2 with m = 2
     assert np.all(np.diff(energy) <= 0.0) and energy[-1] < 1e-12
@@ -119,7 +119,7 @@ def test_dry_friction_takes_its_power_and_brings_to_rest(tmp_path: Path) -> None
     np.testing.assert_allclose(np.diff(found["v.x"][fast]), -1.5 * H, rtol=1e-6)
 
 
-def test_actuators_give_what_they_can_and_no_more(tmp_path: Path) -> None:
+def test_actuators_saturate_at_their_limits(tmp_path: Path) -> None:
     wanted = np.array([mass(tmp_path, OPEN % "5*sin(6*t)", "{}").simulate()["u.F"]])[0]
     found = done(mass(tmp_path, OPEN % "5*sin(6*t)", "{saturation: {F: [-1, 2]}}"))
     np.testing.assert_allclose(found["u.F"], np.clip(wanted, -1, 2), atol=1e-15)
@@ -164,7 +164,7 @@ def two_masses(times: Array, known: tuple[float, float, float], real: tuple[floa
         ("{delay: 27*ms, jitter: 10*ms, lag: 6*ms, saturation: 4}", (0.027, 0.010)),
     ],
 )
-def test_delays_of_any_length_act_when_they_should(tmp_path: Path, realism: str, late: tuple[float, float]) -> None:
+def test_commands_act_after_a_delay_of_any_length(tmp_path: Path, realism: str, late: tuple[float, float]) -> None:
     adaptive = ["run.integrator={method: dop853}"]  # Runge-Kutta at 1 ms misses a lag of 6 ms by 1e-8
     found = done(mass(tmp_path, POSITION % (6, 6), realism, 0.8, overrides=adaptive if "lag" in realism else []))
     expected = late_mass(found.t, late, 0.006 if "lag" in realism else 0.0, 4.0 if "lag" in realism else np.inf)
@@ -193,7 +193,7 @@ def late_mass(times: Array, late: tuple[float, float], lag: float, bound: float)
     return np.array(states)
 
 
-def test_what_is_measured_has_the_noise_and_the_resolution_asked_for(tmp_path: Path) -> None:
+def test_measurements_have_the_configured_noise_and_resolution(tmp_path: Path) -> None:
     found = done(mass(tmp_path, VELOCITY % 0.5, "{noise: {v: 0.02}}", 40.0))
     noise = -found["u.F"] * 0.5 / 2.0 - found["v.x"]  # u = -m v~ / P
     np.testing.assert_allclose(noise, 0.02 * tick_noise(0, 0, len(noise), 1)[:, 1], atol=1e-14)
@@ -207,14 +207,14 @@ def test_what_is_measured_has_the_noise_and_the_resolution_asked_for(tmp_path: P
     assert np.abs(0.01 * seen - found["v.x"]).max() <= 0.005 + 1e-12
 
 
-def test_a_seed_makes_the_run_and_nothing_else_does(tmp_path: Path) -> None:
+def test_only_the_seed_decides_the_random_numbers_of_a_run(tmp_path: Path) -> None:
     realism = "{noise: {q: 1e-3, v: 1e-2}, jitter: 3*ms}"
     runs = [mass(tmp_path, POSITION % (6, 6), realism, overrides=[f"run.seed={seed}"]).simulate() for seed in (1, 1, 2)]
     np.testing.assert_array_equal(runs[0].q, runs[1].q)
     assert np.abs(runs[0].q - runs[2].q).max() > 1e-6
 
 
-def test_realism_that_says_nothing_changes_nothing() -> None:
+def test_an_empty_realism_section_changes_nothing() -> None:
     settings = ["run.period=0.01", "run.output_step=", "run.duration=1"]
     plain = done(sc.load("two_mass_spring", settings, engine="vm"))
     empty = done(sc.load("two_mass_spring", [*settings, "realism={}"], engine="vm"))
@@ -222,13 +222,13 @@ def test_realism_that_says_nothing_changes_nothing() -> None:
     np.testing.assert_allclose(empty.u, plain.u, rtol=1e-12, atol=1e-12)
 
 
-def test_friction_too_steep_for_the_step_is_said(tmp_path: Path) -> None:
+def test_friction_too_steep_for_the_step_gives_a_warning(tmp_path: Path) -> None:
     run = mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.0001}}")
     assert any("near rest its rate is 1.5e+04 1/s" in warning for warning in run.warnings)
     assert not mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.001}}").warnings
 
 
-def test_the_summary_and_check_say_what_was_active(tmp_path: Path) -> None:
+def test_the_summary_and_check_list_the_active_effects(tmp_path: Path) -> None:
     run = mass(tmp_path, POSITION % (6, 6), "{delay: 12*ms, jitter: 3*ms, noise: {q: 1e-4}}")
     said = run.simulate().summary()["realism"]
     assert said["noise"] == {"q": 1e-4} and "lag" not in said

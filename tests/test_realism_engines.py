@@ -51,19 +51,19 @@ def assert_same(one: Trajectory, other: Trajectory) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_numpy_is_the_virtual_machine(case: tuple[str, list[str]]) -> None:
+def test_numpy_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
     assert_same(run(case, "vm"), run(case, "numpy"))
 
 
 @compiled
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_c_is_the_virtual_machine(case: tuple[str, list[str]]) -> None:
+def test_c_equals_the_virtual_machine(case: tuple[str, list[str]]) -> None:
     assert_same(run(case, "vm"), run(case, "c"))
 
 
 @compiled
 @pytest.mark.parametrize(("case", "lanes"), list(zip(CASES[:3], (2, 8, 2), strict=True)))
-def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
+def test_a_lane_equals_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes: int) -> None:
     first = made(case, "c")
     assert first.system.realism is not None
     late = [first.system.realism.delay + 2e-4 * i for i in range(3)]
@@ -87,7 +87,7 @@ def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes
 
 @compiled
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_batch_is_the_runs_one_by_one(jobs: int) -> None:
+def test_a_batch_equals_its_single_runs(jobs: int) -> None:
     name, settings = CASES[0]
     vary = {"run.seed": [0, 1, 2, 0], "realism.parameter_error.m1": [0.2, 0.2, -0.1, 0.0]}
     found = batch(sc.load(name, settings, engine="c"), vary, jobs=jobs)
@@ -100,7 +100,7 @@ def test_a_batch_is_the_runs_one_by_one(jobs: int) -> None:
 
 
 @compiled
-def test_a_sweep_over_the_delay_takes_each_run_as_it_would_be_alone() -> None:
+def test_a_sweep_over_the_delay_equals_its_single_runs() -> None:
     name, settings = CASES[0]
     delays = [0.0, 0.004, 0.01, 0.02]
     found = batch(sc.load(name, settings, engine="c"), {"realism.delay": delays, "realism.jitter": [0.0] * 4})

@@ -81,7 +81,7 @@ def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_metrics_are_those_of_the_summary(name: str, settings: list[str]) -> None:
+def test_metrics_equal_those_of_the_summary(name: str, settings: list[str]) -> None:
     run = loaded(name, settings)
     outcome, expected = taken(run, 4, 3), run.simulate().summary()
     found = summary_of(list(channels(run.loop)), outcome, 0, plan_for(run))
@@ -98,7 +98,7 @@ def test_metrics_are_those_of_the_summary(name: str, settings: list[str]) -> Non
         assert found.get(key) == pytest.approx(expected.get(key), rel=SUMS, abs=1e-15)
 
 
-def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
+def test_a_failed_run_stops_and_the_others_go_on() -> None:
     run = loaded("two_mass_spring", ["run.duration=3"])
     beyond = ["run.duration=3", f"{ALPHA}=3000"]  # what the step bears, by far
     wild = sc.load("two_mass_spring", beyond, engine="c", strict=False)
@@ -125,7 +125,7 @@ def test_a_run_that_fails_is_frozen_and_the_others_go_on() -> None:
         assert summary_of(list(channels(loop)), mixed, failed, plan) is None
 
 
-def test_squares_that_overflow_are_left_to_the_run_alone() -> None:
+def test_a_run_whose_squares_overflow_is_simulated_alone() -> None:
     run = loaded("two_mass_spring", SHORT)
     outcome, plan = taken(run, 2, 2), plan_for(run)
     names = list(channels(run.loop))
@@ -136,7 +136,7 @@ def test_squares_that_overflow_are_left_to_the_run_alone() -> None:
     assert summary_of(names, outcome, 0, plan) is not None
 
 
-def test_a_halt_ends_the_work() -> None:
+def test_a_stop_request_ends_the_batch() -> None:
     run = loaded("two_mass_spring", ["run.duration=3000"])
     loop = run.loop
     assert isinstance(loop, CompiledLoop)
@@ -183,7 +183,7 @@ VARIED = [
 
 
 @pytest.mark.parametrize(("name", "settings", "path", "values"), VARIED)
-def test_every_row_is_that_of_the_single_run(
+def test_every_row_equals_that_of_the_single_run(
     name: str, settings: list[str], path: str, values: tuple[float, ...], blocks: list[int]
 ) -> None:
     table = batch(loaded(name, settings), {path: values})
@@ -194,7 +194,7 @@ def test_every_row_is_that_of_the_single_run(
         assert_alike(table, i, metrics_of(single.summary()))
 
 
-def test_runs_that_fail_or_are_refused_keep_their_rows(blocks: list[int]) -> None:
+def test_failed_and_refused_runs_keep_their_rows(blocks: list[int]) -> None:
     run = loaded("two_mass_spring", ["run.duration=3"])
     alphas, masses, springs = [5.0, 5.0, 5.0, 6.0], [1.0, 1.0, -1.0, 1.0], [10.0, 1e300, 10.0, 10.0]
     table = batch(run, {ALPHA: alphas, "plant.parameters.m1": masses, "plant.parameters.k": springs})
@@ -205,14 +205,14 @@ def test_runs_that_fail_or_are_refused_keep_their_rows(blocks: list[int]) -> Non
         assert_alike(table, i, metrics_of(loaded("two_mass_spring", own).simulate().summary()))
 
 
-def test_threads_change_nothing() -> None:
+def test_the_number_of_threads_changes_no_result() -> None:
     values = list(np.linspace(2.0, 9.0, 4 * 8 + 5))
     tables = [batch(loaded("two_mass_spring", SHORT), {ALPHA: values}, jobs) for jobs in (1, 2, 3)]
     assert tables[0] == tables[1] == tables[2]
     assert tables[0]["status"] == ["done"] * len(values)
 
 
-def test_other_kinds_of_run_in_between_are_taken_alone(blocks: list[int]) -> None:
+def test_runs_of_another_kind_in_between_run_alone(blocks: list[int]) -> None:
     """A period of another number of steps is another function; the order stays."""
     run = loaded("two_mass_spring", [*SHORT, "run.period=0.02"])
     periods = [0.02, 0.02, 0.03]
@@ -231,7 +231,7 @@ def test_other_kinds_of_run_in_between_are_taken_alone(blocks: list[int]) -> Non
         ("coordinated_robots", [*SHORT, "plant.passive.projection=true"]),
     ],
 )
-def test_what_cannot_run_side_by_side_runs_as_before(name: str, settings: list[str], blocks: list[int]) -> None:
+def test_runs_that_cannot_run_side_by_side_run_one_by_one(name: str, settings: list[str], blocks: list[int]) -> None:
     table = batch(loaded(name, settings), {ALPHA: [4.0, 6.0]})
     assert blocks == []
     for i, alpha in enumerate((4.0, 6.0)):
@@ -249,7 +249,7 @@ def test_without_a_compiler_the_runs_take_the_virtual_machine(
     assert any("no C compiler" in line for line in run.warnings)
 
 
-def test_rows_come_as_they_are_done_and_few_runs_wait() -> None:
+def test_finished_rows_are_written_early_and_few_runs_wait() -> None:
     run, made = loaded("two_mass_spring", ["run.duration=0.05"]), []
 
     class Points(list[dict[str, float]]):
@@ -265,7 +265,7 @@ def test_rows_come_as_they_are_done_and_few_runs_wait() -> None:
     assert len(made) == 5
 
 
-def test_auto_takes_what_pays(tmp_path: Path, blocks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_compiles_if_it_pays(tmp_path: Path, blocks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path))
     run = loaded("two_mass_spring", SHORT, engine="auto")
     assert batch(run, {ALPHA: [4.0, 6.0]})["engine"] == ["vm", "vm"] and blocks == []

@@ -1,9 +1,9 @@
 """The CANopen side of an emulated node: NMT, SDO server, PDOs, SYNC, heartbeats, emergencies.
 
-Design: expedited SDO only, as every object has four bytes at most. On SYNC a node first sends what it has measured,
-then applies what it was told: a controlword takes effect at the SYNC after it came, and shows at the next.
+Design: SDO is expedited only, because no object has more than four bytes. On SYNC a node first sends its measurements,
+then applies the received commands: a controlword acts at the SYNC after it, and shows in the statusword one SYNC later.
 
-Source: CiA 301, as the tables in python-canopen and in vendors' manuals have it.
+Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 """
 
 import struct
@@ -22,7 +22,7 @@ from hil.loop.clock import SECOND
 MILLISECOND = SECOND // 1000
 
 BOOT_UP, STOPPED, OPERATIONAL, PRE_OPERATIONAL = 0, 4, 5, 127
-"""States of NMT, as the heartbeat tells them."""
+"""States of network management (NMT), as in the heartbeat."""
 
 START, STOP, ENTER_PRE_OPERATIONAL, RESET_NODE, RESET_COMMUNICATION = 1, 2, 128, 129, 130
 """Commands of NMT."""
@@ -35,29 +35,29 @@ LAST_SYNCHRONOUS = 240
 
 
 class Profile(Protocol):
-    """What stands behind the communication: the drive, or the encoder."""
+    """The device behind the communication: a drive, or an encoder."""
 
     def measure(self, everything: bool) -> None:
-        """Brings the objects that it measures up to date: all, or position and velocity alone."""
+        """Updates the measured objects: all, or only position and velocity."""
 
     def written(self, key: Key, value: int) -> int:
-        """Takes note of an object that is about to be written.
+        """Called before an object is written.
 
         Returns:
-            0, or why not: an abort code.
+            0 to accept it, or an abort code.
         """
 
     def commanded(self) -> None:
-        """Acts on objects that a PDO has written."""
+        """Called after a PDO has written objects."""
 
     def disconnected(self, code: int) -> None:
-        """Acts on the loss of communication; `code` is 0 where a command of NMT stopped it."""
+        """Called at the loss of communication; `code` is 0 if an NMT command stopped it."""
 
     def synced(self) -> None:
-        """Acts on SYNC, before anything is sent."""
+        """Called on SYNC, before the node sends."""
 
     def reset(self, whole: bool) -> None:
-        """Acts on a reset of the node, or of its communication alone."""
+        """Called on a reset of the node (`whole`), or of its communication alone."""
 
 
 class CanOpen:
@@ -65,20 +65,20 @@ class CanOpen:
 
     Attributes:
         values: Key -> value of every object.
-        nmt: State of NMT.
+        nmt: State of network management.
         abort: Index of an object, or None for all -> abort code of every access to it; a fault sets it.
     """
 
     def __init__(
         self, node: EmulatedNode, profile: Profile, entries: Mapping[Key, ObjectEntry], wait_for_sync: bool
     ) -> None:
-        """Takes a node that is about to boot.
+        """Prepares the communication of a node.
 
         Args:
-            node: Whose communication it is.
-            profile: What stands behind it.
+            node: The node.
+            profile: Its device.
             entries: Its objects.
-            wait_for_sync: Whether a synchronous RPDO waits for SYNC, as it should; else it acts at once.
+            wait_for_sync: Whether a synchronous RPDO waits for SYNC, as the standard says; else it acts at once.
         """
         self._node, self._profile, self._entries, self._wait = node, profile, dict(entries), wait_for_sync
         self._id, self._world = node.settings.node, node.world
@@ -99,23 +99,23 @@ class CanOpen:
         return [self._heartbeat, *self._events]
 
     def listens(self) -> frozenset[int]:
-        """Ids of the frames that matter to it."""
+        """Ids of the frames that it receives."""
         masters = [0x700 + (self.values[0x1016, sub] >> 16 & 0x7F) for sub in (1, 2) if self.values[0x1016, sub]]
         return frozenset({0x000, 0x080, 0x600 + self._id, *self._received, *masters})
 
     def boot(self) -> None:
-        """Comes up as delivered, says so, and waits for orders."""
+        """Boots with default objects and sends the boot-up message."""
         self._load(lambda key: True)
         self._announce()
 
     def halt(self) -> None:
-        """Falls silent."""
+        """Stops all communication."""
         self._heartbeat.stop()
         self._stop_monitoring()
         self.enter(BOOT_UP)
 
     def receive(self, frame: Frame) -> None:
-        """Takes a frame."""
+        """Handles a frame."""
         identity = frame.id
         if self.nmt == BOOT_UP or frame.extended or frame.remote:
             return
@@ -216,7 +216,7 @@ class CanOpen:
         self._node.relisten()
 
     def _repeat(self, number: int) -> None:
-        """Sends an event-driven PDO because its event timer says so."""
+        """Sends an event-driven PDO when its event timer expires."""
         self._transmit(self._sent[number])
 
     def _take(self, pdo: Pdo, data: bytes) -> None:
@@ -282,7 +282,7 @@ class CanOpen:
         if command == START:
             self.enter(OPERATIONAL)
             if self.values[0x1001, 0] & 0x10 and not self.values.get((0x603F, 0), 0):
-                self.emergency(0, 0)  # what had been lost is back
+                self.emergency(0, 0)  # the lost communication is back
             for pdo in self._sent:
                 if pdo.valid and pdo.kind > LAST_SYNCHRONOUS:
                     self._transmit(pdo)
@@ -301,7 +301,7 @@ class CanOpen:
             self._profile.disconnected(0)
 
     def _load(self, chosen: Callable[[Key], bool]) -> None:
-        """Objects as delivered, of the keys that are chosen."""
+        """Sets the chosen objects to their defaults."""
         self.values |= {key: entry.value for key, entry in self._entries.items() if chosen(key)}
         self._set_up()
 
@@ -340,7 +340,7 @@ class CanOpen:
         self._deadline.stop()
 
     def _lost(self, code: int) -> None:
-        """A heartbeat or a PDO failed to come: its watchdog waits for the next before it counts again."""
+        """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
         for watchdog in [*self._masters.values(), self._deadline]:
             watchdog.stop()
         self.emergency(code, self.values[0x1001, 0] | 0x11)

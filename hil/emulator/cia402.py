@@ -1,24 +1,19 @@
 """An emulated drive, or encoder, on CANopen: CiA 402 in cyclic synchronous torque mode.
 
-Source: CiA 402 (IEC 61800-7-201), as the tables of vendors have it; option codes of those too.
+Source: CiA 402 (IEC 61800-7-201), from the tables of vendors; the option codes too.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from math import isfinite, tau
-from typing import Any
 
-from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator import objects
 from hil.emulator.canopen import RECOVERED_FROM_BUS_OFF, CanOpen
 from hil.emulator.encoder import Encoder
-from hil.emulator.motor import Motor
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
+from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.objects import Key
 from hil.emulator.states import DriveState, following
 from hil.emulator.timers import Timer
 from hil.frame import Frame
-from hil.loop.virtual_time import World
 
 TORQUE_MODE = 10
 _ENABLED = DriveState.OPERATION_ENABLED
@@ -33,13 +28,13 @@ DISABLE_OPTION, SHUTDOWN_OPTION = (0x605C, 0), (0x605B, 0)
 VOLTAGE_ENABLED, REMOTE, LIMIT_ACTIVE, FOLLOWS = 1 << 4, 1 << 9, 1 << 11, 1 << 12
 
 HALF, FULL = 1 << 31, (1 << 32) - 1
-"""A number n as 32 bits with sign hold it: (n + HALF & FULL) - HALF."""
+"""(n + HALF & FULL) - HALF is n in a signed integer of 32 bits, which wraps around."""
 
 COMMUNICATION_ERROR = 0x8100
-"""Emergency code of a loss of communication that has none of its own."""
+"""Emergency code of a loss of communication without a code of its own."""
 
 RAMP_TIME = 1.0
-"""Longest that a drive brakes by itself [s]."""
+"""Longest time for which a drive brakes by itself [s]."""
 
 
 class _Scales:
@@ -50,7 +45,7 @@ class _Scales:
         self.velocity = node.number("velocity_unit", 1.0 / self.position)
 
     def measure(self, values: dict[Key, int], encoder: Encoder, now: int) -> None:
-        """Puts a measurement into the objects; a drive cannot say that it knows nothing, its counter then stands."""
+        """Updates the objects; CANopen has no NaN, so an invalid measurement leaves them as they are."""
         position, velocity = encoder.read(now)
         if isfinite(position + velocity):
             values[POSITION] = (round(position * self.position) + HALF & FULL) - HALF
@@ -58,19 +53,15 @@ class _Scales:
 
 
 class CiA402Encoder(EmulatedNode):
-    """A node that only measures: position and velocity as drives have them.
+    """An encoder node: position and velocity in the objects of a drive.
 
-    Options: as of the drive, as far as they concern CANopen and units.
+    Options: those of the drive for CANopen and units.
     """
 
-    def __init__(
-        self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
-    ) -> None:
-        self.world, self.settings = world, settings
+    def _set_up(self) -> None:
         self.canopen = CanOpen(
-            self, self, objects.communication_objects(settings.node, {}) | objects.MEASUREMENTS, True
+            self, self, objects.communication_objects(self.settings.node, {}) | objects.MEASUREMENTS, True
         )
-        super().__init__(world, medium, settings, encoder, quirks)
         self._scales = _Scales(self)
 
     def listens(self) -> frozenset[int]:
@@ -89,24 +80,24 @@ class CiA402Encoder(EmulatedNode):
         self.canopen.halt()
 
     def measure(self, everything: bool) -> None:
-        """Brings the objects up to date."""
+        """Updates position and velocity."""
         self._scales.measure(self.canopen.values, self.encoder, self.world.now)
 
     def written(self, key: Key, value: int) -> int:
-        """Takes anything."""
+        """Accepts every value."""
         return 0
 
     def commanded(self) -> None:
-        """There is nothing to command."""
+        """Does nothing: an encoder has no commands."""
 
     def disconnected(self, code: int) -> None:
-        """There is nothing to stop."""
+        """Does nothing: an encoder has no torque."""
 
     def synced(self) -> None:
-        """There is nothing to do."""
+        """Does nothing: an encoder has no statusword."""
 
     def reset(self, whole: bool) -> None:
-        """There is nothing to reset."""
+        """Does nothing: an encoder has no state machine."""
 
 
 class CiA402(EmulatedDrive):
@@ -117,31 +108,18 @@ class CiA402(EmulatedDrive):
     `on_fault`: `coast`, `ramp` or `brake`, `watchdog`: false ignores the loss of heartbeats.
     """
 
-    def __init__(
-        self,
-        world: World,
-        medium: Medium,
-        settings: DriveSettings,
-        encoder: Encoder,
-        motor: Motor,
-        quirks: Mapping[str, Any],
-    ) -> None:
-        self.world, self.settings = world, settings
-        rated = settings.rated_torque if settings.rated_torque is not None else 1.0
-        entries = objects.communication_objects(settings.node, objects.DEFAULT_MAPS)
+    def _set_up(self) -> None:
+        rated = self.settings.rated_torque if self.settings.rated_torque is not None else 1.0
+        entries = objects.communication_objects(self.settings.node, objects.DEFAULT_MAPS)
         entries |= objects.drive_objects(round(1000 * rated))
         self._rated = round(1000 * rated) / 1000
-        self.canopen = CanOpen(self, self, entries, quirks.get("rpdo_apply", "sync") == "sync")
+        self.canopen = CanOpen(self, self, entries, self.option("rpdo_apply", "sync") == "sync")
         self.state = DriveState.NOT_READY
         self._controlword = 0
         self._must_reset_communication = False
-        super().__init__(world, medium, settings, encoder, motor, quirks)
         self._scales = _Scales(self)
         self._latency = int(self.number("statusword_latency", 1))
         self._shown: deque[int] = deque([0], maxlen=max(1, self._latency))
-        self.station.receive = self.canopen.receive
-        self.station.went_off = lambda: self.disconnected(0)
-        self.station.came_back = lambda: self.canopen.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
 
     def listens(self) -> frozenset[int]:
         return self.canopen.listens()
@@ -153,6 +131,9 @@ class CiA402(EmulatedDrive):
         self.canopen.receive(frame)
 
     def boot(self) -> None:
+        self.station.receive = self.canopen.receive
+        self.station.went_off = lambda: self.disconnected(0)
+        self.station.came_back = lambda: self.canopen.emergency(RECOVERED_FROM_BUS_OFF, 0x11)
         self.canopen.boot()
         self.reset(True)
 
@@ -162,7 +143,7 @@ class CiA402(EmulatedDrive):
         self.state = DriveState.NOT_READY
 
     def reset(self, whole: bool) -> None:
-        """Starts the state machine again, if it is the whole node that was reset."""
+        """Restarts the state machine, if the whole node was reset."""
         self._must_reset_communication = False
         if not whole:
             return
@@ -176,7 +157,7 @@ class CiA402(EmulatedDrive):
         self._trip(code, told=False)
 
     def _trip(self, code: int, told: bool) -> None:
-        """Goes to fault; `told`: the emergency has gone out already."""
+        """Goes to the fault state; `told`: the emergency was sent already."""
         if self.state in (DriveState.NOT_READY, DriveState.FAULT, DriveState.FAULT_REACTION_ACTIVE):
             return
         values = self.canopen.values
@@ -197,7 +178,7 @@ class CiA402(EmulatedDrive):
             self._enter(DriveState.SWITCH_ON_DISABLED)
 
     def measure(self, everything: bool) -> None:
-        """Brings position and velocity up to date and, where everything is asked for, torque and statusword."""
+        """Updates position and velocity and, with `everything`, torque and statusword."""
         values = self.canopen.values
         self._scales.measure(values, self.encoder, self.world.now)
         if not everything:
@@ -207,12 +188,12 @@ class CiA402(EmulatedDrive):
         values[STATUSWORD] = self._shown[0] if self._latency > 1 else self._statusword()
 
     def synced(self) -> None:
-        """Moves what the statusword shows on by one SYNC."""
+        """Advances the delayed statusword by one SYNC."""
         if self._latency > 1:
             self._shown.append(self._statusword())
 
     def written(self, key: Key, value: int) -> int:
-        """Takes note of an object that SDO writes."""
+        """Checks an object before SDO writes it, and acts on it."""
         if key == MODE:
             if value not in (0, TORQUE_MODE):
                 return objects.OUT_OF_RANGE
@@ -269,7 +250,7 @@ class CiA402(EmulatedDrive):
         self._enter(after)
 
     def _ramps(self, after: DriveState) -> bool:
-        """Whether the drive brakes on the way from enabled to this state."""
+        """Whether the drive brakes on its way from enabled to this state."""
         option = {DriveState.SWITCHED_ON: DISABLE_OPTION, DriveState.READY_TO_SWITCH_ON: SHUTDOWN_OPTION}.get(after)
         return option is not None and self.canopen.values[option] == 1
 
@@ -299,7 +280,7 @@ class CiA402(EmulatedDrive):
         self.canopen.changed(STATUSWORD)
 
     def _target(self) -> float:
-        """Torque of the motor that is asked for [N m]; none in another mode than torque."""
+        """Commanded torque of the motor [N m]; 0 in other modes than torque mode."""
         values = self.canopen.values
         if values[MODE_DISPLAY] != TORQUE_MODE:
             return 0.0

@@ -1,4 +1,4 @@
-"""Emulated drives, their buses and the machine behind them, put together from plain values."""
+"""Builds emulated drives, their buses and the simulated machine from plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,18 +32,18 @@ ENCODERS: dict[str, type[ODriveEncoder] | type[CiA402Encoder]] = {"odrive": ODri
 """Protocol -> node that only measures."""
 
 STEPS_PER_PERIOD = 4
-"""Least steps of the machine in one period of the loop."""
+"""Steps of the machine in one period of the loop."""
 
 
 @dataclass(frozen=True)
 class BusOptions:
-    """What a bus is like.
+    """Properties of an emulated bus.
 
     Attributes:
-        bitrate: [bit/s].
-        stuffing: `actual` or `worst`.
-        queue: Frames that wait in the host's controller at most.
-        restart: Time after bus-off at which the host's controller asks to come back [s]; None: never.
+        bitrate: Bit rate [bit/s].
+        stuffing: Stuff bits of a frame: `actual`, or `worst` for its length.
+        queue: Largest number of frames that wait in the host's controller.
+        restart: Time from bus-off until the host's controller restarts [s]; None: never.
     """
 
     bitrate: int = 1_000_000
@@ -54,14 +54,14 @@ class BusOptions:
 
 @dataclass(frozen=True)
 class EmulationOptions:
-    """What the emulated machine is like, beyond what the config says of the real one.
+    """Properties of the emulated machine that a real one has by itself.
 
     Attributes:
-        actuators: Drive -> its actuator; usual ones where left out.
-        encoders: Drive or sensor -> its encoder.
-        quirks: Drive or sensor -> what its protocol's emulation knows beyond the options: option -> value.
-        seed: Of everything random.
-        engine: Of the simulated plant: `auto`, `c`, `vm` or `numpy`.
+        actuators: Drive -> its actuator; default: `ActuatorOptions()`.
+        encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
+        quirks: Drive or sensor -> further options of its emulation: option -> value.
+        seed: Seed of all random numbers.
+        engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
     """
 
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
@@ -72,17 +72,17 @@ class EmulationOptions:
 
 
 class Emulator:
-    """Emulated drives: just powered on, at rest at the start pose, brakes closed where there are any.
+    """Emulated drives, at first just powered on at the start pose, with closed brakes.
 
     Attributes:
-        world: Their time.
-        clock: The same, for the loop.
+        world: Time of the drives.
+        clock: The same time, for the loop.
         plant: The machine.
         nodes: Name -> drive or encoder node.
-        wires: Name -> wire; empty where the drives are on real buses.
-        buses: Name -> the host's controller on it.
-        observer: Watches what the host sends.
-        host_faults: What the loop must do to itself.
+        wires: Name -> wire; empty if the drives are on real buses.
+        buses: Name -> the host's controller on that wire.
+        observer: Checks the host's commands.
+        host_faults: Faults of the loop itself.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Emulator:
         sensors: Sequence[SensorSettings],
         emulation: EmulationOptions,
     ) -> None:
-        """Puts nodes on media, and powers them on; `build` makes all of it.
+        """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
 
         Raises:
-            ConfigError: A node names something that there is not; every one at once.
+            ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
         self.world, self.plant, self.clock = world, plant, VirtualClock(world)
         _check(plant, media, drives, sensors)
@@ -139,17 +139,17 @@ class Emulator:
         """Drives on emulated wires in virtual time.
 
         Args:
-            system: Whose plant it is; task and law are left out.
+            system: System with the plant; task and law are not used.
             start: Pose and velocity at power-on.
-            period: Of the loop [s].
+            period: Period of the loop [s].
             drives: One per actuator.
             sensors: Nodes that only measure.
-            buses: Name -> what it is like; None: `main`, as usual.
-            emulation: What the machine is like; None: as usual.
-            faults: What goes wrong, from `hil.emulator.faults.read_faults`; those `since: engaged` wait for `engaged`.
+            buses: Name -> properties; None: one bus `main` with the usual ones.
+            emulation: Properties of the machine; None: the usual ones.
+            faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
 
         Raises:
-            ConfigError: A node names something that there is not; every one at once.
+            ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
         emulation = emulation or EmulationOptions()
         world = World()
@@ -173,7 +173,7 @@ class Emulator:
     _seed = 0
 
     def engaged(self) -> None:
-        """Starts the clock of the faults that count from here."""
+        """Schedules the faults whose time counts from the start of the task."""
         schedule(self._faults, "engaged", self, self._seed)
 
     def drive(self, name: str) -> EmulatedDrive:
@@ -213,7 +213,7 @@ def _check(
     drives: Sequence[DriveSettings],
     sensors: Sequence[SensorSettings],
 ) -> None:
-    """Raises ConfigError with every node that cannot be."""
+    """Raises ConfigError with all nodes that have an unknown name, bus or protocol."""
     problems = []
     for kind, nodes, known, protocols in (
         ("actuator", drives, plant.model.plant.actuators, list(DRIVES)),

@@ -1,7 +1,7 @@
 """The measurement of one node: resolution, noise, latency, and the faults of an encoder.
 
 Design: a reading is x~ = r floor((x + noise) / r + 1/2), as in `servoctl.simulation.realism`. The noise is a stream of
-each encoder, for drives read their encoders at times of their own, not once per tick of the loop.
+each encoder, because drives read their encoders at their own times, not once per tick of the loop.
 """
 
 import random
@@ -60,7 +60,7 @@ class Encoder:
             settings: Gear, sign and offset.
             index: Number of the actuator, or of the coordinate.
             options: Its properties.
-            seed: Of the run; each encoder has its own stream of noise.
+            seed: Seed of the run; each encoder has its own stream of noise.
             coordinate: Whether it measures a coordinate; else the displacement conjugate to an actuator.
         """
         self._plant, self._index, self._coordinate = plant, index, coordinate

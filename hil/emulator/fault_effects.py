@@ -28,11 +28,11 @@ USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2}
 """Protocol -> its error code for over-current."""
 
 REBOOT_TIME = 0.3
-"""How long a drive takes to reboot where the fault gives no time [s]."""
+"""Time of a reboot if the fault gives none [s]."""
 
 
 class FaultTargets(Protocol):
-    """What faults act on; `Emulator` is one.
+    """Interface of the emulated drives to faults; `Emulator` has it.
 
     Attributes:
         world: Time of the drives.
@@ -59,9 +59,9 @@ def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: 
 
     Args:
         faults: The script.
-        since: What happens now: `power_on` or `engaged`; faults that count from the other are left out.
-        emulator: What they act on.
-        seed: Of their random numbers; each fault has its own stream.
+        since: The present event, `power_on` or `engaged`; faults whose time counts from the other one are left out.
+        emulator: The emulated drives.
+        seed: Seed of the run; each fault has its own stream.
     """
     for number, fault in enumerate(faults):
         if fault.since == since:
@@ -75,8 +75,8 @@ class FaultInjector:
 
     Args:
         fault: The fault.
-        emulator: What it acts on.
-        seed: Of its random numbers.
+        emulator: The emulated drives.
+        seed: Seed of its random numbers.
     """
 
     def __init__(self, fault: Fault, emulator: FaultTargets, seed: str) -> None:

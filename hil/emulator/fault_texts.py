@@ -1,4 +1,4 @@
-"""What each kind of fault does and what its fields mean, for the reference; a test holds it to `faults.KINDS`."""
+"""Effect and fields of each kind of fault, for the reference; a test compares it with `faults.KINDS`."""
 
 COMMON = {
     "kind": "what goes wrong, one of the kinds below",
@@ -19,7 +19,7 @@ PLACES = {
     "host_or_node": "the host's connection, or that of a node where `drive` is given",
     "host": "the computer that runs the loop",
 }
-"""Place of a kind -> what it happens to."""
+"""Target of a kind -> in words."""
 
 _WHICH = {
     "direction": "which frames: `any`, `to_host` or `from_host`",
@@ -81,7 +81,7 @@ TEXTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "silent": ("the node sends nothing", {}),
     "late": ("the node answers late", {"delay": "how much [s]"}),
-    "clock_drift": ("the clock of the node is fast", {"ppm": "by how much [parts per million]"}),
+    "clock_drift": ("the clock of the node is slow", {"ppm": "by how much [parts per million]"}),
     "heartbeat_loss": ("heartbeats are lost", {"of": "whose: `drive` or `master`"}),
     "encoder_jump": ("the encoder's zero jumps", {"delta": "by how much [joint unit]"}),
     "encoder_stuck": ("the encoder's value stands still", {}),

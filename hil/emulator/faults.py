@@ -49,16 +49,16 @@ class Option(NamedTuple):
 
 
 class FaultKind(NamedTuple):
-    """Where a kind of fault acts, and its parameters.
+    """Target and parameters of a kind of fault.
 
     Attributes:
-        place: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
+        target: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
             host, unless a node is named; `host`: neither.
         options: Its parameters.
         protocols: Protocols that can have this fault; empty: all.
     """
 
-    place: str
+    target: str
     options: Mapping[str, Option] = {}
     protocols: tuple[str, ...] = ()
 
@@ -186,7 +186,7 @@ def read_faults(
     """Reads a script.
 
     Args:
-        entries: Of the config, each `{kind, at, for, since, drive, bus, ...}`.
+        entries: Entries of the config, each `{kind, at, for, since, drive, bus, ...}`.
         nodes: Name of each drive and sensor -> its entry of `targets`; for a drive its protocol is enough.
         buses: Names of the buses.
 
@@ -195,8 +195,8 @@ def read_faults(
     """
     known, faults, problems = list(buses), [], []
     by_name = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
-    for place, entry in enumerate(entries):
-        reader = _Entry(str(place), entry, by_name, known)
+    for number, entry in enumerate(entries):
+        reader = _Entry(str(number), entry, by_name, known)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -207,8 +207,8 @@ def read_faults(
 class _Entry:
     """Reads one entry of a script and collects its problems."""
 
-    def __init__(self, place: str, entry: Mapping[str, Any], nodes: Mapping[str, Target], buses: list[str]) -> None:
-        self._place, self._entry, self._nodes, self._buses = place, entry, nodes, buses
+    def __init__(self, number: str, entry: Mapping[str, Any], nodes: Mapping[str, Target], buses: list[str]) -> None:
+        self._number, self._entry, self._nodes, self._buses = number, entry, nodes, buses
         self.problems: list[Problem] = []
 
     def fault(self) -> Fault | None:
@@ -238,10 +238,10 @@ class _Entry:
         return Fault(name, at, duration, since, drive, bus, parameters)
 
     def _check_place(self, name: str, kind: FaultKind, drive: str | None, bus: str | None) -> None:
-        if kind.place in ("node", "drive"):
-            fit = [each for each, target in self._nodes.items() if target.drive or kind.place == "node"]
+        if kind.target in ("node", "drive"):
+            fit = [each for each, target in self._nodes.items() if target.drive or kind.target == "node"]
             if drive is None and "drive" not in self._entry:
-                what = "drive or sensor" if kind.place == "node" else "drive"
+                what = "drive or sensor" if kind.target == "node" else "drive"
                 self._wrong("drive", f"missing (which {what}: {', '.join(fit)})")
             target = self._nodes.get(drive or "")
             if target is not None and drive not in fit:
@@ -249,11 +249,11 @@ class _Entry:
             elif target is not None and kind.protocols and target.protocol not in kind.protocols:
                 self._wrong("drive", f"{drive} speaks {target.protocol}, where there is no {name} (only with "
                             f"{' and '.join(kind.protocols)})")  # fmt: skip
-        elif kind.place in ("bus", "host") and "drive" in self._entry:
+        elif kind.target in ("bus", "host") and "drive" in self._entry:
             self._wrong("drive", f"a {name} concerns no single drive (name a bus, or ids)")
-        if kind.place in ("node", "drive", "host") and "bus" in self._entry:
+        if kind.target in ("node", "drive", "host") and "bus" in self._entry:
             self._wrong("bus", f"a {name} concerns no bus")
-        if kind.place == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
+        if kind.target == "host_or_node" and drive is None and bus is None and len(self._buses) > 1:
             self._wrong("bus", f"missing (which of {', '.join(self._buses)})")
 
     def _read(self, key: str, option: Option) -> Any:
@@ -273,4 +273,4 @@ class _Entry:
         return None if value is None else str(value)
 
     def _wrong(self, key: str, what: str) -> None:
-        self.problems.append(Problem((self._place, key), what))
+        self.problems.append(Problem((self._number, key), what))

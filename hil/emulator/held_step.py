@@ -1,4 +1,4 @@
-"""One Runge-Kutta step of an open loop and its actuators, on buffers that are made once."""
+"""One Runge-Kutta step of the simulated plant and its actuators, on arrays that are made once."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,20 +19,20 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 TOGETHER = 2
-"""Steps that can be taken in one call: what mostly goes by between two looks at the machine."""
+"""Steps in one call of compiled code: the usual number between two readings of the machine."""
 
 
 def open_loop(system: System, start: State) -> System:
-    """The plant of a system without task and law."""
+    """A system with the same plant, without task and law."""
     return System(Model(system.model.plain.plant, {}, start), None, {}, system.passive)
 
 
 class HeldStep:
-    """A step under the mean torques that actuators make in it.
+    """A step of the plant under the mean torque of each actuator.
 
     Attributes:
-        engine: What it runs on: `c`, `vm` or `numpy`.
-        actuators: Numbers of each motor as `Actuator` has them, shape (4, m).
+        engine: Its engine: `c`, `vm` or `numpy`.
+        actuators: State of each actuator, as described in `Actuator`, shape (4, m).
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class HeldStep:
         origin: float = 0.0,
         engine: str = "auto",
     ) -> None:
-        """Compiles.
+        """Compiles the step.
 
         Args:
-            system: Without law.
-            options: Of each actuator.
+            system: The plant, without law.
+            options: Properties of each actuator.
             gains: Torque or force at each joint per torque of the motor.
-            origin: Time of the plant at the world's 0 [s].
-            engine: `auto`: C where there is a compiler; `c`, `vm` or `numpy`.
+            origin: Time of the plant when the world's time is 0 [s].
+            engine: `auto` (C if there is a compiler), `c`, `vm` or `numpy`.
 
         Raises:
             CompileError: C is asked for and cannot be had.
@@ -64,7 +64,7 @@ class HeldStep:
             self.engine, why = run_fast(kernel, engine, several)
             if engine == "c" and self.engine != "c":
                 raise CompileError(why)
-            tick = self._tick = BufferedCall(kernel)  # keeps the buffers that the calls below go by
+            tick = self._tick = BufferedCall(kernel)  # owns the arrays that the calls below use
             self._times, self._x, self.actuators, self._lost, constants, parameters = tick.inputs.values()
             self._following, self._kept = tick.outputs.values()
             constants[:], parameters[:] = fixed, loop.parameters
@@ -81,13 +81,13 @@ class HeldStep:
         self._times[0] = origin
 
     def __call__(self, x: Array, duration: int, now: int, lost: Array | None = None) -> Array:
-        """x after a step; the actuators stay as they are.
+        """x after a step; `keep` then advances the actuators.
 
         Args:
             x: q and v at its beginning, shape (2 n,).
             duration: Its length [ns].
-            now: Its end [ns].
-            lost: What friction takes of the torques at the joints, shape (m,) [actuator unit]; None: nothing, ever.
+            now: Time of its end [ns].
+            lost: Friction torque at the joints, shape (m,) [actuator unit]; None: as at the last call, at first 0.
         """
         self._times[1], self._times[2] = duration, now
         self._x[:] = x
@@ -97,7 +97,7 @@ class HeldStep:
         return self._following.copy()
 
     def together(self, x: Array, duration: int, now: int) -> Array | None:
-        """x after `TOGETHER` such steps, without friction, the last of which ends now; None where there is no code."""
+        """x after `TOGETHER` such steps without friction, the last of which ends now; None without compiled code."""
         if self._evaluate_together is None:
             return None
         self._times[1], self._times[2] = duration, now
@@ -106,7 +106,7 @@ class HeldStep:
         return self._following.copy()
 
     def keep(self) -> None:
-        """Moves the actuators to the end of the last step, where a new mean begins."""
+        """Advances the actuators to the end of the last step, where the next mean begins."""
         self.actuators[:] = self._kept
 
     def _in_numpy(self, loop: Loop, gains: Array, lags: Array) -> Callable[[], object]:

@@ -1,67 +1,51 @@
 """An emulated drive that speaks MIT frames: position, velocity, gains and torque in eight bytes.
 
-A command is answered by one reply; all drives reply with the host's id and say in the first byte who they are.
+Each command gets one reply. All drives reply with the host's id; the first byte is the drive's own id.
 
-Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; range tables as the config gives them.
+Source: mini-cheetah motor driver and its descendants; CubeMars AK manual V1.0.8; ranges from the config.
 """
 
-from collections.abc import Mapping
 from math import isfinite
-from typing import Any
 
-from hil.drives.settings import DriveSettings
-from hil.emulator.encoder import Encoder
-from hil.emulator.motor import Motor
-from hil.emulator.node import EmulatedDrive, Medium
+from hil.emulator.node import EmulatedDrive
 from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
-from hil.loop.virtual_time import Event, World, cancel
+from hil.loop.virtual_time import Event, cancel
 
 ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 
 DAMIAO_DISABLED, DAMIAO_ENABLED, DAMIAO_LOST = 0x0, 0x1, 0xD
 
 TEMPERATURE = 25
-"""Of motor and electronics [degree C]."""
+"""Temperature of motor and electronics [degree C]."""
 
 
 def pack(value: float, low: float, high: float, bits: int) -> int:
-    """A number as so many bits between the ends of a range."""
+    """A number as an unsigned integer of some bits that spans the range from `low` to `high`."""
     most = (1 << bits) - 1
     return min(most, max(0, int((value - low) * most / (high - low))))
 
 
 def unpack(number: int, low: float, high: float, bits: int) -> float:
-    """The number that bits stand for."""
+    """Inverse of `pack`."""
     return low + number * (high - low) / ((1 << bits) - 1)
 
 
 class Mit(EmulatedDrive):
-    """A drive.
+    """An MIT drive.
 
     Options: `ranges` or `motor`; `host` (0): id of replies; `status`: `none`, `cubemars` or `damiao`; `drive_watchdog`:
-    whether it has one, whose timeout is that of the settings. Quirks: `watchdog`: the same; `position_end`: `wrap` or
-    `saturate`, what the position does at the end of its range.
+    whether it has a watchdog, with the timeout of the settings. Quirks: `watchdog`: the same; `position_end`: `wrap` or
+    `saturate`, at the end of the position range.
     """
 
-    def __init__(
-        self,
-        world: World,
-        medium: Medium,
-        settings: DriveSettings,
-        encoder: Encoder,
-        motor: Motor,
-        quirks: Mapping[str, Any],
-    ) -> None:
-        super().__init__(world, medium, settings, encoder, motor, quirks)
-        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(
-            {**settings.options, **quirks}
-        ).values()
+    def _set_up(self) -> None:
+        self._position, self._velocity, self._torque, self._kp, self._kd = ranges_of(self._options).values()
         self._wraps = self.option("position_end", "wrap") == "wrap"
         self._host, self._status = int(self.number("host", 0)), str(self.option("status", "none"))
-        self._watchdog = Watchdog(world, self._starved)
+        self._watchdog = Watchdog(self.world, self._starved)
         self._running = self._starving = False
         self._zero = 0.0
         self.fault = 0
@@ -127,7 +111,7 @@ class Mit(EmulatedDrive):
             self._regulate()
 
     def _regulate(self) -> None:
-        """tau = kp (p - position) + kd (v - velocity) + t, again every millisecond where it depends on the motion."""
+        """tau = kp (p - position) + kd (v - velocity) + t, repeated every millisecond if it depends on the motion."""
         p, v, kp, kd, torque = self._told
         self._regulating = None
         if kp or kd:

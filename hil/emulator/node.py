@@ -73,9 +73,14 @@ class EmulatedNode(ABC):
         self.delay, self.drift = 0, 0.0
         self.mangle: Callable[[int, bytes], bytes] | None = None
         self._medium = medium
+        self._boot: Event | None = None
+        self._set_up()
         self.station = medium.attach(settings.name, self.receive, self.listens())
         self._attached = True
-        self._boot: Event | None = None
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Prepares the protocol, before the node is attached to its bus."""
 
     def option(self, name: str, default: Any) -> Any:
         """An option of its protocol, or a quirk."""

@@ -62,7 +62,7 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
         node: Node id.
         maps: Index of a PDO's mapping -> mapped objects at power-on.
     """
-    found = {
+    entries = {
         (0x1000, 0): ObjectEntry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
         (0x1001, 0): ObjectEntry(U8, 0, "ro", True),
         (0x1003, 0): ObjectEntry(U8, 0),
@@ -87,7 +87,7 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
     for number in range(4):
         for base, first, mapping in ((0x1400, 0x200, 0x1600), (0x1800, 0x180, 0x1A00)):
             carried = maps.get(mapping + number, ())
-            found |= {
+            entries |= {
                 (base + number, 0): ObjectEntry(U8, 5, "const"),
                 (base + number, 1): ObjectEntry(U32, first + 0x100 * number + node),
                 (base + number, 2): ObjectEntry(U8, 255),
@@ -96,8 +96,8 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
                 (mapping + number, 0): ObjectEntry(U8, len(carried), high=MAPPED),
             }
             for sub in range(1, MAPPED + 1):
-                found[mapping + number, sub] = ObjectEntry(U32, carried[sub - 1] if sub <= len(carried) else 0)
-    return found
+                entries[mapping + number, sub] = ObjectEntry(U32, carried[sub - 1] if sub <= len(carried) else 0)
+    return entries
 
 
 MEASUREMENTS = {(0x6064, 0): ObjectEntry(I32, 0, "ro", True), (0x606C, 0): ObjectEntry(I32, 0, "ro", True)}

@@ -1,7 +1,7 @@
-"""A witness on the wire: reads what the host sends by the protocols' tables, and says what it never should have sent.
+"""Checks the commands of the loop on the wire: finite, within the limits, and no torque after a disable.
 
-Design: shares no code with the drivers, nor with the emulated drives. It judges torque commands as they lie on the
-wire: finite, within the limit, not faster than the rate when they grow, and none after a disable.
+Design: it decodes frames from the tables of the protocols and shares no code with the drivers or the emulated drives.
+Torque commands must be finite, within the torque limit, and within the rate limit when they grow.
 """
 
 import struct
@@ -18,22 +18,22 @@ from hil.loop.clock import SECOND
 from hil.loop.virtual_time import World
 
 JITTER = 500_000
-"""Time that a command may be nearer to the one before than it was made [ns]: the bus holds commands up unevenly."""
+"""Commands may come this much closer together than they were computed [ns]: the bus delays them unevenly."""
 
 WAITING = 0.6
-"""Of the period: how long the loop waits for samples, and its commands come later than those of the next tick."""
+"""Part of a period by which the wait for samples can delay a command, compared with the next one."""
 
 GRACE = 100_000_000
-"""Time after which a torque that comes before its enabling command is one after a disable [ns]."""
+"""A torque without an enabling command within this time counts as a torque after a disable [ns]."""
 
 
 class Violation(NamedTuple):
-    """Something that should never have been on the wire.
+    """A command that must not be on the wire.
 
     Attributes:
-        time: When [ns].
-        drive: Whose.
-        what: A sentence.
+        time: Time of the frame [ns].
+        drive: Name of the drive.
+        what: What is wrong, in words.
         frame: The frame.
     """
 
@@ -44,17 +44,20 @@ class Violation(NamedTuple):
 
 
 class Observer:
-    """Watches the torque commands of some drives.
+    """Checks the torque commands of some drives, on the wires that `watch` is called with.
+
+    Args:
+        world: Its time.
+        drives: Settings of the drives.
 
     Attributes:
-        violations: What it has seen.
-        jitter: Time that a command may be nearer to the one before than it was made [ns].
-        commands: Number of torque commands that it could read.
-        largest: Drive -> largest torque asked for, at the joint.
+        violations: Violations so far.
+        jitter: Commands may come this much closer together than they were computed [ns].
+        commands: Number of torque commands that it has read.
+        largest: Drive -> largest commanded torque, at the joint.
     """
 
     def __init__(self, world: World, drives: Sequence[DriveSettings]) -> None:
-        """Watches for these drives, on the wires that it is then shown."""
         self._world = world
         self.violations: list[Violation] = []
         self.jitter = JITTER
@@ -63,29 +66,28 @@ class Observer:
         self._readers = [_READERS[drive.protocol](self, drive) for drive in drives]
 
     def watch(self, wire: Wire) -> None:
-        """Looks on at a wire."""
-
-        concerned: dict[int, list[_Reader]] = {}
+        """Checks the frames on a wire."""
+        readers: dict[int, list[_Reader]] = {}
         for reader in self._readers:
             for identity in reader.identities if reader.bus == wire.name else ():
-                concerned.setdefault(identity, []).append(reader)
+                readers.setdefault(identity, []).append(reader)
 
         def tap(frame: Frame, sender: Station) -> None:
             if sender.host and not frame.extended and not frame.remote:
-                for reader in concerned.get(frame.id, ()):
+                for reader in readers.get(frame.id, ()):
                     reader.read(frame)
 
         wire.taps.append(tap)
 
     def report(self) -> list[Violation]:
-        """All of them, those included that only time could tell."""
+        """All violations by time, including torques that were not enabled in time."""
         for reader in self._readers:
             reader.settle(self._world.now)
-        return sorted(self.violations, key=lambda seen: seen[:3])
+        return sorted(self.violations, key=lambda violation: violation[:3])
 
 
 class _Reader:
-    """Follows the torque that one drive is asked for."""
+    """Reads the commands to one drive."""
 
     def __init__(self, observer: Observer, drive: DriveSettings) -> None:
         self._observer, self._drive, self.bus = observer, drive, drive.bus
@@ -96,32 +98,32 @@ class _Reader:
 
     @property
     def identities(self) -> list[int]:
-        """Ids that matter."""
+        """Ids of the frames to read."""
         raise NotImplementedError
 
     def read(self, frame: Frame) -> None:
-        """Takes a frame of the host."""
+        """Reads a frame of the host."""
         raise NotImplementedError
 
     def settle(self, now: int) -> None:
-        """Decides about a torque that may have been early."""
+        """Reports a torque before its enabling command, if that did not come in time."""
         if self._early is not None and now - self._early[0] > GRACE:
             moment, frame = self._early
             self._early = None
             self._wrong("a torque after the drive was disabled", frame, moment)
 
     def enable(self) -> None:
-        """The host enables the drive."""
+        """Called when the host enables the drive."""
         self._enabled, self._early = True, None
 
     def disable(self) -> None:
-        """The host disables the drive."""
+        """Called when the host disables the drive."""
         self._disabled_once = self._disabled_once or self._enabled
         self._enabled = False
         self._torque = 0.0
 
     def torque(self, motor_torque: float, frame: Frame) -> None:
-        """The host asks for a torque of the motor [N m]."""
+        """Checks a commanded torque of the motor [N m]."""
         observer, drive = self._observer, self._drive
         observer.commands += 1
         if self._early is not None:
@@ -138,7 +140,9 @@ class _Reader:
         elapsed = (frame.time - self._time + observer.jitter) / SECOND
         grown = size > abs(before) or torque * before < 0
         step = abs(torque - before)
-        seeded = drive.brake and not self._enabled  # what holds the pose, before it is enabled and its brake opens
+        seeded = (
+            drive.brake and not self._enabled
+        )  # the torque that holds the pose is sent before the drive is enabled and its brake opens
         if grown and not seeded and step > drive.torque_rate_limit * elapsed * (1 + 1e-6) + 2 * quantum:
             self._wrong(
                 f"a step of torque from {before:.6g} to {torque:.6g} in {elapsed:.4g} s, "

@@ -6,18 +6,13 @@ Source: docs.odriverobotics.com, CAN protocol; DBC of firmware 0.6.10 in `odrive
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import isfinite, tau
-from typing import Any
 
-from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.encoder import Encoder
-from hil.emulator.motor import Motor
-from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
+from hil.emulator.node import EmulatedDrive, EmulatedNode
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
-from hil.loop.virtual_time import World
 
 VERSION, HEARTBEAT, ESTOP, ERROR, ADDRESS, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x06, 0x07
 ENCODER, CONTROLLER_MODE, INPUT_POS, INPUT_VEL, INPUT_TORQUE, LIMITS = 0x09, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F
@@ -31,10 +26,10 @@ VELOCITY_LIMIT_VIOLATION, WATCHDOG_EXPIRED, ESTOP_REQUESTED = 0x8000, 0x0100_000
 MISSING_ESTIMATE, INITIALIZING = 0x8, 0x1
 
 DISARMED, ILLEGAL_STATE = 3, 10
-"""Results of a procedure."""
+"""Procedure results."""
 
 SETPOINTS = frozenset({AXIS_STATE, INPUT_POS, INPUT_VEL, INPUT_TORQUE})
-"""Commands that feed the watchdog, unless any does."""
+"""Commands that feed the watchdog, unless every frame does."""
 
 PROTOCOL_VERSION, HARDWARE, FIRMWARE = 2, (4, 4, 58), (0, 6, 10, 0)
 
@@ -42,7 +37,7 @@ _TWO = struct.Struct("<ff")
 _HEARTBEAT = struct.Struct("<IBBBx")
 _ERRORS = struct.Struct("<II")
 _LENGTHS = {AXIS_STATE: 4, CONTROLLER_MODE: 8, INPUT_POS: 8, INPUT_VEL: 8, INPUT_TORQUE: 4, LIMITS: 8}
-"""Bytes that a command must have at least."""
+"""Smallest number of bytes of a command."""
 
 
 def identities(node: int) -> frozenset[int]:
@@ -56,12 +51,12 @@ class Talk:
     def __init__(
         self, node: EmulatedNode, heartbeat: Callable[[], bytes], errors: Callable[[], tuple[int, int]]
     ) -> None:
-        """Takes a node that is about to boot.
+        """Prepares the messages of a node.
 
         Args:
-            node: Whose messages they are.
-            heartbeat: Payload of its heartbeat.
-            errors: Active errors, and the reason of the last disarming.
+            node: The node.
+            heartbeat: Returns the payload of its heartbeat.
+            errors: Returns its active errors, and the reason of the last disarming.
         """
         self._node, self._heartbeat, self._errors = node, heartbeat, errors
         self._base = node.settings.node << 5
@@ -75,7 +70,7 @@ class Talk:
             timer.start(nanoseconds(self._node.number(name, usual)), phase)
 
     def stop(self) -> None:
-        """Stops them."""
+        """Stops the cyclic messages."""
         for timer in self.timers:
             timer.stop()
 
@@ -84,7 +79,7 @@ class Talk:
         self._node.send(self._base | command, data)
 
     def answer(self, command: int) -> bool:
-        """Sends what a remote frame asks for; returns whether it is one of these messages."""
+        """Answers a remote frame; returns False for messages that it does not have."""
         if command == VERSION:
             self.reply(VERSION, bytes([PROTOCOL_VERSION, *HARDWARE, *FIRMWARE]))
         elif command == HEARTBEAT:
@@ -113,16 +108,13 @@ class Talk:
 
 
 class ODriveEncoder(EmulatedNode):
-    """A node that only measures.
+    """An encoder node.
 
     Options: `feedback_period` (0.001), `heartbeat_period` (0.1), `error_period` (0.1) and `phase` (0) of the cyclic
     messages [s].
     """
 
-    def __init__(
-        self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
-    ) -> None:
-        super().__init__(world, medium, settings, encoder, quirks)
+    def _set_up(self) -> None:
         self._talk = Talk(self, lambda: _HEARTBEAT.pack(0, IDLE, 0, 0), lambda: (0, 0))
         self._running = False
 
@@ -146,25 +138,16 @@ class ODriveEncoder(EmulatedNode):
 
 
 class ODrive(EmulatedDrive):
-    """A drive.
+    """An ODrive axis.
 
-    Options beside those of the encoder: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
+    Options besides those of the encoder: `torque_constant` [N m/A] (0.05), `watchdog`: false switches it off,
     `watchdog_fed_by`: `setpoint` or `any`, `velocity_tolerance` (1.2), `bus_voltage` [V] (48).
     """
 
-    def __init__(
-        self,
-        world: World,
-        medium: Medium,
-        settings: DriveSettings,
-        encoder: Encoder,
-        motor: Motor,
-        quirks: Mapping[str, Any],
-    ) -> None:
-        super().__init__(world, medium, settings, encoder, motor, quirks)
+    def _set_up(self) -> None:
         self.state, self.result, self.error = IDLE, 0, 0
-        self._watchdog = Watchdog(world, self._starved)
-        self._speed_timer = Timer(world, self._look_at_speed)
+        self._watchdog = Watchdog(self.world, self._starved)
+        self._speed_timer = Timer(self.world, self._look_at_speed)
         self._talk = Talk(self, self.heartbeat, lambda: (self.error, self.error))
         self._torque_constant = self.number("torque_constant", 0.03)
         self._fed_by_any = self.option("watchdog_fed_by", "setpoint") == "any"
@@ -179,7 +162,7 @@ class ODrive(EmulatedDrive):
     def boot(self) -> None:
         self._running = True
         self.state, self.result, self.error = IDLE, 0, 0
-        self._mode = (3, PASSTHROUGH)  # position control, as it is delivered
+        self._mode = (3, PASSTHROUGH)  # position control is the default mode
         self._torque = 0.0
         self._velocity_limit = float("inf")
         self._talk.start()
@@ -276,7 +259,7 @@ class ODrive(EmulatedDrive):
             self.result = ILLEGAL_STATE
 
     def _asked(self) -> float:
-        """Torque that the controller asks for; in any other mode than torque it holds still without load."""
+        """Commanded torque; 0 in other modes than torque control."""
         return self._torque * self.torque_table if self._mode == (TORQUE_CONTROL, PASSTHROUGH) else 0.0
 
     def _apply(self) -> None:

@@ -1,10 +1,11 @@
-"""The simulated machine behind the drives.
+"""The simulated machine behind the emulated drives.
 
     M q'' = Q + Qc + B tau
 
-Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed when somebody
-looks; between two steps a partial one, which is not kept. Nothing depends on who looks or when. Brakes are constraints:
-closing one takes the velocity along it away in a plastic impulse; brakes that leave no freedom stop the integration.
+Design: fixed steps of the classical Runge-Kutta method under the mean torque of each step, computed on demand. A
+reading between two steps takes a partial step, which is not kept, so readings never change the motion. Brakes are
+constraints: closing one removes the velocity along it by a plastic impulse; brakes that leave no freedom stop the
+integration.
 """
 
 from collections import deque
@@ -29,20 +30,20 @@ FRICTION_SPEED = 0.01
 """Speed around which dry friction changes sign, as a fraction of the speed limit: it is smooth, and creeps below."""
 
 RANK_TOLERANCE = 1e-9
-"""Relative singular value below which two constraints are dependent when brakes act."""
+"""Relative singular value below which constraints count as dependent while brakes act."""
 
 
 class TrueDisplacements:
-    """What motors and encoder nodes measure of the coordinates."""
+    """Displacements and rates of the motors, from the coordinates."""
 
     def __init__(self, model: Model, start: State) -> None:
-        """Finds out whether B is constant, so that the plant need not be asked."""
+        """Checks at some states whether B is constant; the plant is then not evaluated again."""
         self._plant = model.plant
         self._actuation = np.asarray(model.plant.actuation(start.q, start.t), dtype=float)
         around = [np.asarray(model.plant.actuation(s.q, s.t), dtype=float) for s in model.samples(start, 5)]
         self._constant = all(np.array_equal(B, self._actuation) for B in around)
-        written = type(model.plant).motor_positions is not Plant.motor_positions
-        self._given = partial(motor_positions, model.plant) if written or not self._constant else None
+        overridden = type(model.plant).motor_positions is not Plant.motor_positions
+        self._given = partial(motor_positions, model.plant) if overridden or not self._constant else None
         self._transposed = np.ascontiguousarray(self._actuation.T)
 
     def motors(self, q: Array) -> Array:
@@ -53,7 +54,7 @@ class TrueDisplacements:
         return displacement
 
     def rates(self, q: Array, v: Array, t: float) -> Array:
-        """Their rates, shape (m,)."""
+        """Rates of these displacements, B^T v, shape (m,)."""
         rates: Array = self.transposed(q, t) @ v
         return rates
 
@@ -65,14 +66,14 @@ class TrueDisplacements:
 
 
 class SimulatedPlant:
-    """A machine, moved by its actuators and held by its brakes.
+    """A machine with actuators and brakes.
 
     Attributes:
         model: The plant.
-        engine: What its steps run on: `c`, `vm` or `numpy`.
+        engine: Engine of its steps: `c`, `vm` or `numpy`.
         actuators: One per input, in the plant's order.
-        step: Of integration [ns].
-        diverged: When the state ceased to be finite [ns]: the machine has stood still since; None: it never did.
+        step: Step of the integration [ns].
+        diverged: Time at which the state was no longer finite [ns]; the machine stands still from then on; None: never.
         steps: Number of steps taken.
     """
 
@@ -86,14 +87,14 @@ class SimulatedPlant:
         gains: list[float] | None = None,
         friction_speed: list[float] | None = None,
     ) -> None:
-        """At rest at the start pose, or as the start says.
+        """Starts at the given state.
 
         Args:
-            system: Whose plant it is; task and law are left out.
-            start: State; its time counts as the world's 0.
-            step: Of integration [ns].
-            engine: As of `HeldStep`.
-            options: Of each actuator; None: all alike.
+            system: System with the plant; task and law are not used.
+            start: Initial state, at the world's time 0.
+            step: Step of the integration [ns].
+            engine: As for `HeldStep`.
+            options: Properties of each actuator; None: the usual ones.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
             friction_speed: Speed of each joint at which dry friction is tanh(1) of its size; None: 0.01.
         """
@@ -115,7 +116,7 @@ class SimulatedPlant:
         self.restart()
 
     def restart(self) -> None:
-        """Is at its start again, as if powered on."""
+        """Returns to the start, as at power-on."""
         columns = self._advance.actuators.T
         columns[:] = 0.0
         self.actuators = [
@@ -130,28 +131,28 @@ class SimulatedPlant:
         self._past: deque[tuple[int, Array, Array, Array, Array]] = deque(maxlen=1)
 
     def remember(self, time: int) -> None:
-        """Keeps the states of so much time [ns], for encoders that report late."""
+        """Keeps past states for this time [ns], for encoders with latency."""
         self._past = deque(self._past, maxlen=max(self._past.maxlen or 1, time // self.step + 3))
 
     def command(self, index: int, torque: float, now: int) -> None:
-        """Asks an actuator for a torque of its motor [N m]."""
+        """Commands a torque of an actuator's motor [N m]."""
         self.advance(now)
         self.actuators[index].command(torque, now)
 
     def refresh(self, index: int, now: int) -> None:
-        """Takes a change of an actuator's properties into account."""
+        """Applies a change of an actuator's properties."""
         self.advance(now)
         self.actuators[index].refresh(now)
 
     def advance(self, now: int) -> None:
-        """Computes up to the last whole step before now [ns]."""
+        """Computes all whole steps up to now [ns]."""
         while self._now + TOGETHER * self.step <= now and self._take_together():
             pass
         while (then := self._now + self.step) <= now:
             self._take(then)
 
     def state(self, now: int) -> tuple[Array, Array]:
-        """q and v now, not before what was computed last; the arrays are not to be changed."""
+        """q and v now, or after the last step if that is later; do not change the arrays."""
         x, n = self._look(now), self.model.n
         return x[:n], x[n:]
 
@@ -164,7 +165,7 @@ class SimulatedPlant:
         return moving[1], moving[2]
 
     def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:
-        """q, v, displacements and rates at an earlier moment, as far back as is remembered, by cubic interpolation."""
+        """q, v, displacements and rates at an earlier time, by cubic interpolation between remembered steps."""
         later = self._measured(now, self._look(now))
         if then >= now:
             return later[1:]
@@ -198,7 +199,7 @@ class SimulatedPlant:
 
     @property
     def held(self) -> bool:
-        """Whether the brakes that are closed leave no freedom."""
+        """Whether the closed brakes leave no freedom."""
         return self._still
 
     def _time(self, now: int) -> float:
@@ -223,7 +224,7 @@ class SimulatedPlant:
         return x if _finite(x) else self._x
 
     def _take_together(self) -> bool:
-        """Takes some whole steps at once; returns whether it did: nothing may have to be looked after in between."""
+        """Takes `TOGETHER` steps in one call; returns False if something needs attention at each step."""
         if (
             self._rubs
             or self._brakes
@@ -235,7 +236,7 @@ class SimulatedPlant:
             return False
         then = self._now + TOGETHER * self.step
         x = self._advance.together(self._x, self.step, then)
-        if x is None or not _finite(x):  # step by step it shows when it diverged
+        if x is None or not _finite(x):  # single steps find the time at which it diverged
             return False
         self._advance.keep()
         self._x, self._now, self._seen, self._moving = x, then, None, None
@@ -263,7 +264,7 @@ class SimulatedPlant:
         self._x = x
 
     def _friction(self) -> Array | None:
-        """What friction takes of the torques at the joints; None where there is none."""
+        """Friction torque at the joints; None if there is no friction."""
         if not self._rubs:
             return None
         n = self.model.n
@@ -285,9 +286,9 @@ class SimulatedPlant:
         return int(np.linalg.matrix_rank(rows, tol=RANK_TOLERANCE * np.linalg.norm(rows))) == n
 
     def _braked(self, x: Array, t: float) -> Array:
-        """x with closed brakes where they closed, and not moving: the reaction as an impulse of this step.
+        """x with the closed brakes at rest where they closed; their reaction acts as an impulse of this step.
 
-        Both by the rows where it slipped to: how far that is, is of the order of a step squared.
+        Both corrections use the rows at the slipped position; the slip is of the order of the step squared.
         """
         n = self.model.n
         q, v = x[:n], x[n:]
@@ -302,7 +303,7 @@ def _finite(x: Array) -> bool:
 
 
 def _impulse(rows: Array, M: Array, motion: Array) -> Array:
-    """The least mass-weighted change that takes `motion` out of the first rows and leaves the others as they are."""
+    """Smallest mass-weighted change that gives the first rows the values `motion` and the other rows zero."""
     target = np.zeros((len(rows), *motion.shape[1:]))
     target[: len(motion)] = motion
     L = np.linalg.cholesky(M)

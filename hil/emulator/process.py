@@ -1,7 +1,7 @@
-"""Emulated drives on buses of python-can, on the wall clock, in a process of their own.
+"""Emulated drives on buses of python-can, on the wall clock, in their own process.
 
-Design: the same models; only the wire is a real one, without bit times of ours. Their time follows the clock of this
-process and stands still while the process does, so that drives do not catch up on what they had no time to say.
+Design: the nodes are the same; the bus is a real one, so no bit times are emulated. The drives' time follows the clock
+of this process and stops while the process does not run, so that drives do not catch up on missed frames.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,51 +26,54 @@ from servoctl.simulation.system import System
 from servoctl.types import State
 
 LONGEST_GAP = SECOND // 20
-"""A longer time without this process running [ns] is taken out of the drives' time."""
+"""A longer pause of this process does not count in the drives' time [ns]."""
 
 SHORTEST_WAIT = SECOND // 5000
-"""Time that one of several buses is waited for [ns]."""
+"""Time that the server waits for each of several buses [ns]."""
 
 LONGEST_WAIT = SECOND // 50
-"""Time after which `stop` is asked again [ns]."""
+"""`stop` is called at least this often [ns]."""
 
 QUIET = SECOND // 5
-"""Time without a frame of a loop after which its drives are free for another [ns]."""
+"""The drives are free for another loop after this time without frames [ns]."""
 
-HOST_PLACES = ("bus", "host", "host_or_node")
+HOST_TARGETS = ("bus", "host", "host_or_node")
 
 
 class Outlet:
-    """A bus of python-can that emulated nodes are on.
+    """A bus of python-can with emulated nodes.
+
+    Args:
+        world: Time of the nodes.
+        bus: Open bus.
 
     Attributes:
         world: Their time.
-        heard: When a frame of the host last came in for somebody here [ns]; 0: none has.
-        refused: Frames that the bus did not take.
-        asked: Whether the drives are another loop's, when one asks for an emulator.
-        began: Called when a loop says that its task begins.
+        heard: Time of the host's last frame to one of the nodes [ns]; 0: there was none.
+        refused: Number of frames that the bus did not accept.
+        asked: Called when a loop asks for an emulator; returns whether another loop has the drives.
+        began: Called when a loop reports the start of its task.
     """
 
     def __init__(self, world: World, bus: Bus) -> None:
-        """Takes an open bus."""
         self.bus, self.refused, self.troubled = bus, 0, False
         self.asked: Callable[[], bool] = lambda: False
         self.began: Callable[[], None] = lambda: None
         self.begin(world)
 
     def begin(self, world: World) -> None:
-        """Leaves its nodes for the new ones of another world."""
+        """Removes its nodes; new ones of another world follow."""
         self.world, self.heard = world, 0
         self._stations: list[Station] = []
 
     def attach(self, name: str, receive: Callable[[Frame], None], ids: Iterable[int]) -> Station:
-        """Puts a node on the bus."""
+        """Attaches a node to the bus."""
         station = Station(self, name, receive, ids)
         self._stations.append(station)
         return station
 
     def listen(self, station: Station, ids: Iterable[int]) -> None:
-        """Changes what a node takes."""
+        """Changes the ids that a node receives."""
         station.ids = frozenset(ids)
 
     def power(self, station: Station, powered: bool) -> None:
@@ -79,7 +82,7 @@ class Outlet:
         station.queue.clear()
 
     def pending(self, station: Station) -> None:
-        """Sends what a node has queued."""
+        """Sends the queue of a node."""
         while station.queue:
             try:
                 self.bus.send(station.queue.popleft())
@@ -87,13 +90,13 @@ class Outlet:
                 self.refused += 1
 
     def leave(self, station: Station) -> None:
-        """A real controller counts errors itself: this one is never off."""
+        """Does nothing: the real controller counts errors, so this one is never bus-off."""
 
     def recount(self) -> None:
-        """Likewise."""
+        """Does nothing: the real controller knows its bus."""
 
     def deliver(self, frame: Frame) -> None:
-        """Hands a frame to those whom it concerns; the question for an emulator is answered."""
+        """Delivers a frame to its nodes, and answers a loop that asks for an emulator."""
         if is_question(frame):
             self.bus.send(answer(self.asked()))
             return
@@ -107,18 +110,18 @@ class Outlet:
                 self.heard = self.world.now
                 try:
                     station.receive(frame)
-                except Exception as error:  # of one node: the others are to hear the frame all the same
+                except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if failure is not None:
             raise failure
 
 
 class EmulatorServer:
-    """Emulated drives on open buses; a loop that asks for them finds them as they were at power-on.
+    """Emulated drives on open buses; each loop that asks for them finds them freshly powered on.
 
     Attributes:
         emulator: The drives and the machine.
-        outlets: Name of a bus -> what is on it.
+        outlets: Name of a bus -> the bus with its nodes.
     """
 
     def __init__(
@@ -137,19 +140,19 @@ class EmulatorServer:
         """Powers the drives on; arguments as of `Emulator.build`.
 
         Args:
-            system: Whose plant it is.
+            system: System with the plant.
             start: Pose at power-on.
-            period: Of the loop [s].
+            period: Period of the loop [s].
             drives: One per actuator.
             sensors: Nodes that only measure.
             buses: Name -> open bus.
-            clock: Of the buses.
-            emulation: What the machine is like; None: as usual.
-            faults: What goes wrong in drives, encoders and actuators.
-            tell: Takes a line whenever a drive begins or ceases to make torque, or brakes; it must not wait.
+            clock: Clock of the buses.
+            emulation: Properties of the machine; None: the usual ones.
+            faults: Faults of drives, encoders and actuators.
+            tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
 
         Raises:
-            ConfigError: A node names something that there is not, or a fault is one of emulated wires or of the loop.
+            ConfigError: A node has an unknown name, bus or protocol, or a fault acts on emulated wires or on the loop.
         """
         emulation = emulation or EmulationOptions()
         for fault in faults:
@@ -173,7 +176,7 @@ class EmulatorServer:
         schedule(self._faults, "power_on", self.emulator, self._likeness.seed)
 
     def _asked(self) -> bool:
-        """Whether the drives are another loop's; where they are not, but were, they are powered on again."""
+        """Whether another loop has the drives; if one had them before, they are powered on again."""
         heard, now = max(outlet.heard for outlet in self.outlets.values()), self.emulator.world.now
         if any(motor.enabled for motor in self._motors) or (heard and now - heard < QUIET):
             return True
@@ -184,7 +187,7 @@ class EmulatorServer:
         return False
 
     def _begun(self) -> None:
-        """Starts the clock of the faults that count from the beginning of the task."""
+        """Schedules the faults whose time counts from the start of the task."""
         if self._waiting:
             self._waiting = False
             schedule(self._faults, "engaged", self.emulator, self._likeness.seed)
@@ -215,7 +218,7 @@ class EmulatorServer:
         tell(f"{now / SECOND:9.4f} s  {settings.name}: {word}, {silence:.1f} ms after the last frame on {settings.bus}")
 
     def _follow(self) -> None:
-        """Brings the drives' time up to the clock's, unless that ran away."""
+        """Advances the drives' time to that of the clock, less long pauses of this process."""
         world, now = self.emulator.world, self._clock.now()
         gap = now - self._lag - world.now
         if gap > LONGEST_GAP:
@@ -224,15 +227,15 @@ class EmulatorServer:
 
 
 def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vcan: bool = False) -> dict[str, Bus]:
-    """Opens buses on which drives may be emulated: such as cannot leave this machine.
+    """Opens buses for emulated drives; only buses that do not leave this machine are allowed.
 
     Args:
         buses: Name -> interface and further keys, as in a config.
-        clock: For the times of frames.
-        vcan: Whether virtual SocketCAN interfaces, vcan*, may be used too.
+        clock: Clock for the times of frames.
+        vcan: Whether virtual SocketCAN interfaces, vcan*, are allowed too.
 
     Raises:
-        ConfigError: A bus may be a physical one; every such bus at once.
+        ConfigError: A bus may be a physical one; names all such buses.
         BusError: A bus cannot be opened.
     """
     problems = [f"hil.buses.{name}: {why}" for name, keys in buses.items() if (why := _physical(keys, vcan))]
@@ -249,24 +252,21 @@ def open_for_emulation(buses: Mapping[str, Mapping[str, Any]], clock: Clock, vca
 
 
 def _physical(keys: Mapping[str, Any], vcan: bool) -> str:
-    """Why drives may not be emulated on a bus; empty where they may."""
+    """Why drives must not be emulated on a bus; empty if they may be."""
     interface, channel = keys.get("interface"), str(keys.get("channel"))
     if is_loopback(keys):
         return ""
     if interface == "socketcan" and channel.startswith("vcan"):
-        return "" if vcan else f"{channel} is a virtual CAN interface (say --vcan if drives shall be emulated on it)"
+        return "" if vcan else f"{channel} is a virtual CAN interface (use --vcan to emulate drives on it)"
     if interface == "emulated":
-        return "emulated buses are inside the loop's own process (take udp_multicast with hop_limit: 0)"
+        return "emulated buses are inside the process of the loop (use udp_multicast with hop_limit: 0)"
     if interface == "udp_multicast":
         return "udp_multicast may leave this machine (set hop_limit: 0)"
-    return (
-        f"{interface} {channel} may have real drives on it, which are not to be emulated "
-        "(take virtual, or udp_multicast with hop_limit: 0)"
-    )
+    return f"{interface} {channel} may have real drives on it (use virtual, or udp_multicast with hop_limit: 0)"
 
 
 def check_fault(fault: Fault) -> None:
-    """Raises ConfigError for a fault that needs an emulated wire or the loop in lock-step."""
+    """Raises ConfigError for a fault that needs an emulated wire, or the loop in virtual time."""
     of_master = fault.kind == "heartbeat_loss" and fault.parameters["of"] == "master"
-    if KINDS[fault.kind].place in HOST_PLACES or fault.kind == "id_clash" or of_master:
+    if KINDS[fault.kind].target in HOST_TARGETS or fault.kind == "id_clash" or of_master:
         raise ConfigError(f"hil.faults: {fault.kind}: only on emulated wires in lock-step (interface: emulated)")

@@ -20,7 +20,7 @@ class DriveState(Enum):
 
 
 class ControlwordCommand(Enum):
-    """What a controlword asks for: mask and value of its bits 7, 3, 2, 1 and 0."""
+    """Commands of a controlword: mask and value of its bits 7, 3, 2, 1 and 0."""
 
     SHUTDOWN = (0b1000_0111, 0b0110)
     SWITCH_ON = (0b1000_1111, 0b0111)  # where operation is enabled: disable operation

@@ -1,9 +1,9 @@
 """One CAN bus in virtual time: bit times, arbitration, acknowledgement, errors.
 
-Design: one event per frame, at its end of frame. Stations see it there; the next one is chosen there too and begins
-after the interframe space. A frame that is disturbed is sent again, as controllers do. What an adapter or a driver
-loses or delays behind the wire is a `Disturbance` of deliveries, and costs no bit time. A station that raises is
-passed over: the others get the frame and the wire goes on, then whoever moves the time is told.
+Design: one event per frame, at its end. There all stations receive it, and arbitration chooses the next frame, which
+begins after the interframe space. A corrupted frame is sent again, as by real controllers. Losses and delays in an
+adapter or driver are a `Disturbance` of deliveries and take no bit time. If a station raises an exception, the other
+stations still receive the frame; the exception then reaches the caller of `World.advance`.
 
 Source: Bosch 1991, CAN Specification 2.0, part B.
 """
@@ -23,35 +23,35 @@ INTERFRAME = 3
 """Bits of the interframe space."""
 
 END_OF_FRAME = 7
-"""Bits at the end of a frame that an error flag takes the place of."""
+"""Bits at the end of a frame that an error flag replaces."""
 
 ERROR_FRAME = 14
-"""Bits of an error flag, when all stations send it at once, and of its delimiter."""
+"""Bits of an error flag that all stations send at once, and of its delimiter."""
 
 SUSPEND = 8
-"""Bits for which an error passive station lets others go first."""
+"""Bits that an error passive station waits after a frame."""
 
 RECOVERY = 128
-"""Times 11 recessive bits that end a bus-off."""
+"""Number of times 11 recessive bits that end bus-off."""
 
 Tap = Callable[[Frame, Station], None]
-"""Sees each frame that comes through, and who sent it."""
+"""Called with each frame sent without error, and its sender."""
 
 
 class Wire:
-    """A bus.
+    """An emulated CAN bus.
 
     Attributes:
-        name: As the config calls it.
+        name: Its name in the config.
         world: Its time.
-        bitrate: [bit/s].
+        bitrate: Bit rate [bit/s].
         stations: All controllers, in the order in which they were attached.
-        taps: Who looks on.
-        disturbances: What goes wrong at present.
+        taps: Functions that see every frame.
+        disturbances: Disturbances that act now.
         busy: Time for which the bus carried frames, interframe spaces included [ns].
-        frames: Number that came through.
-        errors: Number of error frames on the wire.
-        troubled: Whether any receive error count may not be zero.
+        frames: Number of frames sent without error.
+        errors: Number of error frames.
+        troubled: Whether some receive error count may not be zero.
     """
 
     def __init__(self, world: World, name: str, bitrate: int, stuffing: str = "actual") -> None:
@@ -59,9 +59,9 @@ class Wire:
 
         Args:
             world: Its time.
-            name: As the config calls it.
-            bitrate: [bit/s].
-            stuffing: `actual`, or `worst`: every frame takes as long as one of its length can.
+            name: Its name in the config.
+            bitrate: Bit rate [bit/s].
+            stuffing: `actual`, or `worst`: every frame has the most stuff bits that its length allows.
         """
         if stuffing not in ("actual", "worst"):
             raise ValueError(f"stuffing: expected actual or worst, got {stuffing!r}")
@@ -90,7 +90,7 @@ class Wire:
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> Station:
-        """Puts a controller on the bus; arguments as the attributes of `Station`."""
+        """Attaches a controller; arguments as the attributes of `Station`."""
         station = Station(self, name, receive, ids, host, capacity, restart)
         self.stations.append(station)
         self._routes.clear()
@@ -98,50 +98,50 @@ class Wire:
         return station
 
     def listen(self, station: Station, ids: Iterable[int]) -> None:
-        """Changes what a station takes."""
+        """Changes the ids that a station receives."""
         station.ids = frozenset(ids)
         self._routes.clear()
 
     def duration(self, bits: int) -> int:
-        """Time that so many bits take [ns]."""
+        """Duration of some bits [ns]."""
         return bits * SECOND // self.bitrate
 
     def load(self, since: int = 0, busy: int = 0) -> float:
-        """Share of the bus in use since a moment [ns] at which `busy` was this [ns]."""
+        """Fraction of time in which the bus was busy, since a time [ns] with the value `busy` [ns] then."""
         elapsed = self.world.now - since
         return (self.busy - busy) / elapsed if elapsed else 0.0
 
     def pending(self, station: Station) -> None:
-        """Takes note that a station has something to send."""
+        """Called when a station has something to send."""
         self._waiting.append(station)
         if not self._active:
             self._schedule()
 
     def drop(self, station: Station) -> None:
-        """Drops what a station had to send."""
+        """Clears the queue of a station."""
         if station.queue:
             station.queue.clear()
             self._waiting.remove(station)
 
     def leave(self, station: Station) -> None:
-        """Takes a station off at bus-off: what it had to send is lost, and it comes back as it is set to."""
+        """Handles bus-off of a station: its queue is lost, and it restarts if it is set to."""
         self.drop(station)
         if station.restart is not None:
             self.world.after(station.restart, partial(self._recovering, station, None))
 
     def restart(self, station: Station) -> None:
-        """Lets a station that is off the bus come back, as an operator does."""
+        """Restarts a station that is bus-off, as an operator does."""
         if station.link is Link.OFF:
             self._recovering(station, None)
 
     def connect(self, station: Station, connected: bool) -> None:
-        """Cuts or mends a station's cable."""
+        """Cuts or repairs a station's cable."""
         station.connected = connected
         self.recount()
         self._schedule()
 
     def power(self, station: Station, powered: bool) -> None:
-        """Switches a node's controller off, which forgets what it had to send, or on."""
+        """Switches a station on, or off with the loss of its queue."""
         station.powered = powered
         if not powered:
             self.drop(station)
@@ -151,11 +151,11 @@ class Wire:
         self._schedule()
 
     def recount(self) -> None:
-        """Takes note that a station has come or gone, or stands in another way."""
+        """Called when a station joins, leaves, or changes its error state."""
         self._online, self._plain = None, False
 
     def _is_plain(self) -> bool:
-        """Whether there are some, and each is there and not error passive, so that arbitration is all there is."""
+        """Whether all stations (two or more) are online and not error passive, so that only arbitration matters."""
         sound = all(station.online and station.link is not Link.PASSIVE for station in self.stations)
         self._plain = sound and len(self.stations) > 1
         return self._plain
@@ -166,7 +166,7 @@ class Wire:
             self.world.at(self._free, self._arbitrate)
 
     def _arbitrate(self) -> None:
-        """Chooses what goes next; the frame begins when the bus is free."""
+        """Chooses the next frame, which begins when the bus is free."""
         waiting, now, free = self._waiting, self.world.now, self._free
         start = now if now > free else free
         if len(waiting) == 1 and self._plain:
@@ -219,7 +219,7 @@ class Wire:
         self.world.at(start + length - self._interframe, finish or self._finish)
 
     def _finish(self) -> None:
-        """The end of a frame: everybody has it, or an error flag made it void."""
+        """Ends a frame: all stations receive it, or an error flag destroys it."""
         assert self._going is not None
         frame, sender = self._going
         try:
@@ -242,7 +242,7 @@ class Wire:
                 self._active = False
 
     def _clash(self, senders: list[Station]) -> None:
-        """Two frames of one id and different content: each sender sees a bit that it did not send."""
+        """Handles two frames with one id and different data: each sender reads a bit that it did not send."""
         self._void(senders)
         self._arbitrate()
 
@@ -260,16 +260,16 @@ class Wire:
                 station.count(rec=station.rec + 1)
 
     def _heard(self, station: Station) -> bool:
-        """Whether anybody acknowledges."""
+        """Whether another station acknowledges."""
         if self._online is None:
             self._online = sum(each.online for each in self.stations)
         return self._online > (1 if station.online else 0)
 
     def _unheard(self, station: Station) -> None:
-        """Counts a frame that nobody acknowledged.
+        """Counts a frame without acknowledgement.
 
-        An error passive sender counts no further and never goes off the bus. As nothing changes any more from then
-        on, its tries are no longer played until somebody hears it.
+        An error passive sender does not count further and never goes bus-off. From then on nothing changes, so its
+        attempts are not simulated until another station can acknowledge.
         """
         if station.tec >= PASSIVE or station.trying:
             return
@@ -285,7 +285,7 @@ class Wire:
         self._schedule()
 
     def _recovering(self, station: Station, counted: tuple[int, int, int] | None) -> None:
-        """Waits for 128 times 11 recessive bits: one comes with the end of each frame, the rest on the idle bus."""
+        """Waits for 128 times 11 recessive bits: one at the end of each frame, the others on the idle bus."""
         if station.link is not Link.OFF:
             return
         began, busy, frames = counted or (self.world.now, self.busy, self.frames)
@@ -317,7 +317,7 @@ class Wire:
                         self._deliver_disturbed(timed, sender, station)
                     else:
                         station.receive(timed)
-                except Exception as error:  # of one node: the others are to hear the frame all the same
+                except Exception as error:  # of one node; the others still receive the frame
                     failure = failure or error
         if self.troubled:
             for station in self.stations:
@@ -339,7 +339,7 @@ class Wire:
                 receiver.receive(arriving)
 
     def force_off(self, station: Station) -> None:
-        """Takes a station off the bus, as a defective transceiver does."""
+        """Forces a station bus-off, as a defective transceiver does."""
         station.count(tec=BUS_OFF)
 
 

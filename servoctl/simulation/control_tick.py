@@ -29,8 +29,8 @@ class ControlTick:
         q: Generalized coordinates, shape (n,).
         v: Their time derivatives, shape (n,).
         memory: State of the law; at first where the law starts.
-        parameters: Of plant, law and stabilisation, as the loop has them; gains may be changed in place. Empty on an
-            engine without such a vector.
+        parameters: Parameters of plant, law and stabilisation; gains may be changed in place. Empty on an engine
+            without such a vector.
         command: The command part of a row, as `Layout` orders it; the following are parts of it.
         u: Control inputs in actuator units, shape (m,).
         rank: Rank of the task, shape (1,).
@@ -53,12 +53,12 @@ class ControlTick:
         """Connects the arrays.
 
         Args:
-            layout: Of the loop's rows.
+            layout: Layout of the loop's rows.
             memory_start: Initial state of the law.
             t: Time, shape (1,).
             x: q, v and memory.
-            parameters: Of the evaluation.
-            command: Where the evaluation writes.
+            parameters: Parameters of the evaluation.
+            command: Output of the evaluation.
             evaluate: Computes the command from the other arrays.
         """
         n = (len(x) - len(memory_start)) // 2

@@ -32,8 +32,10 @@ UNROLLED_ROWS = 20
 """With more rows, symbols are not unrolled: tracing takes 1 s at 20 rows; at 32 it takes 5 s and gains nothing."""
 
 UNROLLED_COORDINATES = 30
-"""The same for coordinates: at 30, tracing takes 3 s and saves two thirds of the time (`servoctl bench scaling`)."""
+"""With more coordinates, symbols are not unrolled.
 
+At 30 tracing takes 3 s, for evaluations in a third of the time (`servoctl bench scaling`).
+"""
 
 LOOK_UP = 0.3
 """A run below this time does not look for a library: that takes up to 0.2 s, mostly to generate its source [s]."""
@@ -137,7 +139,7 @@ def batch_library(loop: Loop, start: State, settings: Settings, engine: str, cou
     """The library that takes many runs side by side; None if they cannot be, or are not worth a compilation.
 
     Args:
-        loop: Of one run.
+        loop: Loop of one run.
         start: Initial state of that run.
         settings: How to run it.
         engine: `auto`, `c`, `vm` or `numpy`.

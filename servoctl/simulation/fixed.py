@@ -198,7 +198,7 @@ class Wanted:
     """Which rows of a fixed-step run are written: at every step, at every n-th step, or at times between steps.
 
     Args:
-        times: Of the steps [s].
+        times: Times of the steps [s].
         output_step: Spacing of the rows [s]; None: every step.
 
     Attributes:

@@ -51,7 +51,7 @@ class Foresight:
 
     def __str__(self) -> str:
         return (
-            f"{self.counted} evaluations in the first {self.span:.3g} s foretell {self.evaluations:.3g}, about "
+            f"{self.counted} evaluations in the first {self.span:.3g} s predict {self.evaluations:.3g}, about "
             f"{self.total:.2g} s on the virtual machine"
         )
 

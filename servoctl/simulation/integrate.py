@@ -74,9 +74,9 @@ def integrate(
         start: Time at the start [s].
         duration: Length of the run [s].
         integrator: How to step.
-        period: Of a sampled law with zero-order hold [s]; None: the law acts continuously.
+        period: Period of a sampled law with zero-order hold [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        seed: Of the random numbers of a realistic run.
+        seed: Seed of the random numbers of a realistic run.
 
     Raises:
         TaskError: The method cannot run this loop.

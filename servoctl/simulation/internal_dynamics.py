@@ -108,14 +108,14 @@ class Chain:
 
 def chains(model: Model) -> list[Chain]:
     """The rows that have errors, in the order of e."""
-    found, position = [], 0
+    listed, position = [], 0
     for group, rows in (("passive", model.passive_rows), ("task", model.task_rows)):
         for row in rows:
             length = int(row.has_violation) + int(row.has_rate) + max(0, row.degree - 2)
             if length:
-                found.append(Chain(group, row, slice(position, position + length)))
+                listed.append(Chain(group, row, slice(position, position + length)))
             position += length
-    return found
+    return listed
 
 
 def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:

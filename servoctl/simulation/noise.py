@@ -19,7 +19,7 @@ def tick_noise(seed: int, first: int, count: int, coordinates: int) -> Array:
     """Random numbers of some ticks.
 
     Args:
-        seed: Of the run, an integer >= 0, taken modulo 2^128.
+        seed: Seed of the run, an integer >= 0; taken modulo 2^128.
         first: First tick.
         count: Number of ticks.
         coordinates: Number of the plant's coordinates.

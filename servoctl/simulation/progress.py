@@ -16,7 +16,7 @@ MOST_STEPS = 1e9
 """A run that needs more steps of the last size to reach its end makes no progress."""
 
 MOST_IN_HOLD = 1e6
-"""The same limit for one hold of a sampled law."""
+"""A hold of a sampled law that needs more steps makes no progress."""
 
 REMEDY = "raise rtol or atol, use rk4, or smooth what jumps there"
 

@@ -44,10 +44,10 @@ def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any
 
 
 def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
-    """What friction takes of the actuators' torque or force.
+    """Friction torque or force at the actuators.
 
     Args:
-        speed: Of the actuators, B^T v.
+        speed: Speeds of the actuators, B^T v.
         coulomb: Dry friction [actuator units].
         viscous: Friction per speed.
         friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
@@ -70,7 +70,7 @@ class Friction:
     speed: tuple[float, ...]
 
     def resistance(self, s: Array) -> Array:
-        """What friction takes of the inputs at the speeds s = B^T v, shape (m,)."""
+        """Friction at the actuators at the speeds s = B^T v, shape (m,)."""
         loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
         return loss
 
@@ -81,13 +81,13 @@ class Realism:
 
     Attributes:
         noise: Standard deviation of the measurements: of q, then of v, shape (2n,).
-        resolution: Of the measurements, in the same order; 0: exact.
+        resolution: Resolution of the measurements, in the same order; 0: exact.
         lag: Time constant per actuator [s]; 0: none.
         lower: Smallest torque per actuator, or -inf.
         upper: Largest torque per actuator, or inf.
         delay: From measurement to torque [s].
         jitter: Largest random addition to the delay [s]; at most the period, so that commands keep their order.
-        period: Of the law [s].
+        period: Period of the law [s].
         earliest: Whole periods before a command can begin to act: it begins within the period after them.
         latest: Whole periods after which a command acts in any case.
         lagged: Whether any actuator lags.

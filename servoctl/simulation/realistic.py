@@ -27,7 +27,7 @@ class Ticks:
     Args:
         loop: A realistic loop.
         start: Time of tick 0 [s].
-        seed: Of the run.
+        seed: Seed of the run.
     """
 
     def __init__(self, loop: Loop, start: float, seed: int) -> None:

@@ -39,7 +39,7 @@ def hermite(x0: Any, v0: Any, x1: Any, v1: Any, h: float, z: float) -> Any:
         x1: Value at the end.
         v1: Rate there.
         h: Time from start to end [s].
-        z: Where to evaluate it, as a fraction of h.
+        z: Time since the start, as a fraction of h.
     """
     return (1 + 2 * z) * (1 - z) ** 2 * x0 + z**2 * (3 - 2 * z) * x1 + h * z * (1 - z) * ((1 - z) * v0 - z * v1)
 

@@ -29,11 +29,11 @@ def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
         tasks.setdefault(row.group, []).append(slices["violation"].start + i)
-    found = {("task", name): MetricChannel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
+    by_name = {("task", name): MetricChannel(tuple(entries), band=settling_band) for name, entries in tasks.items()}
     for i, name in enumerate(model.plant.actuators):
-        found["input", name] = MetricChannel((slices["u"].start + i,), signed=True)
+        by_name["input", name] = MetricChannel((slices["u"].start + i,), signed=True)
     evidence = () if loop.system.law is None else ("rank", "residual", "pivot_min")
-    return found | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
+    return by_name | {("law", name): MetricChannel((slices[name].start,), signed=True) for name in evidence}
 
 
 def plan_of(
@@ -75,7 +75,7 @@ def summary_of(
     """
     if outcome.good[run] < len(plan.times):
         return None
-    found: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}}
+    by_name: dict[str, dict[str, Any]] = {"task": {}, "input": {}, "law": {}}
     for (group, name), values in zip(names, outcome.metrics[run], strict=True):
         kept = dict(zip(KEPT, values.tolist(), strict=True))
         if not kept["count"]:
@@ -84,8 +84,8 @@ def summary_of(
             return None
         else:
             kept |= {"rms": math.sqrt(kept["area"] / kept["span"])}
-        found[group][name] = kept
-    law = found["law"]
+        by_name[group][name] = kept
+    law = by_name["law"]
     evidence = {
         "rank_min": ("rank", "least"),
         "rank_max": ("rank", "greatest"),
@@ -101,11 +101,11 @@ def summary_of(
                 "drift": kept["last"] - kept["first"],
                 "settling_time": _settled(plan, kept["late"]) if kept["count"] else None,
             }
-            for name, kept in found["task"].items()
+            for name, kept in by_name["task"].items()
         },
         "inputs": {
             name: {"min": kept["least"], "max": kept["greatest"], "rms": kept["rms"]}
-            for name, kept in found["input"].items()
+            for name, kept in by_name["input"].items()
         },
     } | {key: law[name][kept] for key, (name, kept) in evidence.items() if law}
     codes = outcome.statuses[run].tolist()

@@ -157,14 +157,14 @@ def simulate_loop(
             raise KeyboardInterrupt
         trajectory = Trajectory(recorded, columns.units(), metadata | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
-        found, drawn = _afterwards(loop, trajectory, monitor, drawing)
-        return Trajectory(recorded, columns.units(), metadata | found | facts, drawn)
+        results, drawn = _afterwards(loop, trajectory, monitor, drawing)
+        return Trajectory(recorded, columns.units(), metadata | results | facts, drawn)
     with RunFolder.create(out, config_text, metadata, columns.units()) as folder:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder.append)
         trajectory = Trajectory(recorded, columns.units(), metadata | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
-        found, drawn = _afterwards(loop, trajectory, monitor)
-        closed = folder.close(metadata | found | facts, drawn)
+        results, drawn = _afterwards(loop, trajectory, monitor)
+        closed = folder.close(metadata | results | facts, drawn)
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed

@@ -22,16 +22,16 @@ from servoctl.simulation.layout import Layout
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
-Given = tuple[Array, Array]
+Parameters = tuple[Array, Array]
 """Parameters of the compiled functions, shape (p,), and their derivatives, shape (p, count)."""
 
 
 class TangentLayout(Layout):
     """A row in which the derivatives follow `u`, `memory_rate` and `violation`, column by column."""
 
-    def __init__(self, own: Layout, count: int) -> None:
-        command = {name: size * (1 + count * (name in WIDENED)) for name, size in own.command.items()}
-        self._place(command, {"violation": own.log["violation"] * (1 + count)})
+    def __init__(self, layout: Layout, count: int) -> None:
+        command = {name: size * (1 + count * (name in WIDENED)) for name, size in layout.command.items()}
+        self._place(command, {"violation": layout.log["violation"] * (1 + count)})
 
 
 WIDENED = ("u", "memory_rate")
@@ -53,7 +53,7 @@ class TangentLoop(Loop):
             loop: Without projection; realism must neither quantise nor saturate.
             count: Number of derivatives.
         """
-        self.count, self._own = count, loop.layout
+        self.count, self._layout = count, loop.layout
         self._body, self._inputs = loop.size, loop.system.model.m
         self.layout, self.size = TangentLayout(loop.layout, count), loop.size * (1 + count)
         self.note, self.evaluations = None, 0
@@ -62,12 +62,12 @@ class TangentLoop(Loop):
         self._take(loop)
         number = len(loop.parameters)
         sizes = {"t": 1, "x": self.size, "p": number, "dp": number * count, "command": self.layout.command_size}
-        given = inputs({name: (size,) for name, size in sizes.items()})
-        self._control_kernel = self._controlled(loop, given)
-        self._motion_kernel = self._moved(loop, given)
+        symbols = inputs({name: (size,) for name, size in sizes.items()})
+        self._control_kernel = self._controlled(loop, symbols)
+        self._motion_kernel = self._moved(loop, symbols)
         self._slopes = self._motion_kernel.only("tangent_slopes", "rates")
 
-    def along(self, loop: CompiledLoop, law: Given, plant: Given) -> Self:
+    def along(self, loop: CompiledLoop, law: Parameters, plant: Parameters) -> Self:
         """This loop for another run.
 
         Args:
@@ -130,29 +130,29 @@ class TangentLoop(Loop):
         """Splits a vector into the value and its derivatives."""
         return x[:size], [x[size * (1 + j) : size * (2 + j)] for j in range(self.count)]
 
-    def _controlled(self, loop: CompiledLoop, given: Mapping[str, Array]) -> Kernel:
+    def _controlled(self, loop: CompiledLoop, symbols: Mapping[str, Array]) -> Kernel:
         """(t, x, p, dp) -> command."""
-        x, S = self._columns(given["x"], self._body)
-        p, dp = given["p"], [given["dp"][len(given["p"]) * j :][: len(given["p"])] for j in range(self.count)]
-        command = np.atleast_1d(loop.control_kernel(given["t"], x, p)[0])
+        x, S = self._columns(symbols["x"], self._body)
+        p, dp = symbols["p"], [symbols["dp"][len(symbols["p"]) * j :][: len(symbols["p"])] for j in range(self.count)]
+        command = np.atleast_1d(loop.control_kernel(symbols["t"], x, p)[0])
         known = np.concatenate([x, p])
         moved = [directional(command, known, np.concatenate(pair)) for pair in zip(S, dp, strict=True)]
         parts = [
-            np.concatenate([part[own] for part in (command, *(moved if name in WIDENED else ()))])
-            for name, own in self._command_slices()
+            np.concatenate([part[entries] for part in (command, *(moved if name in WIDENED else ()))])
+            for name, entries in self._command_slices()
         ]
-        kept = {name: array for name, array in given.items() if name != "command"}
+        kept = {name: array for name, array in symbols.items() if name != "command"}
         return Kernel.compile("tangent_control", kept, {"command": np.concatenate(parts)})
 
-    def _moved(self, loop: CompiledLoop, given: Mapping[str, Array]) -> Kernel:
+    def _moved(self, loop: CompiledLoop, symbols: Mapping[str, Array]) -> Kernel:
         """(t, x, p, dp, command) -> rates, log."""
-        x, S = self._columns(given["x"], self._body)
-        p, dp = given["p"], [given["dp"][len(given["p"]) * j :][: len(given["p"])] for j in range(self.count)]
-        command, changes = self._narrow(given["command"])
-        rates, log = loop.motion_kernel(given["t"], x, p, command)
-        first = self._own.command_size
-        place = self._own.slices["violation"]
-        violation = log[place.start - first : place.stop - first]
+        x, S = self._columns(symbols["x"], self._body)
+        p, dp = symbols["p"], [symbols["dp"][len(symbols["p"]) * j :][: len(symbols["p"])] for j in range(self.count)]
+        command, changes = self._narrow(symbols["command"])
+        rates, log = loop.motion_kernel(symbols["t"], x, p, command)
+        first = self._layout.command_size
+        entries = self._layout.slices["violation"]
+        violation = log[entries.start - first : entries.stop - first]
         both, known = np.concatenate([rates, violation]), np.concatenate([x, p, command])
         moved = [directional(both, known, np.concatenate(three)) for three in zip(S, dp, changes, strict=True)]
         n = len(rates)
@@ -160,17 +160,17 @@ class TangentLoop(Loop):
             "rates": np.concatenate([rates, *(part[:n] for part in moved)]),
             "log": np.concatenate([violation, *(part[n:] for part in moved)]),
         }
-        return Kernel.compile("tangent_motion", given, outputs)
+        return Kernel.compile("tangent_motion", symbols, outputs)
 
     def _command_slices(self) -> list[tuple[str, slice]]:
-        return [(name, self._own.slices[name]) for name in self._own.command]
+        return [(name, self._layout.slices[name]) for name in self._layout.command]
 
     def _narrow(self, command: Array) -> tuple[Array, list[Array]]:
         """Splits a command into that of the loop, and its derivatives; parts without derivatives have zeros."""
         plain: list[Any] = []
         changes: list[list[Any]] = [[] for _ in range(self.count)]
-        for name, own in self._command_slices():
-            first, more = self._columns(command[self.layout.slices[name]], own.stop - own.start)
+        for name, entries in self._command_slices():
+            first, more = self._columns(command[self.layout.slices[name]], entries.stop - entries.start)
             plain.append(first)
             for change, column in zip(changes, more, strict=True):
                 change.append(column if name in WIDENED else np.zeros(len(first)))

@@ -34,7 +34,7 @@ class TracedLoop(Loop):
     """Evaluates CasADi functions that are traced from the stages of `System`.
 
     Attributes:
-        parameters: Of plant, constraints, law and stabilisation, one vector; an input of every function.
+        parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
         derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 

@@ -69,7 +69,7 @@ def test_every_kind_of_fault_and_every_field_of_it_is_listed() -> None:
     assert TEXTS.keys() == KINDS.keys()
     for name, kind in KINDS.items():
         assert TEXTS[name][1].keys() == kind.options.keys(), name
-        assert kind.place in PLACES
+        assert kind.target in PLACES
         row = next(line for line in CONFIG.splitlines() if line.startswith(f"| `{name}` | {TEXTS[name][0]}"))
         assert all(f"`{field}`" in row for field in kind.options)
     assert "`mask` (0x7FF)" in CONFIG and "`code` (0x8000020): SDO abort code" in CONFIG

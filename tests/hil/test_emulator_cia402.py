@@ -107,7 +107,7 @@ def expected(state: DriveState, word: int, before: int, option: int) -> DriveSta
 
 @pytest.mark.parametrize("option", [2, 6])
 @pytest.mark.parametrize("state", DriveState)
-def test_every_controlword_leads_where_the_table_says(state: DriveState, option: int) -> None:
+def test_every_controlword_follows_the_table_of_transitions(state: DriveState, option: int) -> None:
     for word in range(256):
         for before in (0x00, 0x80):
             assert following(state, word, before, option) is expected(state, word, before, option), hex(word)
@@ -159,7 +159,7 @@ def test_a_controlword_acts_at_the_next_sync_and_shows_at_the_one_after() -> Non
 
 
 @pytest.mark.parametrize(("latency", "syncs"), [(1, 2), (2, 3), (3, 4)])
-def test_the_statusword_is_as_late_as_the_quirk_says(latency: int, syncs: int) -> None:
+def test_the_statusword_is_delayed_by_the_configured_number_of_syncs(latency: int, syncs: int) -> None:
     host = bench(drive_settings("cia402"), quirks={"statusword_latency": latency})
     host.collect(1.0)
     set_up(host)
@@ -186,7 +186,7 @@ def test_a_torque_acts_in_thousandths_of_the_rated_one_through_gear_and_sign() -
     assert status is None or struct.unpack("<HhH", status.data)[1] == 150
 
 
-def test_max_torque_clamps_and_the_limit_bit_says_so() -> None:
+def test_max_torque_clamps_and_sets_the_limit_bit() -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     set_up(host)
@@ -210,7 +210,7 @@ def test_sdo_refuses_with_the_code_of_the_standard(index: int, sub: int, value: 
     assert write(host, index, value, size, sub) == code
 
 
-def test_a_mapping_changes_only_while_the_pdo_is_off_and_takes_what_fits() -> None:
+def test_a_mapping_changes_only_while_the_pdo_is_off_and_accepts_only_mappable_objects() -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     assert write(host, 0x1A00, 0, 1)
@@ -237,7 +237,7 @@ def test_an_event_timer_repeats_a_pdo_and_a_change_sends_it_at_once() -> None:
     assert [f.data[0] & 0x6F for f in host.ask(Frame(0x201, b"\x06\x00"), 1.0) if f.id == 0x181] == [0x21]
 
 
-def test_commands_that_fail_to_come_are_noticed_where_their_event_timer_is_set() -> None:
+def test_missing_commands_are_detected_if_their_event_timer_is_set() -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     set_up(host, kind=255)
@@ -251,7 +251,7 @@ def test_commands_that_fail_to_come_are_noticed_where_their_event_timer_is_set()
     assert drive_of(host).canopen.nmt == 127
 
 
-def test_one_frame_with_placeholders_commands_several_drives() -> None:
+def test_one_frame_with_dummy_entries_commands_several_drives() -> None:
     first, second = drive_settings("cia402"), drive_settings("cia402", name="b", node=2)
     host = bench(first, second)
     host.collect(1.0)
@@ -282,7 +282,7 @@ def test_a_short_pdo_is_reported_and_changes_nothing() -> None:
     [(0, DriveState.OPERATION_ENABLED, 0), (1, DriveState.FAULT, 0x8130), (2, DriveState.SWITCH_ON_DISABLED, 0),
      (3, DriveState.SWITCH_ON_DISABLED, 0)],
 )  # fmt: skip
-def test_a_lost_heartbeat_has_the_effect_of_0x6007(option: int, state: DriveState, error: int) -> None:
+def test_a_lost_heartbeat_acts_as_0x6007_says(option: int, state: DriveState, error: int) -> None:
     host = bench(drive_settings("cia402"))
     host.collect(1.0)
     set_up(host)
@@ -308,7 +308,7 @@ def test_a_lost_heartbeat_has_the_effect_of_0x6007(option: int, state: DriveStat
     assert drive_of(host).canopen.nmt == 127
 
 
-def test_a_fault_resets_on_the_edge_only_and_some_drives_want_more() -> None:
+def test_a_fault_resets_on_the_edge_only_and_some_drives_need_a_communication_reset() -> None:
     for stubborn in (False, True):
         host = bench(drive_settings("cia402"), quirks={"fault_reset_needs_comm_reset": stubborn})
         host.collect(1.0)
@@ -348,7 +348,7 @@ def test_a_quick_stop_brakes_and_ends_as_0x605a_says(option: int, end: str) -> N
     assert abs(host.emulator.state[1][0]) <= 0.2
 
 
-def test_a_fault_reaction_coasts_where_the_quirk_says() -> None:
+def test_a_fault_reaction_coasts_if_it_is_configured() -> None:
     speeds = {}
     for reaction in ("coast", "ramp"):
         host = bench(drive_settings("cia402"), quirks={"on_fault": reaction})

@@ -65,13 +65,13 @@ def enable(host: Bench, torque: float = 0.0) -> None:
         ({"kind": "output", "value": "big"}, "value", "expected nan, inf or step, got 'big'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_entry_is_said(entry: dict[str, Any], key: str, what: str) -> None:
+def test_problems_of_an_entry_are_reported(entry: dict[str, Any], key: str, what: str) -> None:
     faults, problems = read_faults([{"kind": "cut"}, entry], {"a": "odrive", "b": "cia402"}, ["main"])
     assert [fault.kind for fault in faults] == ["cut"]
     assert [(problem.path, problem.what) for problem in problems if problem.path[1] == key] == [(("1", key), what)]
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     entries = [{"kind": "lost", "p": 2, "burst": 0}, {"kind": "nothing"}, {"kind": "late", "delay": "x y"}]
     _, problems = read_faults(entries, {"a": "mit"}, ["main"])
     assert [problem.path for problem in problems] == [
@@ -85,14 +85,14 @@ def test_times_and_ids_may_be_expressions() -> None:
     assert (fault.at, fault.parameters["delay"]) == (pytest.approx(2 * math.pi), pytest.approx(0.005))
 
 
-def test_lost_frames_do_not_come_while_the_fault_lasts() -> None:
+def test_no_frame_arrives_while_all_are_lost() -> None:
     host = with_fault("lost", id=ESTIMATES, **{"for": 0.1})
     times = [t for t, _, _ in estimates(host.collect(300.0))]
     assert not [t for t in times if 50.0 < t < 150.0]
     assert len([t for t in times if t > 150.5]) == 74 or len([t for t in times if t > 150.5]) == 75
 
 
-def test_bursts_and_directions_of_lost_frames() -> None:
+def test_frames_are_lost_in_bursts_and_in_one_direction() -> None:
     host = with_fault("lost", p=0.05, burst=4, direction="to_host", id=ESTIMATES)
     counts = np.diff([round(t / 2) for t, _, _ in estimates(host.collect(4000.0))])
     gaps = counts[counts > 1] - 1
@@ -114,7 +114,7 @@ def test_delayed_frames_come_late_and_in_order() -> None:
     assert len(positions) > 150
 
 
-def test_duplicates_come_again() -> None:
+def test_duplicated_frames_arrive_again() -> None:
     host = with_fault("duplicate", n=2, age=0.01, id=HEARTBEAT)
     times = [f.time / MILLISECOND for f in host.collect(190.0) if f.id == HEARTBEAT]
     assert len(times) == 1 + 3
@@ -130,7 +130,7 @@ def test_corrupted_frames_cost_time_and_count_errors() -> None:
     assert host.bus.station.rec > 0 or host.emulator.nodes["a"].station.tec > 0
 
 
-def test_a_cut_cable_fills_the_queue_and_heals() -> None:
+def test_a_cut_cable_fills_the_queue_until_it_is_repaired() -> None:
     host = with_fault("cut", **{"for": 0.1})
     host.collect(60.0)
     with pytest.raises(BusError, match="no buffer space"):
@@ -160,7 +160,7 @@ def test_a_drive_that_is_off_the_bus_is_silent() -> None:
     assert [t for t in times if t > 155.0]
 
 
-def test_a_babbling_station_takes_the_share_that_is_asked_for() -> None:
+def test_a_babbling_station_takes_its_configured_share_of_the_bus() -> None:
     host = with_fault("babble", load=0.6)
     host.collect(50.0)
     wire = host.emulator.wires["main"]
@@ -176,7 +176,7 @@ def test_a_wrong_length_reaches_the_host() -> None:
     assert {len(f.data) for f in frames if f.time > 51 * MILLISECOND} == {5}
 
 
-def test_foreign_frames_come_from_somebody_else() -> None:
+def test_foreign_frames_come_from_another_station() -> None:
     host = with_fault("foreign_frames", id=0x7E1, data="0102", period=0.01)
     frames = [f for f in host.collect(149.0) if f.id == 0x7E1]
     assert [f.data for f in frames] == 10 * [b"\x01\x02"]
@@ -198,13 +198,13 @@ def test_a_drive_fault_shows_at_once() -> None:
     assert errors[0].time < 50.5 * MILLISECOND
 
 
-def test_a_402_fault_sends_an_emergency_and_may_end_by_itself() -> None:
+def test_a_402_fault_sends_an_emergency_and_can_clear_itself() -> None:
     host = with_fault("drive_fault", "cia402", drive=True, clear=True, **{"for": 0.05})
     emergencies = [struct.unpack_from("<HB", f.data) for f in host.collect(150.0) if f.id == 0x80 + NODE]
     assert emergencies == [(0x2310, 1), (0, 0)]
 
 
-def test_a_reboot_loses_everything_and_says_so() -> None:
+def test_a_reboot_resets_everything_and_sends_the_boot_message() -> None:
     host = with_fault("reboot", "cia402", drive=True, **{"for": 0.2})
     node = host.emulator.nodes["a"]
     assert isinstance(node, CiA402)
@@ -216,14 +216,14 @@ def test_a_reboot_loses_everything_and_says_so() -> None:
     assert node.canopen.values[0x1017, 0] == 0
 
 
-def test_refusing_drives_stay_disabled() -> None:
+def test_drives_that_refuse_to_enable_stay_disabled() -> None:
     host = with_fault("refuse_enable", drive=True, at=0.0)
     host.collect(1.0)
     enable(host, 1.0)
     assert not host.emulator.drive("a").motor.enabled
 
 
-def test_a_drive_in_the_wrong_mode_says_so_and_makes_no_torque() -> None:
+def test_a_drive_in_the_wrong_mode_reports_it_and_makes_no_torque() -> None:
     host = with_fault("wrong_mode", "cia402", drive=True, at=0.0)
     host.collect(1.0)
     node = host.emulator.nodes["a"]
@@ -289,7 +289,7 @@ def test_the_heartbeat_of_the_master_stops_reaching_the_drive() -> None:
         ("encoder_nan", {}, math.nan),
     ],
 )
-def test_what_an_encoder_says_is_wrong(kind: str, parameters: dict[str, float], expected: float) -> None:
+def test_encoder_faults_change_its_reading(kind: str, parameters: dict[str, float], expected: float) -> None:
     host = with_fault(kind, drive=True, **parameters, **{"for": 0.1})
     seen = estimates(host.collect(300.0))
     during = [position for t, position, _ in seen if 51.0 < t < 149.0]
@@ -298,7 +298,7 @@ def test_what_an_encoder_says_is_wrong(kind: str, parameters: dict[str, float], 
     assert rest == pytest.approx(len(rest) * [-0.5], abs=1e-6)
 
 
-def test_an_encoder_that_stands_and_one_that_drifts() -> None:
+def test_an_encoder_can_be_stuck_or_drift() -> None:
     host = with_fault("encoder_stuck", drive=True)
     host.collect(1.0)
     enable(host, 1.0)
@@ -315,7 +315,7 @@ def test_an_encoder_that_stands_and_one_that_drifts() -> None:
     ("kind", "protocol", "factor", "made"),
     [("derating", "odrive", 0.1, 0.1 * 5.0), ("torque_constant", "odrive", 0.5, 1.0)],
 )
-def test_what_an_actuator_makes_is_wrong(kind: str, protocol: str, factor: float, made: float) -> None:
+def test_actuator_faults_change_its_torque(kind: str, protocol: str, factor: float, made: float) -> None:
     # the limit of 10 N at the joint is 5 N m at the motor
     host = with_fault(kind, protocol, drive=True, factor=factor, **{"for": 0.1})
     host.collect(1.0)
@@ -327,7 +327,7 @@ def test_what_an_actuator_makes_is_wrong(kind: str, protocol: str, factor: float
     assert host.emulator.drive("a").motor.torque() == pytest.approx(2.0)
 
 
-def test_another_range_table_makes_another_torque_and_the_drive_does_not_know() -> None:
+def test_another_range_table_makes_another_torque_than_the_drive_reports() -> None:
     host = with_fault("torque_table", "mit", drive=True, at=0.0, factor=2.0)
     host.collect(1.0)
     host.ask(Frame(NODE, b"\xff" * 7 + b"\xfc"))
@@ -336,7 +336,7 @@ def test_another_range_table_makes_another_torque_and_the_drive_does_not_know() 
     assert int.from_bytes(answer.data[4:6], "big") & 0xFFF in (0x7FF, 0x8E2, 0x8E3)
 
 
-def test_faults_of_the_host_are_there_to_be_asked_for() -> None:
+def test_the_loop_can_ask_for_faults_of_the_host() -> None:
     host = with_fault("stall", **{"for": 0.03})
     assert host.emulator.host_faults.stall() == 0
     host.collect(51.0)
@@ -351,7 +351,7 @@ def test_faults_of_the_host_are_there_to_be_asked_for() -> None:
         assert host.emulator.host_faults.tamper(u) is u
 
 
-def test_the_time_of_frames_may_step() -> None:
+def test_the_time_stamps_of_frames_can_step() -> None:
     host = with_fault("clock_step", step=5.0)
     frames = host.collect(100.0)
     assert max(f.time for f in frames) > 5_000 * MILLISECOND
@@ -365,7 +365,7 @@ def test_faults_since_engaged_wait_for_it() -> None:
     assert estimates(host.collect(200.0))[-1][0] < 251.0
 
 
-def test_every_kind_has_an_effect_of_its_own() -> None:
+def test_every_kind_of_fault_has_an_effect() -> None:
     assert all(hasattr(FaultInjector, f"_{kind}") for kind in KINDS)
 
 
@@ -387,7 +387,7 @@ def scene(seed: int) -> list[tuple[int, str]]:
     return [(frame.time, str(frame)) for frame in host.collect(400.0)]
 
 
-def test_one_seed_one_log_another_seed_another() -> None:
+def test_equal_seeds_give_equal_logs_and_other_seeds_do_not() -> None:
     assert scene(1) == scene(1)
     assert scene(1) != scene(2)
 
@@ -397,7 +397,7 @@ def seen(host: Bench) -> list[str]:
     return [violation.what for violation in observer.report()]
 
 
-def test_the_observer_is_content_with_what_is_right() -> None:
+def test_the_observer_accepts_correct_commands() -> None:
     host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False})
     enable(host, 0.0)
     for k in range(50):
@@ -422,7 +422,7 @@ def test_the_observer_is_content_with_what_is_right() -> None:
         ("mit", [Frame(NODE, bytes.fromhex("7fff7ff0010007ff"))], "gains that are not zero"),
     ],
 )  # fmt: skip
-def test_the_observer_says_what_should_never_be_sent(protocol: str, frames: list[Frame], what: str) -> None:
+def test_the_observer_reports_commands_that_must_not_be_sent(protocol: str, frames: list[Frame], what: str) -> None:
     host = bench(drive_settings(protocol, node=NODE, torque_rate_limit=1e4 if protocol != "odrive" else 1e3))
     host.collect(100.0)
     for frame in frames:

@@ -47,7 +47,7 @@ def test_golden_numbers() -> None:
     assert pack(1e9, -18.0, 18.0, 12) == 0xFFF
 
 
-def test_it_says_nothing_unless_it_is_asked() -> None:
+def test_it_sends_nothing_without_a_command() -> None:
     assert host_of().collect(500.0) == []
 
 
@@ -82,7 +82,7 @@ def test_before_it_is_enabled_and_after_it_makes_no_torque() -> None:
     assert drive_of(host).motor.torque() == 0.0
 
 
-def test_a_command_of_ones_is_taken_for_a_special_frame() -> None:
+def test_a_command_of_all_ones_is_a_special_frame() -> None:
     # seven bytes of ones and FD, as a command: that is why drivers must never send it
     host = host_of()
     host.ask(ENABLE)
@@ -91,7 +91,7 @@ def test_a_command_of_ones_is_taken_for_a_special_frame() -> None:
 
 
 @pytest.mark.parametrize(("end", "shown"), [("saturate", -0.4), ("wrap", 0.3)])
-def test_position_ends_as_the_quirk_says(end: str, shown: float) -> None:
+def test_the_position_wraps_or_saturates_as_configured(end: str, shown: float) -> None:
     host = host_of({"position_end": end}, ranges=RANGES | {"position": 0.4})
     (answer,) = host.ask(torque_frame(0x7FF))  # the motor stands at -0.5 rad
     assert unpack(int.from_bytes(answer.data[1:3], "big"), -0.4, 0.4, 16) == pytest.approx(shown, abs=2e-5)
@@ -109,7 +109,7 @@ def test_ranges_come_from_the_options_or_from_the_table_of_motors() -> None:
     [("none", (NODE, None), (NODE, None), (NODE, None)), ("cubemars", (NODE, 0), (NODE, 0), (NODE, 2)),
      ("damiao", (NODE, 25), (NODE | 0x10, 25), (NODE | 0x20, 25))],
 )  # fmt: skip
-def test_the_status_stands_where_the_maker_puts_it(
+def test_the_status_is_in_the_byte_of_its_maker(
     status: str, before: tuple[int, int | None], enabled: tuple[int, int | None], faulty: tuple[int, int | None]
 ) -> None:
     host = host_of(status=status)
@@ -141,7 +141,7 @@ def test_only_a_drive_that_has_a_watchdog_stops_by_itself() -> None:
             assert answer.data[0] == NODE | 0xD0
 
 
-def test_gains_pull_to_the_position_that_is_asked_for() -> None:
+def test_gains_pull_to_the_commanded_position() -> None:
     host = host_of()
     host.ask(ENABLE)
     bits = pack(1.0, -12.5, 12.5, 16) << 48 | pack(0.0, -45.0, 45.0, 12) << 36 | 0x7FF

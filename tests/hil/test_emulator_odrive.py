@@ -121,7 +121,7 @@ def test_golden_frames(messages: Database) -> None:
     assert [str(f) for f in frames if f.id == 0x61][-1] == "061#0000000008000100"
 
 
-def test_other_modes_follow_no_torque(messages: Database) -> None:
+def test_torque_commands_act_in_torque_mode_only(messages: Database) -> None:
     host = host_of()
     start(messages, host, torque=1.0)
     host.send(message(messages, "Set_Controller_Mode", Control_Mode=2, Input_Mode=1))
@@ -129,7 +129,7 @@ def test_other_modes_follow_no_torque(messages: Database) -> None:
     assert drive_of(host).motor.torque() == 0.0
 
 
-def test_a_drive_with_errors_does_not_let_itself_be_enabled(messages: Database) -> None:
+def test_a_drive_with_errors_refuses_to_be_enabled(messages: Database) -> None:
     host = host_of()
     start(messages, host)
     host.send(message(messages, "Estop"))
@@ -155,7 +155,7 @@ def test_above_the_speed_limit_it_disarms(messages: Database) -> None:
     assert 0.6 < speed < 0.6 + 2 * 0.002 * 2.0 / TURN
 
 
-def test_a_limit_of_current_limits_torque_where_the_constant_is_given(messages: Database) -> None:
+def test_a_current_limit_limits_torque_if_the_torque_constant_is_given(messages: Database) -> None:
     host = bench(drive_settings("odrive", node=NODE), quirks={"watchdog": False, "torque_constant": 0.1})
     start(messages, host)
     host.send(message(messages, "Set_Limits", Velocity_Limit=50.0, Current_Limit=5.0))
@@ -166,7 +166,7 @@ def test_a_limit_of_current_limits_torque_where_the_constant_is_given(messages: 
 
 
 @pytest.mark.parametrize(("fed_by", "survives"), [("setpoint", False), ("any", True)])
-def test_remote_frames_feed_the_watchdog_only_where_the_firmware_lets_them(
+def test_remote_frames_feed_the_watchdog_only_if_the_firmware_allows_it(
     messages: Database, fed_by: str, survives: bool
 ) -> None:
     host = bench(drive_settings("odrive", node=NODE, watchdog=0.02), quirks={"watchdog_fed_by": fed_by})
@@ -211,7 +211,7 @@ def test_short_commands_change_nothing(messages: Database) -> None:
     assert (drive_of(host).state, drive_of(host).motor.torque()) == (8, 1.0)
 
 
-def test_a_torque_that_is_no_number_is_none() -> None:
+def test_a_torque_of_nan_is_zero() -> None:
     host = host_of()
     host.collect(1.0)
     host.send(Frame(0x6B, bytes.fromhex("0100000001000000")), Frame(0x6E, struct.pack("<f4x", float("nan"))))

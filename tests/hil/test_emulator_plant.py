@@ -33,7 +33,7 @@ def robots(projection: bool = False) -> SimulatedPlant:
     return SimulatedPlant(system, START, MILLISECOND, "vm", 6 * [ActuatorOptions(lag=0.0)])
 
 
-def test_alone_it_moves_as_a_simulation_does_under_the_same_held_torques() -> None:
+def test_under_held_torques_it_moves_as_a_simulation_does() -> None:
     plant = robots()
     torques = [3.0, -1.0, 0.5, 2.0, 1.0, -3.0]
     for index, torque in enumerate(torques):
@@ -62,7 +62,7 @@ def test_an_emulated_actuator_and_a_simulated_one_lag_and_round_alike() -> None:
         assert coarse.torque(0) == realism.measured(np.array([value, 0.0]), np.zeros(0))[0]
 
 
-def test_who_looks_and_when_changes_nothing() -> None:
+def test_readings_do_not_change_the_motion() -> None:
     watched, alone = robots(), robots()
     for plant in (watched, alone):
         plant.command(0, 2.0, 0)
@@ -108,14 +108,14 @@ def test_an_actuator_lags_by_its_time_constant() -> None:
         assert plant.actuators[0].torque(2_000_000) == pytest.approx(2.0 * (1 - math.exp(-2)), rel=1e-12)
 
 
-def test_an_actuator_quantises_limits_and_tells() -> None:
+def test_an_actuator_quantises_and_limits_and_reports_saturation() -> None:
     actuator = Actuator(ActuatorOptions(lag=0.0, limit=1.0, quantum=0.25))
     for asked, made, saturated in ((0.3, 0.25, False), (0.9, 1.0, False), (-7.0, -1.0, True), (math.nan, 0.0, False)):
         actuator.command(asked, 0)
         assert (actuator.torque(0), actuator.saturated) == (made, saturated)
 
 
-def test_friction_takes_away_energy_and_no_more() -> None:
+def test_friction_dissipates_its_power() -> None:
     start = State(0.0, np.zeros(2), np.array([1.0, 0.0]))
     options = ActuatorOptions(lag=0.0, coulomb=4.0)
     plant = SimulatedPlant(system_of(Axes(m=2.0), start), start, MILLISECOND, "vm", 2 * [options])
@@ -146,7 +146,7 @@ def test_brakes_hold_as_many_freedoms_as_they_can() -> None:
     assert q[0] == pytest.approx(0.1 - 2.5 * 0.1**2 / 2, rel=1e-9)
 
 
-def test_a_brake_that_closes_at_speed_takes_away_what_a_plastic_impulse_does() -> None:
+def test_a_brake_that_closes_at_speed_acts_as_a_plastic_impulse() -> None:
     # M v+ = M v - B p with B^T v+ = 0, the passive rows as they were: least kinetic energy taken (Carnot)
     plant = robots()
     for index, torque in enumerate([5.0, -2.0, 0.0, 1.0, 0.0, 2.0]):
@@ -172,7 +172,7 @@ def test_projection_keeps_the_loop_closed_as_in_a_simulation() -> None:
     assert max(abs(np.cos(q).sum() - 3.0), abs(np.sin(q).sum())) < 1e-12
 
 
-def test_a_state_that_is_not_finite_stops_the_machine_and_says_when() -> None:
+def test_a_state_that_is_not_finite_stops_the_machine_and_records_the_time() -> None:
     start = State(0.0, np.zeros(2), np.ones(2))
     plant = SimulatedPlant(system_of(Explosive(), start), start, MILLISECOND, "vm")
     q, v = plant.state(20 * MILLISECOND)
@@ -180,7 +180,7 @@ def test_a_state_that_is_not_finite_stops_the_machine_and_says_when() -> None:
     assert plant.diverged is not None
 
 
-def test_motors_of_a_plant_whose_actuation_varies_turn_as_its_rates_say() -> None:
+def test_motors_of_a_plant_with_varying_actuation_turn_at_its_rates() -> None:
     plant = Scara()
     start = State(0.0, np.array([0.3, -0.5, 0.2, 0.1]), np.array([0.1, 0.2, -0.3, 0.05]))
     system = make_system(plant, {}, None, {}, start, None, 1e-6)
@@ -206,7 +206,7 @@ def test_an_encoder_shows_resolution_latency_sign_gear_and_offset() -> None:
     assert first == same != other
 
 
-def test_stabilisation_is_that_of_the_system() -> None:
+def test_the_plant_uses_the_stabilisation_of_the_system() -> None:
     system = make_system(CoordinatedRobots(), {}, None, {}, START, PASSIVE_CORRECTION, 1e-6)
     assert isinstance(system.passive, PassiveStabilisation)
     plant = SimulatedPlant(system, START, MILLISECOND, "numpy", 6 * [ActuatorOptions(lag=0.0)])

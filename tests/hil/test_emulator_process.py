@@ -59,14 +59,12 @@ def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault
     ("keys", "vcan", "why"),
     [
         ({"interface": "socketcan", "channel": "can0"}, True, "socketcan can0 may have real drives on it"),
-        ({"interface": "socketcan", "channel": "vcan0"}, False, "say --vcan if drives shall be emulated on it"),
+        ({"interface": "socketcan", "channel": "vcan0"}, False, "use --vcan to emulate drives on it"),
         ({"interface": "udp_multicast", "channel": "239.74.163.2"}, True, "set hop_limit: 0"),
         ({"interface": "pcan", "channel": "PCAN_USBBUS1"}, True, "may have real drives on it"),
     ],
 )
-def test_drives_are_emulated_on_no_bus_that_may_be_a_physical_one(
-    keys: dict[str, object], vcan: bool, why: str
-) -> None:
+def test_drives_are_not_emulated_on_buses_that_may_be_physical(keys: dict[str, object], vcan: bool, why: str) -> None:
     both = {"first": keys | {"bitrate": 1_000_000}, "second": keys | {"bitrate": 1_000_000}}
     with pytest.raises(ConfigError) as refused:
         open_for_emulation(both, WallClock(), vcan)
@@ -74,7 +72,7 @@ def test_drives_are_emulated_on_no_bus_that_may_be_a_physical_one(
     assert refused.value.problems[0].startswith("hil.buses.first: ")
 
 
-def test_faults_of_wires_are_refused_where_there_is_no_emulated_wire() -> None:
+def test_faults_of_wires_are_refused_without_an_emulated_wire() -> None:
     settings = drive_settings("cia402")
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     for entry in ({"kind": "lost"}, {"kind": "stall", "for": 1}, {"kind": "id_clash", "drive": "a"}):
@@ -84,7 +82,7 @@ def test_faults_of_wires_are_refused_where_there_is_no_emulated_wire() -> None:
             EmulatorServer(system_of(Axes(), start), start, 0.002, [settings], (), {}, WallClock(), faults=faults)
 
 
-def test_it_answers_who_it_is() -> None:
+def test_it_answers_that_it_is_an_emulator() -> None:
     with keys_of("virtual") as keys, serving(keys, drive_settings("odrive")):
         clock = WallClock()
         bus = open_bus("main", keys, clock)
@@ -94,7 +92,7 @@ def test_it_answers_who_it_is() -> None:
         bus.close()
 
 
-def test_a_new_loop_finds_the_drives_as_they_were_at_power_on_and_its_own_faults_to_come() -> None:
+def test_a_new_loop_gets_the_drives_as_at_power_on_with_their_faults_to_come() -> None:
     """A fault that counts from the beginning of the task: it begins with the frame that says so, in each run anew."""
     jump = {"kind": "encoder_jump", "at": 0.0, "drive": "a", "delta": 0.5}
     faults, problems = read_faults([jump], {"a": "odrive"}, ["main"])
@@ -117,7 +115,7 @@ def test_a_new_loop_finds_the_drives_as_they_were_at_power_on_and_its_own_faults
         bus.close()
 
 
-def test_time_stands_still_while_the_process_does() -> None:
+def test_time_stands_still_while_the_process_is_paused() -> None:
     class Jumping(WallClock):
         jump = 0
 

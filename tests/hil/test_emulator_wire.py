@@ -63,7 +63,7 @@ def test_bits_equal_those_of_the_frame_written_out(frame: Frame) -> None:
 
 
 @given(frames)
-def test_bits_lie_within_the_bounds_of_the_load(frame: Frame) -> None:
+def test_the_bits_of_a_frame_are_within_the_bounds_of_the_load(frame: Frame) -> None:
     size = len(frame.data)
     assert least_bits(size, frame.extended) <= frame_bits(frame) <= worst_bits(size, frame.extended)
 
@@ -135,7 +135,7 @@ def test_arbitration_goes_by_the_identifier_fields() -> None:
     assert seen == wanted
 
 
-def test_one_station_sends_in_the_order_in_which_it_was_told() -> None:
+def test_one_station_sends_in_the_order_of_its_queue() -> None:
     bench = Bench()
     for number in (5, 3, 4):
         bench["a"].send(Frame(number))
@@ -191,7 +191,7 @@ def test_counters_lead_to_warning_passive_and_bus_off() -> None:
     assert links.index(Link.OFF) == 256 // 8 - 1
 
 
-def test_a_sender_that_nobody_hears_becomes_passive_and_never_goes_off() -> None:
+def test_a_sender_without_acknowledgement_becomes_passive_and_never_bus_off() -> None:
     bench = Bench()
     bench.wire.connect(bench["a"], False)
     bench["a"].send(Frame(1))
@@ -213,7 +213,7 @@ def test_receivers_recover_from_error_passive_to_at_most_127() -> None:
     assert bench["b"].link is Link.WARNING
 
 
-def test_two_nodes_of_one_id_and_other_content_disturb_each_other_until_they_are_off() -> None:
+def test_two_nodes_with_one_id_and_different_data_drive_each_other_to_bus_off() -> None:
     bench = Bench("abc")
     bench["a"].restart = bench["b"].restart = None
     bench["a"].send(Frame(7, b"\x01"))
@@ -245,7 +245,7 @@ def test_traffic_delays_the_end_of_bus_off() -> None:
     assert bench["a"].link is Link.ACTIVE
 
 
-def test_restart_waits_as_long_as_it_is_told_or_for_ever() -> None:
+def test_a_restart_waits_for_its_configured_time_or_for_ever() -> None:
     bench = Bench()
     bench["a"].restart, bench["b"].restart = 100 * MILLISECOND, None
     for name in "ab":
@@ -277,7 +277,7 @@ def test_the_bus_receives_until_a_frame_or_the_deadline() -> None:
     assert (bus.health.sent, bus.health.received, bus.health.link) == (1, 1, Link.ACTIVE)
 
 
-def test_a_cut_cable_fills_the_queue_and_the_bus_says_so() -> None:
+def test_a_cut_cable_fills_the_queue_and_the_bus_reports_it() -> None:
     bench = Bench("a")
     bus = EmulatedBus(bench.wire)
     bench.wire.connect(bus.station, False)
@@ -341,11 +341,11 @@ def played(quick: bool, seed: int) -> list[object]:
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6))
-def test_the_short_way_of_undisturbed_frames_gives_what_the_general_way_gives(seed: int) -> None:
+def test_the_fast_path_of_undisturbed_frames_equals_the_general_path(seed: int) -> None:
     assert played(quick=True, seed=seed) == played(quick=False, seed=seed)
 
 
-def test_who_sent_the_same_frame_as_another_at_once_loses_nothing_that_it_sends_meanwhile() -> None:
+def test_a_station_that_sent_the_same_frame_as_another_loses_no_later_frame() -> None:
     world = World()
     wire = Wire(world, "main", 500_000)
     heard: list[int] = []

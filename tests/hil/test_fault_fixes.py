@@ -66,14 +66,14 @@ def test_a_bus_that_cannot_be_read_is_down_and_time_passes() -> None:
     assert (health.link, health.reason) == (Link.DOWN, "bus main: no such device")
 
 
-def test_a_bus_that_takes_no_frame_is_down_whatever_it_says() -> None:
+def test_a_bus_that_accepts_no_frame_is_down_whatever_it_reports() -> None:
     way, _ = dispatch(None)
     way.send("main", Frame(1))
     assert way.healths()["main"].link is Link.DOWN
 
 
 @pytest.mark.parametrize(("stamped", "taken"), [(900, 900), (5_000_000_000, 1000)])
-def test_no_sample_is_younger_than_now(stamped: int, taken: int) -> None:
+def test_no_sample_is_newer_than_now(stamped: int, taken: int) -> None:
     drive = odrive()
     way, clock = dispatch([Frame(0x69, bytes(8), time=stamped)], drive)
     clock.sleep_until(1000)
@@ -95,7 +95,7 @@ def test_encoders_that_contradict_each_other_never_reach_the_coordinates() -> No
         assert [finding.stops for finding in sight.findings] == {10: [False], 11: [True]}.get(k, [])
 
 
-def test_drives_that_reply_by_one_id_are_named() -> None:
+def test_drives_that_reply_with_one_id_are_named() -> None:
     same = [odrive("mit", node, motor="ak80-9") for node in (1, 2)]
     (note,) = _shared_replies(same)
     assert note.startswith("u1, u2: reply with the same id, 0x000")
@@ -103,7 +103,7 @@ def test_drives_that_reply_by_one_id_are_named() -> None:
     assert not _shared_replies([odrive(node=1), odrive(node=2)])
 
 
-def test_a_renewed_rig_knows_nothing_of_the_run_before() -> None:
+def test_a_renewed_rig_keeps_nothing_of_the_run_before() -> None:
     prepared = machine("odrive", "standstill")
     for drive in prepared.drives:
         drive.accept(Frame(drive.settings.node << 5 | 0x09, bytes(8), time=7))

@@ -42,12 +42,12 @@ FAST = [
 
 
 @pytest.mark.parametrize(("row", "protocol", "motion"), FAST)
-def test_a_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
+def test_each_kind_of_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
     verdict = play(make(row, protocol, motion, 1))
     assert verdict.problems == ()
 
 
-def test_losses_by_chance_are_stale_exactly_where_a_drive_was_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy = make("frames lost now and then", "mit", "standstill", 1012)  # two of b's exchanges in a row are lost
     calm = make("frames lost now and then", "mit", "standstill", 3)
     assert [(play(each).ended_by, play(each).problems) for each in (lossy, calm)] == [("stale", ()), ("goes on", ())]
@@ -79,7 +79,7 @@ def test_every_row_has_an_expectation_on_every_protocol() -> None:
     assert {protocol for _, protocols in ROWS.values() for protocol in protocols} == set(PROTOCOLS)
 
 
-def test_the_expectations_know_the_events_as_the_loop_does() -> None:
+def test_the_expectations_name_the_events_of_the_loop() -> None:
     stops = [kind for kind in EventKind if kind.reaction >= Reaction.STOP]
     assert {kind.name.lower() for kind in stops if kind.reaction is Reaction.DISABLE} == AT_ONCE
     assert {kind.name.lower() for kind in stops if kind.origin is Origin.TASK} == TASK
@@ -93,7 +93,7 @@ def test_equal_seeds_give_equal_runs() -> None:
     assert (first.ended_by, first.reaction, first.off) == (second.ended_by, second.reaction, second.off)
 
 
-def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaction_that_comes_too_late_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("servoctl.bench.faults.run.expected", lambda scenario: replace(expected(scenario), within=1e-6))
     verdict = play(make("law says NaN", "odrive", "at speed", 1))
     assert [problem for problem in verdict.problems if "at most" in problem]
@@ -101,13 +101,13 @@ def test_a_reaction_that_comes_too_late_is_seen(monkeypatch: pytest.MonkeyPatch)
     assert (line.runs, line.passed, line.ended_by) == (1, 0, {"non_finite"})
 
 
-def test_a_loop_that_knows_no_stop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_without_a_stop_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in EventKind:
         monkeypatch.setattr(kind, "reaction", Reaction.NOTE)
     assert play(make("drive fault", "odrive", "at speed", 1)).problems == ("goes on, expected drive_fault",)
 
 
-def test_drives_that_go_off_too_late_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drives_that_switch_off_too_late_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("servoctl.bench.faults.run.expected", lambda scenario: replace(expected(scenario), off=1e-6))
     problems = play(make("drive fault", "odrive", "at speed", 1)).problems
     assert [problem for problem in problems if "all drives off" in problem]
