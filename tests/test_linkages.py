@@ -249,7 +249,7 @@ def test_the_platform_of_the_3rrr_runs_round_its_circle() -> None:
     ("make", "message"),
     [
         (lambda: Parallelogram(motor=4), r"^Parallelogram: motor: expected a link, 1 to 3, or 0 for none, got 4$"),
-        (lambda: FourBars(N=0), r"^FourBars: N: expected at least 1 window, got 0$"),
+        (lambda: FourBars(N=0), r"^FourBars: N: expected at least 1 loop, got 0$"),
         (
             lambda: Parallelogram(m=-1.0),
             r"^Parallelogram: body 'link1': m: expected a positive mass \[kg\], got -1\.0$",

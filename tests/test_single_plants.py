@@ -106,7 +106,7 @@ def test_one_robot_alone_has_nobody_to_follow() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: CoordinatedRobots(s=1), "CoordinatedRobots: s: expected at least 2 links an arm, got 1"),
+        (lambda: CoordinatedRobots(s=1), "CoordinatedRobots: s: expected at least 2 links in each arm, got 1"),
         (lambda: FlexibleJointArm(inputs="joint"), "FlexibleJointArm: inputs: expected 'motor' or 'link', got 'joint'"),
         (lambda: Swarm(N=0), "Swarm: N: expected at least 1 robot, got 0"),
     ],

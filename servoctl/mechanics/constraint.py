@@ -170,7 +170,9 @@ class Holonomic(_Given):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if self.equation is not None and self.equation.rates:
             name = sorted(self.equation.rates)[0]
-            raise TaskError(f"a holonomic equation holds no velocity, got der({name}) (write it as nonholonomic)")
+            raise TaskError(
+                f"a holonomic equation cannot contain a velocity, got der({name}) (write it as nonholonomic)"
+            )
         now = self._time(t)
         phi = self._value(plant, State(now, q, v), self.phi, q, now)
         rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
@@ -195,7 +197,9 @@ class Nonholonomic(_Given):
         for i, row in enumerate(A):
             if all(entry.sx.is_zero() for entry in row):
                 where = f"row {i}" if len(psi) > 1 else "it"
-                raise TaskError(f"a nonholonomic equation holds a velocity, {where} holds none (write it as holonomic)")
+                raise TaskError(
+                    f"a nonholonomic equation must contain a velocity, {where} has none (write it as holonomic)"
+                )
         b = -(directional(psi, q, v) + jacobian(psi, np.array([t]))[:, 0])
         return Rows(A, b, psi, np.full(len(psi), np.nan))
 

@@ -49,7 +49,7 @@ class LagrangianPlant(Plant):
         return _kernel(self)(t, q, v, parameter_values(self))[1]
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        """T + V [J]; None where a dissipation or a force is given, which T + V does not stay constant under."""
+        """T + V [J]; None if the class overrides `dissipation` or `force`, because T + V is then not constant."""
         kind = type(self)
         if kind.dissipation is not LagrangianPlant.dissipation or kind.force is not LagrangianPlant.force:
             return None

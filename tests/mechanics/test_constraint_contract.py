@@ -207,17 +207,17 @@ WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
     "velocity in holonomic": (
         Holonomic("x - der(y)"),
         TaskError,
-        r"c: a holonomic equation holds no velocity, got der\(y\) \(write it as nonholonomic\)",
+        r"c: a holonomic equation cannot contain a velocity, got der\(y\) \(write it as nonholonomic\)",
     ),
     "no velocity": (
         Nonholonomic("x - y"),
         TaskError,
-        r"c: a nonholonomic equation holds a velocity, it holds none \(write it as holonomic\)",
+        r"c: a nonholonomic equation must contain a velocity, it has none \(write it as holonomic\)",
     ),
     "no velocity in one row": (
         Nonholonomic(lambda q, v, t: np.array([v[0], q[1]])),
         TaskError,
-        r"c: a nonholonomic equation holds a velocity, row 1 holds none \(write it as holonomic\)",
+        r"c: a nonholonomic equation must contain a velocity, row 1 has none \(write it as holonomic\)",
     ),
     "matrix": (
         Holonomic(lambda q, t: np.outer(q, q)),

@@ -233,7 +233,7 @@ def test_a_named_point_follows_a_place() -> None:
         (PointFollows("tipp", "0", "0"), r"aim: point: there is no point 'tipp' \(did you mean 'tip'\?\)"),
         (PointFollows("tip", "0", "reech"), r"aim: y: unknown word 'reech' \(did you mean 'reach'\?\)"),
         (PointFollows("tip", "1 +", "0"), "aim: x: "),
-        (PointFollows("tip", "der(beam_x)", "0"), r"aim: x: a place holds no velocity, got der\(beam_x\)"),
+        (PointFollows("tip", "der(beam_x)", "0"), r"aim: x: a position cannot contain a velocity, got der\(beam_x\)"),
     ],
 )
 def test_a_point_task_says_what_is_wrong(task: PointFollows, message: str) -> None:
