@@ -1,4 +1,4 @@
-"""An arm of N links in the plane, a motor at every joint."""
+"""A planar arm of N links with a motor at every joint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Chain(Plant):
-    """M(q) q'' = -C(q,v) v - G(q) + B u in absolute link angles; links are uniform and alike, l = reach / N each.
+    """M(q) q'' = -C(q,v) v - G(q) + B u in absolute link angles; all links are equal uniform rods of length reach / N.
 
     Source: Liu et al. 2015, (48)-(53).
     """
@@ -44,7 +44,7 @@ class Chain(Plant):
         return force
 
     def actuation(self, q: Array, t: float) -> Array:
-        """A motor turns its own link forwards and the link before it backwards."""
+        """Motor i acts between links i-1 and i: a torque +u_i on link i and the reaction -u_i on link i-1."""
         return np.eye(self.N) - np.eye(self.N, k=1)
 
     def energy(self, q: Array, v: Array, t: float) -> float:
@@ -55,6 +55,6 @@ class Chain(Plant):
         return {"arm": self.chain().joints(q)}
 
     def chain(self) -> PlanarChain:
-        """The links from the base."""
+        """The links, from the base to the tip."""
         m, l = self.m / self.N, self.reach / self.N  # noqa: E741
         return PlanarChain(self.N * (m,), self.N * (m * l**2 / 12,), self.N * (l,), self.N * (l / 2,), self.g)

@@ -1,4 +1,4 @@
-"""Two planar robots that carry one object together: a closed chain with more motors than freedoms."""
+"""Two planar robots carry one object: a closed chain with more motors than degrees of freedom."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from servoctl.types import Array
 class CoordinatedRobots(Plant):
     """M(q) q'' = -C(q,v) v - G(q) + B u, in absolute link angles, closed by `sum l cos = L`, `sum l sin = 0`.
 
-    Links 1 to s-1 are the first robot, link s is the object with both grippers, links s+1 to 2s-1 are the second
-    robot, from its hand to its base. Every joint has a motor: 2s motors for 2s-3 freedoms. Links are uniform and alike.
+    Links 1 to s-1 are the first robot, link s is the object with both grippers, links s+1 to 2s-1 are the second robot
+    from its hand to its base. Every joint has a motor: 2s motors for 2s-3 degrees of freedom. All links are equal
+    uniform rods.
 
-    Source: Liu et al. 2015, (48)-(63), (69)-(70), (A2)-(A4), there with s = 3.
+    Source: Liu et al. 2015, (48)-(63), (69)-(70), (A2)-(A4), with s = 3.
     """
 
     m: float = 1.0  # [kg] mass of a link
@@ -26,11 +27,11 @@ class CoordinatedRobots(Plant):
     l: float = 1.0  # [m] length of a link  # noqa: E741
     g: float = 9.8  # [m/s^2]
     L: float = 3.0  # [m] distance between the bases
-    s: int = 3  # links an arm, the object counted with both
+    s: int = 3  # links of each arm, the object included in both
 
     def __post_init__(self) -> None:
         if self.s < 2:
-            raise PlantError(f"CoordinatedRobots: s: expected at least 2 links an arm, got {self.s}")
+            raise PlantError(f"CoordinatedRobots: s: expected at least 2 links in each arm, got {self.s}")
 
     @property
     def coordinates(self) -> Mapping[str, str]:
@@ -52,7 +53,7 @@ class CoordinatedRobots(Plant):
         return force
 
     def actuation(self, q: Array, t: float) -> Array:
-        """B of (70): a motor turns its outer link forwards and its inner link backwards, outwards from its own base."""
+        """B of (70): each motor acts with +u on its outer link and with -u on its inner one, as seen from its base."""
         n = 2 * self.s - 1
         B = np.zeros((n, n + 1))
         for joint in range(n + 1):

@@ -1,4 +1,4 @@
-"""An overhead crane whose load sways little: the trolley is driven, the load's position is what matters."""
+"""An overhead crane with small sway: the trolley is driven, the task is the position of the load."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +13,9 @@ from servoctl.types import Array
 class Crane(Plant):
     """(M + m) s'' + m l theta'' = F, m l s'' + m l^2 theta'' = -m g l theta: linear in a small sway angle theta.
 
-    The load stands at s + l theta; no input reaches its acceleration, but its 4th derivative. Without the
-    linearisation the force does reach it, through the rope's tension, except where the load hangs straight.
+    The load is at s + l theta. The force does not appear in its acceleration, but in its 4th derivative. Without the
+    linearisation the force also acts on the acceleration, through the tension of the rope, unless the load hangs
+    straight down.
     """
 
     M: float = 20.0  # [kg] trolley

@@ -1,9 +1,9 @@
-"""A two-link arm in a vertical plane, its motors coupled to the links by torsional springs.
+"""A two-link arm in a vertical plane with torsional springs between motors and links.
 
 `D(q) q'' + C(q,v) v + G(q) + K (q - p) = 0` for the link angles q, `J p'' - K (q - p) = u` for the motor angles p.
-Angles are zero with the arm hanging down; the second link's is relative to the first.
+Angles are zero if the arm hangs down; the angle of the second link is relative to the first.
 
-Source: Zhao et al. 2018, (66)-(68), with m2, not m1, in c11 of (68).
+Source: Zhao et al. 2018, (66)-(68). Corrected: c11 of (68) has m2, not m1.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class ElasticLinks(Plant):
-    """The links and their springs: what both plants of this file share."""
+    """The links and their springs, for both plants of this file."""
 
     m1: float = 1.0  # [kg]
     m2: float = 1.0  # [kg]
@@ -54,7 +54,7 @@ class ElasticLinks(Plant):
 
     @abstractmethod
     def twist(self, q: Array) -> Array:
-        """Angle by which each spring is wound [rad], shape (2,)."""
+        """Twist angle of each spring [rad], shape (2,)."""
 
     def spring_torque(self, q: Array) -> Array:
         """K times the twist [N m], shape (2,)."""
@@ -79,8 +79,8 @@ class ElasticLinks(Plant):
 class FlexibleJointArm(ElasticLinks):
     """Links and motors: four coordinates, two torques.
 
-    `inputs: motor` is the arm as built, whose motors reach the links through the springs only. `inputs: link` lets the
-    torques act on the links: the reading of the source under which its law does what it says.
+    `inputs: motor` is the real arm: its motors act on the links only through the springs. With `inputs: link` the
+    torques act on the links; in this reading of the source its law works.
     """
 
     J1: float = 1.0  # [kg m^2] first motor, on the joint's side
@@ -118,9 +118,9 @@ class FlexibleJointArm(ElasticLinks):
 
 @dataclass(frozen=True)
 class FlexibleJointLinks(ElasticLinks):
-    """The links alone, `D q'' + C v + G + K q = u`: the spring torque `u = K p` of the motor angles is the input.
+    """The links alone, `D q'' + C v + G + K q = u`: the input is the spring torque `u = K p` of the motor angles.
 
-    The source's law, a virtual control here, is exact for this plant. Motor angles must then follow `p = K^-1 u`.
+    The law of the source is exact for this plant, as a virtual control: the motor angles must follow `p = K^-1 u`.
     """
 
     coordinates: ClassVar = {"link1": "rad", "link2": "rad"}

@@ -1,4 +1,4 @@
-"""A four-bar linkage: crank, coupler and rocker on the ground; a point of the coupler draws a curve."""
+"""A four-bar linkage of crank, coupler and rocker; a point of the coupler draws a curve."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from servoctl.mechanics.planar import Linkage, PlanarLinkage
 class FourBar(PlanarLinkage):
     """`a e(crank) + b e(coupler) = (d, 0) + c e(rocker)` with `e(phi) = (cos phi, sin phi)`; links are uniform rods.
 
-    With the lengths given here the shortest link is the crank and `a + d < b + c`, so it turns all the way (Grashof).
+    With the default lengths the crank is the shortest link and `a + d < b + c`, so it can turn fully (Grashof).
     """
 
     a: float = 0.3  # [m] crank
     b: float = 0.8  # [m] coupler
     c: float = 0.7  # [m] rocker
     d: float = 1.0  # [m] distance of the feet
-    px: float = 0.1  # [m] the drawing point, along the coupler from its centre
-    py: float = 0.4  # [m] and across it
+    px: float = 0.1  # [m] drawing point, along the coupler from its centre
+    py: float = 0.4  # [m] drawing point, across the coupler
     density: float = 2.0  # [kg/m] of every link
     g: float = 9.81  # [m/s^2]
 

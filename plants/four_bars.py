@@ -1,4 +1,4 @@
-"""N four-bar linkages in a row: posts on one ground line, joined at their tips by a chain of couplers."""
+"""N four-bar linkages in a row: posts on a ground line with a chain of couplers between their tips."""
 
 from dataclasses import dataclass
 
@@ -8,24 +8,24 @@ from servoctl.mechanics.planar import Linkage, PlanarLinkage
 
 @dataclass(frozen=True)
 class FourBars(PlanarLinkage):
-    """N windows: posts 0 to N stand L apart, coupler i joins the tips of posts i-1 and i; 2N+1 uniform rods alike.
+    """N loops: posts 0 to N are L apart, coupler i joins the tips of posts i-1 and i; 2N+1 equal uniform rods.
 
-    It has 6N+3 coordinates, 6N+2 independent rows and one freedom, the angle theta of every post, with
-    `((N+1)/3 + N) m L^2 theta'' = -((N+1)/2 + N) m g L cos(theta) + tau`. Where the posts lie flat, N more appear: a
-    standard test of integrators.
+    It has 6N+3 coordinates, 6N+2 independent rows and one degree of freedom, the angle theta of every post, with
+    `((N+1)/3 + N) m L^2 theta'' = -((N+1)/2 + N) m g L cos(theta) + tau`. In the flat pose it has N more degrees of
+    freedom, which makes it a standard test of integrators.
 
-    Source: Gonzalez, Dopico, Lugris, Cuadrado 2006, problem A02, there with N = 40.
+    Source: Gonzalez, Dopico, Lugris, Cuadrado 2006, problem A02, with N = 40.
     """
 
     m: float = 1.0  # [kg] mass of a rod
     L: float = 1.0  # [m] length of a rod
     g: float = 9.81  # [m/s^2]
-    N: int = 3  # windows
+    N: int = 3  # loops
     motor: bool = False  # a motor at the foot of the first post
 
     def __post_init__(self) -> None:
         if self.N < 1:
-            raise PlantError(f"FourBars: N: expected at least 1 window, got {self.N}")
+            raise PlantError(f"FourBars: N: expected at least 1 loop, got {self.N}")
         super().__post_init__()
 
     def build(self, linkage: Linkage) -> None:

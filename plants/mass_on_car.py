@@ -1,4 +1,4 @@
-"""A mass slides on the incline of a driven car, held by a spring and a damper."""
+"""A mass slides on the incline of a driven car, on a spring and a damper."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +13,8 @@ from servoctl.types import Array
 class MassOnCar(Plant):
     """Car at x, mass at s along an incline of angle a: its horizontal position is x + s cos a.
 
-    The force on the car reaches that position in its 2nd derivative where the incline is inclined, leaving internal
-    dynamics `m2 sin(a)^2 s'' + d s' + k s = 0`; in its 3rd where it is level, in its 4th without the damper too.
+    The force on the car appears in the 2nd derivative of that position if a is not 0, with the internal dynamics
+    `m2 sin(a)^2 s'' + d s' + k s = 0`; in the 3rd if a is 0; in the 4th if a and d are 0.
 
     Source: Seifried, Blajer 2013, mass-on-car system.
     """

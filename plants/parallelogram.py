@@ -1,4 +1,4 @@
-"""Three parallel links and a coupler: one freedom, and one constraint row too many."""
+"""Three parallel links and a coupler: one degree of freedom and one dependent constraint row."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from servoctl.mechanics.planar import Linkage, PlanarLinkage
 
 @dataclass(frozen=True)
 class Parallelogram(PlanarLinkage):
-    """Twelve coordinates under twelve rows of rank 11, of rank 10 where the links lie flat, along the coupler.
+    """Twelve coordinates, twelve rows of rank 11; rank 10 in the flat pose, where the links lie along the coupler.
 
-    Links stand on the ground at x = 0, L2/2, L2 and carry the coupler at both ends and in the middle. Along the motion
-    all links turn by one angle theta: `(3 (I + m L^2/4) + m2 L^2) theta'' = -(3 m/2 + m2) g L cos(theta) + tau`.
+    The links turn about x = 0, L2/2, L2 on the ground and carry the coupler at its ends and its middle. All have the
+    same angle theta: `(3 (I + m L^2/4) + m2 L^2) theta'' = -(3 m/2 + m2) g L cos(theta) + tau`.
 
-    Source: de Falco, Pennestri, Vita, figure 1 and tables 1-7; (28) holds for independent rows only.
+    Source: de Falco, Pennestri, Vita, figure 1 and tables 1-7. Formula (28) there needs independent rows.
     """
 
     L: float = 1.0  # [m] length of a link
@@ -23,7 +23,7 @@ class Parallelogram(PlanarLinkage):
     m2: float = 2.0  # [kg] mass of the coupler
     I2: float = 0.2  # [kg m^2] inertia of the coupler about its centre
     g: float = 9.81  # [m/s^2]
-    motor: int = 0  # which link has a motor at its foot, 1 to 3; 0: none
+    motor: int = 0  # link with a motor at its foot, 1 to 3; 0: no motor
 
     def __post_init__(self) -> None:
         if self.motor not in (0, 1, 2, 3):

@@ -15,9 +15,9 @@ from servoctl.types import Array
 class PolarParticle(Plant):
     """m r'' = m r theta'^2 - m g sin(theta) + Fr, m r^2 theta'' = -2 m r r' theta' - m g r cos(theta) + Ftheta.
 
-    The source divides the second equation by r^2 and so takes `M = m I`. The free motion is the same, but its force on
-    theta is the generalized force divided by r^2, and where rows or inputs are fewer than coordinates the law weighs
-    the two directions wrongly. `published_metric` selects that form; everywhere r > 0.
+    The source divides the second equation by r^2 and uses `M = m I`. The free motion is the same, but the force on
+    theta is then the generalized force divided by r^2. If there are fewer rows or inputs than coordinates, the law
+    weights the two directions wrongly. `published_metric` selects that form. Both forms need r > 0.
 
     Source: Zhao et al. 2018, (7)-(9), (51).
     """
@@ -60,6 +60,6 @@ class PolarParticle(Plant):
         return {"ray": np.array([[0.0, 0.0], [q[0] * np.cos(q[1]), q[0] * np.sin(q[1])]])}
 
     def _metric(self, q: Array) -> float:
-        """Weight of theta'^2 in the kinetic energy, relative to m/2: r^2 [m^2], or the 1 of the source."""
+        """Factor of theta'^2 in the kinetic energy, relative to m/2: r^2 [m^2], or 1 as in the source."""
         weight: float = 1.0 if self.published_metric else q[0] ** 2
         return weight

@@ -1,6 +1,6 @@
 """A SCARA robot: two hinges and a wrist about vertical axes, and a vertical slide.
 
-`Scara` has the equations in closed form, `ScrewScara` the same ones from joint screws.
+`Scara` has the equations in closed form, `ScrewScara` derives the same equations from joint screws.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class Scara(Plant):
-    """M(q) q'' + C(q,v) v + G = tau; at q = 0 the arm points along y, and q4 lifts the tool along z.
+    """M(q) q'' + C(q,v) v + G = tau; at q = 0 the arm points along y; q4 lifts the tool along z.
 
-    Source: Xu, Liu 2017, (34)-(36), (39); g is not given there.
+    Source: Xu, Liu 2017, (34)-(36), (39), which do not state g.
     """
 
     m1: float = 20.0  # [kg]
@@ -92,7 +92,7 @@ class Scara(Plant):
 class ScrewScara(Scara):
     """The same robot from its joint screws.
 
-    Source: Xu, Liu 2017, (32)-(33), with the corrections named in `servoctl.mechanics.serial.screw`.
+    Source: Xu, Liu 2017, (32)-(33), with the corrections in `servoctl.mechanics.serial.screw`.
     """
 
     def mass_matrix(self, q: Array, t: float) -> Array:
@@ -108,15 +108,15 @@ class ScrewScara(Scara):
 
     def chain(self) -> ScrewChain:
         """The robot as a chain of screws."""
-        up, reach = (0.0, 0.0, 1.0), self.l1 + self.l2
-        axes = [(0.0, 0.0, 0.0), (0.0, self.l1, 0.0), (0.0, reach, 0.0)]
-        centres = [(0.0, self.r1, self.l0), (0.0, self.l1 + self.r2, self.l0), (0.0, reach, self.l0)]
+        up, wrist = (0.0, 0.0, 1.0), self.l1 + self.l2
+        axes = [(0.0, 0.0, 0.0), (0.0, self.l1, 0.0), (0.0, wrist, 0.0)]
+        centres = [(0.0, self.r1, self.l0), (0.0, self.l1 + self.r2, self.l0), (0.0, wrist, self.l0)]
         centres.append(centres[-1])
         spins = (self.Iz1, self.Iz2, self.Iz3, self.Iz4)
         return ScrewChain(
             twists=[*(revolute(up, point) for point in axes), prismatic(up)],
             frames=[translation(centre) for centre in centres],
             masses=[self.m1, self.m2, self.m3, self.m4],
-            inertias=[np.diag(np.array([0.0, 0.0, spin])) for spin in spins],  # no link ever tilts
+            inertias=[np.diag(np.array([0.0, 0.0, spin])) for spin in spins],  # no link tilts
             gravity=np.array([0.0, 0.0, -self.g]),
         )

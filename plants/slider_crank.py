@@ -1,4 +1,4 @@
-"""A slider-crank: a crank turns, a rod pulls a slider to and fro."""
+"""A slider-crank: a crank turns and moves a slider back and forth by a rod."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from servoctl.mechanics.planar import Linkage, PlanarLinkage
 
 @dataclass(frozen=True)
 class SliderCrank(PlanarLinkage):
-    """The slider stands at `x = r cos(crank) + sqrt(l^2 - (r sin(crank) - e)^2)`; crank and rod are uniform rods."""
+    """The slider is at `x = r cos(crank) + sqrt(l^2 - (r sin(crank) - e)^2)`; crank and rod are uniform rods."""
 
     r: float = 0.2  # [m] crank
     l: float = 0.6  # [m] rod  # noqa: E741
@@ -19,7 +19,7 @@ class SliderCrank(PlanarLinkage):
     g: float = 9.81  # [m/s^2]
 
     def build(self, linkage: Linkage) -> None:
-        side = self.r / 4  # of the slider, as it is drawn
+        side = self.r / 4  # half side of the drawn slider
         linkage.gravity(0.0, -self.g)
         linkage.body("crank", self.m1, self.m1 * self.r**2 / 12)
         linkage.body("rod", self.m2, self.m2 * self.l**2 / 12)

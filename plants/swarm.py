@@ -52,12 +52,12 @@ class Swarm(Plant):
 
 @dataclass(frozen=True)
 class Aggregation(Nonholonomic):
-    """psi_i = q_i' + sum_j d_ij (a - b / |d_ij|), d_ij = q_i - q_j: every robot slides down the swarm's potential.
+    """psi_i = q_i' + sum_j d_ij (a - b / |d_ij|), d_ij = q_i - q_j: every robot moves down the potential of the swarm.
 
-    The sum is the gradient of `G_ij = a |d_ij|^2 / 2 - b |d_ij| + c` over j; c drops out. Two robots alone settle
-    b/a apart. Not defined where two robots meet.
+    The sum is the gradient of the sum of `G_ij = a |d_ij|^2 / 2 - b |d_ij| + c` over j. Two robots alone settle at the
+    distance b/a. Not defined if two robots are at the same position.
 
-    Source: Zhao et al. 2018, (61)-(63), (65), there a = 1, b = 0.5.
+    Source: Zhao et al. 2018, (61)-(63), (65), with a = 1, b = 0.5.
     """
 
     a: float = 1.0  # [1/s] attraction

@@ -1,4 +1,4 @@
-"""Three masses in a row, two springs between them, a force on the first."""
+"""Three masses in a row with two springs between them and a force on the first."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from servoctl.types import Array
 class ThreeMasses(Plant):
     """m1 x1'' = k1 s1 + F, m2 x2'' = k2 s2 - k1 s1, m3 x3'' = -k2 s2; s_i = x_{i+1} - x_i - l_i.
 
-    The force reaches x1 in its 2nd, x2 in its 4th and x3 in its 6th derivative.
+    The force appears in the 2nd derivative of x1, the 4th of x2 and the 6th of x3.
     """
 
     m1: float = 1.0  # [kg]

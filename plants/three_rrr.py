@@ -1,4 +1,4 @@
-"""A planar parallel robot: three motors turn three arms, whose forearms carry one platform."""
+"""A planar parallel robot: three motors turn three arms; their forearms carry one platform."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ CHAINS = ("a", "b", "c")
 
 @dataclass(frozen=True)
 class ThreeRRR(PlanarLinkage):
-    """A 3RRR mechanism as a hierarchy of models: 18 coordinates, 15 rows, three freedoms.
+    """A 3RRR mechanism in levels: 18 coordinates, 15 rows, three degrees of freedom.
 
-    Each chain has a rotor, an arm on the ground and a forearm. Level 1 is ten separate bodies; level 2 couples rotor
-    and arm and hinges the forearm to the arm (9 rows); level 3 hinges the forearms to the platform (6 rows).
+    Each chain has a rotor, an arm on the ground and a forearm. Level 1 is ten separate bodies. Level 2 couples each
+    rotor with its arm and hinges the forearm to the arm (9 rows). Level 3 hinges the forearms to the platform (6 rows).
 
-    Source: Orsino 2017, figures 2-4, there without numbers.
+    Source: Orsino 2017, figures 2-4, which have no numbers.
     """
 
     base: float = 1.0  # [m] distance of the arms' feet from the origin
@@ -30,7 +30,7 @@ class ThreeRRR(PlanarLinkage):
     J1: float = 0.04  # [kg m^2] arm, about its centre
     J2: float = 0.05  # [kg m^2] forearm, about its centre
     J3: float = 0.08  # [kg m^2] platform, about its centre
-    g: float = 9.81  # [m/s^2] along -y; 0 where the robot lies flat
+    g: float = 9.81  # [m/s^2] along -y; 0 for a robot in a horizontal plane
 
     def build(self, linkage: Linkage) -> None:
         linkage.gravity(0.0, -self.g)

@@ -1,4 +1,4 @@
-"""Two masses joined by a spring, pushed at one end: the smallest underactuated plant."""
+"""Two masses joined by a spring, with a force on the first: the smallest underactuated plant."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,9 +13,9 @@ from servoctl.types import Array
 class TwoMassSpring(Plant):
     """m1 x1'' = k s + F, m2 x2'' = -k s, with the stretch s = x2 - x1 - l.
 
-    The spring is an impressed force; the source files it under the constraint forces, with the same sum.
+    The spring is a given force. The source counts it as a constraint force; the sum of all forces is the same.
 
-    Source: Liu et al. 2015, (36)-(38); the last entry of (39) is m2, not x2.
+    Source: Liu et al. 2015, (36)-(38). Corrected: the last entry of (39) is m2, not x2.
     """
 
     m1: float = 1.0  # [kg] the driven mass

@@ -349,7 +349,7 @@ def test_a_plant_with_wrong_matrices_is_refused(servoctl: Servoctl, old: str, ne
         (
             "passive_rates(self, q, v, t)",
             "{'a': q[1]}",
-            "Cart.passive_rates: a: a nonholonomic equation holds a velocity",
+            "Cart.passive_rates: a: a nonholonomic equation must contain a velocity",
         ),
         (
             "passive_constraints(self, q, t)",

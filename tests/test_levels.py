@@ -1,4 +1,4 @@
-"""Levels of passive constraints in a config: what is refused, and what `check` says against batch solutions."""
+"""Levels of passive constraints in a config: refused inputs, and the report of `check` against batch solutions."""
 
 import json
 from pathlib import Path
@@ -199,20 +199,20 @@ def test_a_plant_without_passive_constraints_has_no_levels(beads: Path) -> None:
     assert problems(beads, plant='"beads.py:Free"') == expected
 
 
-def test_levels_are_wrong_beside_what_else_is_wrong(beads: Path) -> None:
+def test_errors_of_levels_are_listed_with_all_other_errors(beads: Path) -> None:
     levels = LEVELS.replace("[wall]", "[wall, wall]").replace("[frame]", "[fame]")
     found = problems(beads, levels + "    projection: 3\n")
     assert [line.split(":")[1] for line in found] == ["6", "8", "9"]
 
 
-def test_levels_come_in_the_order_of_after_and_else_of_the_config(beads: Path) -> None:
+def test_levels_are_ordered_by_after_and_then_as_in_the_config(beads: Path) -> None:
     beads.write_text(
         text("\n      d: {groups: [wall], after: [b]}\n      c: {groups: [rod]}\n      b: {groups: [tie]}\n")
     )
     assert [level.name for level in sc.load(beads).levels] == ["c", "b", "d"]
 
 
-def test_a_dump_gives_the_levels_back(beads: Path) -> None:
+def test_a_dumped_config_contains_the_levels(beads: Path) -> None:
     beads.write_text(text(LEVELS.replace("after: [frame]", "clearance: [1e-3, 2*3]")))
     config = load_config(beads).config
     assert config.plant.passive.levels is not None
@@ -221,7 +221,7 @@ def test_a_dump_gives_the_levels_back(beads: Path) -> None:
     assert load_config(beads).config == config
 
 
-def test_a_run_knows_no_levels(beads: Path) -> None:
+def test_a_run_ignores_levels(beads: Path) -> None:
     beads.write_text(text(LEVELS.replace("after: [frame]", "clearance: 5")))
     run = sc.load(beads).simulate()
     without = sc.load(beads, ["plant.passive.levels="]).simulate()
@@ -270,7 +270,7 @@ def test_the_levels_of_the_3rrr_move_as_the_batch_of_their_rows() -> None:
     assert last.startswith("difference from all rows at once, without clearance: ")
 
 
-def test_what_a_clearance_lets_go_is_that_of_the_batch() -> None:
+def test_a_clearance_yields_as_in_the_batch_solution() -> None:
     R = np.array([0.01, 0.0, 0.02, 0.0, 0.5, 0.01])
     found, m, (legs, platform) = shipped(f"plant.passive.levels.platform.clearance={R.tolist()}")
     values = found.to_dict()["hierarchy"]
@@ -296,7 +296,7 @@ def test_what_a_clearance_lets_go_is_that_of_the_batch() -> None:
     assert line.endswith(f"; under all levels {most[0]} yields most, by {most[1]:.3g}")
 
 
-def test_what_an_early_clearance_yields_is_said_under_all_levels(beads: Path) -> None:
+def test_the_yield_of_an_early_clearance_is_reported_under_all_levels(beads: Path) -> None:
     beads.write_text(text("\n      a: {groups: [wall], clearance: 0.5}\n      b: {groups: [rod, tie], after: [a]}\n"))
     values = report(beads).to_dict()["hierarchy"]["levels"]
     # 1 a = 1 + lambda, -a = lambda / 2: a = 1/3; then the exact rows stop the mass altogether
@@ -355,7 +355,7 @@ class Plates(PlanarLinkage):
 
 
 @pytest.mark.parametrize(("later", "names"), [(1, []), (2, ["level 1", "level 2"]), (-7, ["level -7", "level 1"])])
-def test_a_linkage_declares_its_levels_where_the_config_names_none(beads: Path, later: int, names: list[str]) -> None:
+def test_a_linkage_declares_its_levels_if_the_config_has_none(beads: Path, later: int, names: list[str]) -> None:
     (beads.parent / "plates.py").write_text(DECLARED)
     beads.write_text(text(" null", '"plates.py:Plates"', f"{{later: {later}}}"))
     found = report(beads)
@@ -417,7 +417,7 @@ def test_the_plants_own_groups_lead_to_the_published_accelerations(level: int) -
     assert motion.trace == pytest.approx([18, 9, 3][level - 1], abs=1e-12)
 
 
-def test_level_by_level_is_all_at_once() -> None:
+def test_all_levels_give_the_motion_of_all_constraints_together() -> None:
     plant = ThreeRRR()
     state = State(0.0, np.array(CASE["state"]["q"]), np.array(CASE["state"]["qd"]))
     model = Model(plant, {}, state)

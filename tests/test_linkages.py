@@ -1,4 +1,4 @@
-"""Shipped linkages: closed forms of their kinematics, the one freedom that is left, a published hierarchy."""
+"""Shipped linkages against closed forms of their kinematics, their reduced motion and a published hierarchy."""
 
 import json
 from functools import cache
@@ -127,7 +127,7 @@ def test_the_parallelogram_turns_over_through_the_flat_pose() -> None:
     assert np.abs(run["q.link2_phi"] - exact).max() < 2e-4
 
 
-def test_the_slider_stands_where_the_closed_form_says() -> None:
+def test_the_slider_is_at_the_position_of_the_closed_form() -> None:
     run = trajectory("slider_crank")
     crank = 2 * np.pi * run.t
     assert np.abs(run["q.crank_phi"] - crank).max() < 1e-9
@@ -135,7 +135,7 @@ def test_the_slider_stands_where_the_closed_form_says() -> None:
     assert np.abs(run["q.rod_phi"] + np.arcsin(0.2 * np.sin(crank) / 0.6)).max() < 1e-9
 
 
-def test_the_motor_of_the_slider_crank_pays_for_the_energy() -> None:
+def test_the_motor_of_the_slider_crank_supplies_the_energy() -> None:
     run, plant = trajectory("slider_crank"), SliderCrank()
     energies = [plant.energy(q, v, 0.0) for q, v in zip(run.q, run.v, strict=True)]
     gained = np.array(energies, dtype=float) - np.array(energies[0])
@@ -156,7 +156,7 @@ def test_an_offset_guide_lifts_the_slider() -> None:
         np.testing.assert_allclose(violation, 0.0, atol=1e-15, err_msg=name)
 
 
-def test_the_four_bar_closes_as_freudenstein_says() -> None:
+def test_the_four_bar_satisfies_freudensteins_equation() -> None:
     run, plant = trajectory("four_bar"), FourBar()
     crank, coupler, rocker = (run[f"q.{name}_phi"] for name in ("crank", "coupler", "rocker"))
     k = plant.d / plant.a, plant.d / plant.c, (plant.a**2 - plant.b**2 + plant.c**2 + plant.d**2)
@@ -166,7 +166,7 @@ def test_the_four_bar_closes_as_freudenstein_says() -> None:
     assert np.abs(chain).max() < 1e-9
 
 
-def test_the_pen_of_the_four_bar_moves_as_the_task_says() -> None:
+def test_the_pen_of_the_four_bar_follows_the_task() -> None:
     run, plant = trajectory("four_bar"), FourBar()
     pen = np.array([plant.point("pen", q) for q in run.q])
     assert np.abs(pen[:, 0] - 0.14 - 0.15 * np.cos(np.pi * run.t)).max() < 1e-9
@@ -228,7 +228,7 @@ def test_the_3rrr_accelerates_as_the_reference_at_every_level(level: int) -> Non
     np.testing.assert_allclose(found, RRR[f"alpha_level{level}"], atol=1e-8)
 
 
-def test_the_platform_of_the_3rrr_runs_round_its_circle() -> None:
+def test_the_platform_of_the_3rrr_follows_its_circle() -> None:
     run = trajectory("three_rrr")
     turn = np.exp(1j * np.pi * run.t)
     assert np.abs(run["q.platform_x"] + 1j * run["q.platform_y"] - 0.1 * turn).max() < 1e-8
@@ -249,7 +249,7 @@ def test_the_platform_of_the_3rrr_runs_round_its_circle() -> None:
     ("make", "message"),
     [
         (lambda: Parallelogram(motor=4), r"^Parallelogram: motor: expected a link, 1 to 3, or 0 for none, got 4$"),
-        (lambda: FourBars(N=0), r"^FourBars: N: expected at least 1 window, got 0$"),
+        (lambda: FourBars(N=0), r"^FourBars: N: expected at least 1 loop, got 0$"),
         (
             lambda: Parallelogram(m=-1.0),
             r"^Parallelogram: body 'link1': m: expected a positive mass \[kg\], got -1\.0$",

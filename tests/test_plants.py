@@ -1,4 +1,4 @@
-"""Every plant against its physics, written a second time here from the positions of its bodies."""
+"""Every plant against an independent model of its physics, from the positions of its bodies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -221,7 +221,7 @@ def test_shapes_and_names_agree(case: Case) -> None:
 
 
 @EVERY
-def test_symbols_give_the_same_values_with_parameters_kept_open(case: Case) -> None:
+def test_symbols_give_the_same_values_with_parameters_as_inputs(case: Case) -> None:
     plant = case.plant
     n, values = len(plant.coordinates), parameter_values(plant)
     symbols = [ca.SX.sym(name, size) for name, size in (("q", n), ("v", n), ("p", len(values)))]

@@ -121,7 +121,7 @@ def call(folder: Path, method: str, line: str, *words: str, config: str = CONFIG
 
 @pytest.mark.parametrize("command", ["run", "check"])
 @pytest.mark.parametrize(("method", "line", "sentence"), AT_LOAD)
-def test_what_a_plant_does_wrong_at_the_start_is_said_before_anything_runs(
+def test_what_a_plant_does_wrong_at_the_start_is_reported_before_the_run(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, method: str, line: str, sentence: str
 ) -> None:
     engine = ["--engine", "numpy", "--out", "out"] if command == "run" else []
@@ -153,7 +153,7 @@ def test_what_a_plant_does_wrong_later_stops_the_run_with_its_rows(
 
 
 @pytest.mark.parametrize("method", ["energy", "links"])
-def test_a_picture_that_fails_later_costs_the_picture_alone_and_is_said(
+def test_a_picture_that_fails_later_is_left_out_and_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
     line = "if abs(float(q[0]) - 0.6) > 1e-5: sys.exit(0)"

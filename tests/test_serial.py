@@ -137,7 +137,7 @@ def test_exponential_of_a_twist_is_the_matrix_exponential(joint: str) -> None:
     np.testing.assert_allclose(exp_twist(twist, angle), expm(hat * angle), atol=1e-14)
 
 
-def test_a_hinge_leaves_the_points_of_its_axis_alone() -> None:
+def test_a_hinge_does_not_move_the_points_of_its_axis() -> None:
     axis, point = unit(RANDOM.normal(size=3)), RANDOM.normal(size=3)
     fixed = np.append(point + 0.7 * axis, 1.0)
     np.testing.assert_allclose(exp_twist(revolute(axis, point), 2.1) @ fixed, fixed, atol=1e-14)

@@ -1,4 +1,4 @@
-"""What only one plant has: its inputs, its closure, its picture, the errors of its structure."""
+"""Properties of single plants: inputs, closure, picture, errors of structure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def test_screws_and_closed_form_are_one_scara() -> None:
         np.testing.assert_allclose(screws.force(q, v, 0.0), closed.force(q, v, 0.0), atol=1e-12)
 
 
-def test_scara_draws_its_tool_where_the_screws_put_it() -> None:
+def test_the_drawn_tool_of_the_scara_is_at_the_pose_of_the_screws() -> None:
     plant = ScrewScara(**SCARA)
     home = np.eye(4)
     home[:3, 3] = [0.0, plant.l1 + plant.l2, plant.l0]
@@ -60,7 +60,7 @@ def test_every_joint_motor_of_the_robots_works_on_the_angle_between_its_links(s:
     np.testing.assert_allclose(plant.actuation(np.zeros(n), 0.0).T @ w, signs * rates, atol=1e-15)
 
 
-def test_loop_of_the_robots_closes_where_the_second_base_stands() -> None:
+def test_the_loop_of_the_robots_closes_at_the_second_base() -> None:
     plant = CoordinatedRobots()
     q = np.deg2rad([60.0, -60.0, 0.0, 60.0, -60.0])
     np.testing.assert_allclose(plant.passive_constraints(q, 0.0)["loop"], [0.0, 0.0], atol=1e-15)
@@ -99,14 +99,14 @@ def test_two_robots_rest_at_the_distance_where_forces_balance() -> None:
     )
 
 
-def test_one_robot_alone_has_nobody_to_follow() -> None:
+def test_a_single_robot_has_no_attraction() -> None:
     np.testing.assert_array_equal(Aggregation().psi(np.ones(2), np.array([0.3, -0.4]), 0.0), [0.3, -0.4])
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: CoordinatedRobots(s=1), "CoordinatedRobots: s: expected at least 2 links an arm, got 1"),
+        (lambda: CoordinatedRobots(s=1), "CoordinatedRobots: s: expected at least 2 links in each arm, got 1"),
         (lambda: FlexibleJointArm(inputs="joint"), "FlexibleJointArm: inputs: expected 'motor' or 'link', got 'joint'"),
         (lambda: Swarm(N=0), "Swarm: N: expected at least 1 robot, got 0"),
     ],

@@ -140,17 +140,17 @@ def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition
 
 def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
     """The held inputs whose release gains most, at the highest level where any gains, and whether there are any."""
-    undecided, chosen, found = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
+    undecided, chosen, any_released = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
     for gradient, rounding in gradients(problem, u, splits):
         # the level improves inside the limit if the gradient is positive at an upper limit, negative at a lower one
         gain = held * gradient
         wrong = where(undecided & above(gain, rounding), gain, 0.0)
         most = greatest(wrong)
         best = where(above(wrong, 0.0), where(above(most, wrong), 0.0, 1.0), 0.0)
-        chosen = chosen + (1.0 - found) * best
-        found = where(above(most, 0.0), 1.0, found)
+        chosen = chosen + (1.0 - any_released) * best
+        any_released = where(above(most, 0.0), 1.0, any_released)
         undecided = undecided & ~above(-gain, rounding)
-    return chosen, found
+    return chosen, any_released
 
 
 def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array, Array, Any]:
@@ -174,6 +174,6 @@ def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array,
     most = greatest(back)
     blocked, first = above(most, 0.0), outside & ~above(most, back)
     onward = clip(where(first, limit, u - most * (u - x)), problem.lower, problem.upper)
-    let_go, found = released(problem, held, u, splits)
+    let_go, any_released = released(problem, held, u, splits)
     kept = where(blocked, where(first, where(high, 1.0, -1.0), held), held * (1.0 - let_go))
-    return onward, kept, where(blocked, 0.0, 1.0 - found)
+    return onward, kept, where(blocked, 0.0, 1.0 - any_released)

@@ -344,7 +344,7 @@ class BoundConstraintFollowing(BoundLaw):
         levels = [(allocator.task_map[list(level)], rhs[list(level)]) for level in rows]
         keeps_near_u = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
-        found = within_limits(
+        limited = within_limits(
             levels,
             lower,
             upper,
@@ -354,7 +354,7 @@ class BoundConstraintFollowing(BoundLaw):
             scale=allocator.scales(weights),
             unlimited=u,
         )
-        held = found.u
+        held = limited.u
         if self.on_infeasible == "damp":
             held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
         left = rhs - allocator.task_map @ held

@@ -112,10 +112,10 @@ def growth(
 
 def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float, velocity: float) -> float:
     if held:
-        found = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
+        eigenvalues = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
         # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
-        free = [int(np.argmin(np.abs(found - 1.0)))] if velocity and len(gains) == 1 else []
-        return float(np.max(np.abs(np.delete(found, free))))
+        free = [int(np.argmin(np.abs(eigenvalues - 1.0)))] if velocity and len(gains) == 1 else []
+        return float(np.max(np.abs(np.delete(eigenvalues, free))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 

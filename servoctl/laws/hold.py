@@ -104,7 +104,7 @@ def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | 
     whole = np.floor(cycles + WHOLE).astype(int)
     part = np.where(cycles - whole > WHOLE, cycles - whole, 0.0)
     lagging = np.flatnonzero(lags > 0.0)
-    place = {int(i): n + k for k, i in enumerate(lagging)}
+    index = {int(i): n + k for k, i in enumerate(lagging)}
     size = n + len(lagging)
     after, old, new = np.zeros((size, size)), np.zeros((size, m)), np.zeros((size, m))
     after[:n, :n] = transition(A, h)
@@ -112,7 +112,7 @@ def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | 
     for f, T in sorted(set(zip(part.tolist(), lags.tolist(), strict=True))):
         group = np.flatnonzero((part == f) & (lags == T))
         moved, by_old, by_new = _hold(A, B[:, group], f * h, h - f * h, T)
-        rows = np.array([*range(n), *(place[int(i)] for i in group if T > 0.0)], dtype=int)
+        rows = np.array([*range(n), *(index[int(i)] for i in group if T > 0.0)], dtype=int)
         after[np.ix_(rows, rows)] = moved
         old[np.ix_(rows, group)], new[np.ix_(rows, group)] = by_old, by_new
     return Held(after, old, new, whole, part > 0.0, n)

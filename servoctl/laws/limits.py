@@ -102,8 +102,8 @@ def within_limits(
         x, held = root * begin, _at_limit(begin, lower, upper)
     x, held, done, iterations = _search(problem, x, held, where(inside, 1.0, 0.0))
     # a held input takes its limit itself: x / root would differ from it by rounding
-    found = where(above(held, 0.0), upper, where(above(0.0, held), lower, x / root))
-    u = clip(where(inside, whole, found), lower, upper)
+    best = where(above(held, 0.0), upper, where(above(0.0, held), lower, x / root))
+    u = clip(where(inside, whole, best), lower, upper)
     given_up = tuple(e - T @ u for T, e in levels)
     return Limited(u, given_up, _at_limit(u, lower, upper), iterations, above(done, 0.0))
 
@@ -124,8 +124,8 @@ def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:
 def _search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Any, Any]:
     """Steps until x is the answer or the bound is reached: x, held, whether x is the answer, and the steps taken."""
     m = len(x)
-    given = (problem.lower, problem.upper, problem.preferred, problem.rank_tolerance, *problem.scales)
-    if is_symbolic(x, held, *given, *(part for level in problem.levels for part in level)):
+    parts = (problem.lower, problem.upper, problem.preferred, problem.rank_tolerance, *problem.scales)
+    if is_symbolic(x, held, *parts, *(part for level in problem.levels for part in level)):
         function = search_function(tuple(len(e) for _, e in problem.levels), m)
         state = function(to_sx(np.concatenate([x, held, [done, 0.0]])), *map(to_sx, _flat(problem)))
         values = from_sx(state, (2 * m + 2,))

@@ -55,12 +55,12 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
         around: The random states are near this state.
     """
     n = len(plant.coordinates)
-    given = inputs({"t": (1,), "q": (n,), "v": (n,)})
-    t, q, v = given["t"], given["q"], given["v"]
+    symbols = inputs({"t": (1,), "q": (n,), "v": (n,)})
+    t, q, v = symbols["t"], symbols["q"], symbols["v"]
     bound = with_parameters(plant, parameter_values(plant))
     rows = constraint.rows(bound, t[0], q, v)
     samples = _samples(around, n)
-    time = "rheonomic" if _moves(constraint.kind, rows, given, samples) else "scleronomic"
+    time = "rheonomic" if _moves(constraint.kind, rows, symbols, samples) else "scleronomic"
     if constraint.kind == "holonomic":
         return Classification(time, True, "given at position level")
     if constraint.kind != "nonholonomic":
@@ -70,7 +70,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     zero = directional(rows.violation, v, v) - rows.violation
     # psi = A v - zero is affine in v, so [A, -zero] (q', t') = 0 is the Pfaffian form of the rows
     form = np.concatenate([rows.A, -zero[:, None]], axis=1)
-    kernel = Kernel.compile("form", given, _curls(form, np.concatenate([q, t])) | {"form": form})
+    kernel = Kernel.compile("form", symbols, _curls(form, np.concatenate([q, t])) | {"form": form})
     worst = 0.0
     for state in samples:
         *curls, matrix = kernel(state.t, state.q, state.v)
@@ -85,14 +85,14 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     return Classification(time, True, f"integrable: Frobenius' form vanishes at {SAMPLES} states")
 
 
-def _moves(kind: str, rows: Rows, given: dict[str, Array], samples: list[State]) -> bool:
+def _moves(kind: str, rows: Rows, symbols: dict[str, Array], samples: list[State]) -> bool:
     """Whether time appears: in the position form, or as a rate at zero velocity."""
     forms = [rows.violation] if kind == "holonomic" else [rows.A.ravel()]
     forms += [rows.b] if kind == "second_order" else []
     held = np.concatenate(forms)
-    slope = jacobian(held, given["t"])[:, 0]
+    slope = jacobian(held, symbols["t"])[:, 0]
     rest = rows.violation if kind == "nonholonomic" else np.zeros(0)
-    kernel = Kernel.compile("time", given, {"held": held, "slope": slope, "rest": rest})
+    kernel = Kernel.compile("time", symbols, {"held": held, "slope": slope, "rest": rest})
     for t, q, v in samples:
         value, change, _ = kernel(t, q, v)
         speed = kernel(t, q, np.zeros(len(v)))[2]

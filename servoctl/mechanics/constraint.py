@@ -117,26 +117,26 @@ class Constraint(ABC):
         return symbol.where(t > 0.0, t, 0.0) if getattr(self, "_stands", False) else t
 
 
-class _Given(Constraint):
+class _FromSource(Constraint):
     """A constraint from a function or an equation; a subclass that overrides the method needs neither.
 
     Args:
-        given: The function, the equation, or None if a subclass overrides the method.
+        source: The function, the equation, or None if a subclass overrides the method.
 
     Raises:
         TaskError: It is neither a function nor an equation.
     """
 
-    def __init__(self, given: str | Expression | Callable[..., Any] | None = None) -> None:
-        if given is not None and not isinstance(given, (str, Expression)) and not callable(given):
-            raise TaskError(f"{type(self).__name__}: expected an equation or a function, got {given!r}")
-        self._given = parse(given) if isinstance(given, str) else given
+    def __init__(self, source: str | Expression | Callable[..., Any] | None = None) -> None:
+        if source is not None and not isinstance(source, (str, Expression)) and not callable(source):
+            raise TaskError(f"{type(self).__name__}: expected an equation or a function, got {source!r}")
+        self._source = parse(source) if isinstance(source, str) else source
 
     @property
     def equation(self) -> Expression | None:
         """The equation of the constraint; None if it comes from a function or a method."""
-        given = getattr(self, "_given", None)
-        return given if isinstance(given, Expression) else None
+        source = getattr(self, "_source", None)
+        return source if isinstance(source, Expression) else None
 
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:
@@ -149,15 +149,15 @@ class _Given(Constraint):
         return _numbers(array, type(self).__name__)
 
     def _call(self, *arguments: Any) -> Any:
-        given = getattr(self, "_given", None)
-        if given is None:
+        source = getattr(self, "_source", None)
+        if source is None:
             raise TaskError(f"{type(self).__name__}: give a function or an equation, or override {self._method}")
-        return given(*arguments)
+        return source(*arguments)
 
     _method: ClassVar[str]
 
 
-class Holonomic(_Given):
+class Holonomic(_FromSource):
     """`phi(q, t) = 0`: a function, an equation such as `"x2 - x1 - 2*l"`, or a subclass that overrides `phi`."""
 
     kind = "holonomic"
@@ -170,7 +170,9 @@ class Holonomic(_Given):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if self.equation is not None and self.equation.rates:
             name = sorted(self.equation.rates)[0]
-            raise TaskError(f"a holonomic equation holds no velocity, got der({name}) (write it as nonholonomic)")
+            raise TaskError(
+                f"a holonomic equation cannot contain a velocity, got der({name}) (write it as nonholonomic)"
+            )
         now = self._time(t)
         phi = self._value(plant, State(now, q, v), self.phi, q, now)
         rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
@@ -178,7 +180,7 @@ class Holonomic(_Given):
         return Rows(jacobian(phi, q), b, phi, rate)
 
 
-class Nonholonomic(_Given):
+class Nonholonomic(_FromSource):
     """`psi(q, v, t) = 0`: a function, an equation such as `"der(x)*sin(a) - der(y)"`, or an override of `psi`."""
 
     kind = "nonholonomic"
@@ -195,7 +197,9 @@ class Nonholonomic(_Given):
         for i, row in enumerate(A):
             if all(entry.sx.is_zero() for entry in row):
                 where = f"row {i}" if len(psi) > 1 else "it"
-                raise TaskError(f"a nonholonomic equation holds a velocity, {where} holds none (write it as holonomic)")
+                raise TaskError(
+                    f"a nonholonomic equation must contain a velocity, {where} has none (write it as holonomic)"
+                )
         b = -(directional(psi, q, v) + jacobian(psi, np.array([t]))[:, 0])
         return Rows(A, b, psi, np.full(len(psi), np.nan))
 
@@ -230,20 +234,20 @@ class SecondOrder(Constraint):
         return self._function("_b")(q, v, t)
 
     def _function(self, name: str) -> Callable[[Array, Array, float], Any]:
-        given: Callable[[Array, Array, float], Any] | None = getattr(self, name, None)
-        if given is None:
+        source: Callable[[Array, Array, float], Any] | None = getattr(self, name, None)
+        if source is None:
             raise TaskError(f"{type(self).__name__}: give functions A and b of (q, v, t), or override both")
-        return given
+        return source
 
     def violation(self, q: Array, v: Array, t: float) -> Any:
         """The quantity that the constraint keeps at zero, shape (r,); None: there is none."""
-        given = getattr(self, "_violation", None)
-        return None if given is None else given(q, v, t)
+        source = getattr(self, "_violation", None)
+        return None if source is None else source(q, v, t)
 
     def violation_rate(self, q: Array, v: Array, t: float) -> Any:
         """The time derivative of the violation, shape (r,); None: there is none."""
-        given = getattr(self, "_violation_rate", None)
-        return None if given is None else given(q, v, t)
+        source = getattr(self, "_violation_rate", None)
+        return None if source is None else source(q, v, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         name, t = type(self).__name__, self._time(t)

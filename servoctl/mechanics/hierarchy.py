@@ -228,11 +228,11 @@ def enforce(
 
 def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE) -> list[Enforced]:
     """The motion after each level; arguments and errors are those of `free_motion` and `enforce`."""
-    motion, found = free_motion(M, Q), []
+    motion, motions = free_motion(M, Q), []
     for level in levels:
         motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance, level.rows)
-        found.append(motion)
-    return found
+        motions.append(motion)
+    return motions
 
 
 def _weighted(L: Array, A: Array) -> Array:

@@ -81,8 +81,8 @@ def nearest(
         error = np.concatenate([at.violation_rate[holonomic], at.violation[first_order]])
         return error, np.concatenate([at.A[holonomic], at.A[first_order]])
 
-    found = State(t, q, _gauss_newton(velocity, v, free))
-    return found, consistency(model, found)
+    closest = State(t, q, _gauss_newton(velocity, v, free))
+    return closest, consistency(model, closest)
 
 
 def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tuple[Array, float]:

@@ -49,7 +49,7 @@ class LagrangianPlant(Plant):
         return _kernel(self)(t, q, v, parameter_values(self))[1]
 
     def energy(self, q: Array, v: Array, t: float) -> Any:
-        """T + V [J]; None where a dissipation or a force is given, which T + V does not stay constant under."""
+        """T + V [J]; None if the class overrides `dissipation` or `force`, because T + V is then not constant."""
         kind = type(self)
         if kind.dissipation is not LagrangianPlant.dissipation or kind.force is not LagrangianPlant.force:
             return None
@@ -77,9 +77,9 @@ def _kernel(plant: LagrangianPlant) -> Kernel:
 def _derive(key: _Key) -> Kernel:
     n = len(key.plant.coordinates)
     count = len(parameter_values(key.plant))
-    given = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
-    t, q, v = given["t"], given["q"], given["v"]
-    plant = with_parameters(key.plant, given["p"])
+    symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
+    t, q, v = symbols["t"], symbols["q"], symbols["v"]
+    plant = with_parameters(key.plant, symbols["p"])
 
     def scalar(value: Any) -> Array:
         return np.array([value], dtype=object)
@@ -98,7 +98,7 @@ def _derive(key: _Key) -> Kernel:
         - directional(momentum, q, v)
         - jacobian(momentum, t)[:, 0]
     )
-    kernel = Kernel.compile("lagrange", given, {"M": M, "Q": Q})
+    kernel = Kernel.compile("lagrange", symbols, {"M": M, "Q": Q})
     _check_quadratic(key.plant, kernel)
     return kernel
 

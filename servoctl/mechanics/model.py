@@ -110,12 +110,12 @@ class Model:
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
-        asked = zip(_variations(plant), [around, *self.samples(around)], strict=False)
-        answers, self.doubts = sample(asked)
+        plants = zip(_variations(plant), [around, *self.samples(around)], strict=False)
+        samples, self.doubts = sample(plants)
         try:
             matrices = self._plant_matrices(symbols)
             self.plant_kernel = Kernel.compile("plant", symbols, matrices)
-            self._verify(answers)
+            self._verify(samples)
             self.symmetric = certainly_symmetric(matrices["M"])
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
@@ -267,11 +267,11 @@ class Model:
             raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
         return True
 
-    def _verify(self, answers: Sequence[Sample]) -> None:
+    def _verify(self, samples: Sequence[Sample]) -> None:
         """Raises TraceError unless the traced plant equals the NumPy plant at all samples."""
         assert self.plant_kernel is not None
         pairs = []
-        for at in answers:
+        for at in samples:
             p, values = self.parameters, parameter_values(at.plant)
             p[: len(values)] = values
             pairs.append((at.state, at.arrays, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))

@@ -111,10 +111,10 @@ def motor_jacobian(plant: Plant, q: Array) -> tuple[Array, float]:
 
     It is exact where the plant's code can be traced, else it comes from central differences.
     """
-    given = inputs({"q": (len(q),)})
+    symbols = inputs({"q": (len(q),)})
     try:
-        rho = np.asarray(trace(partial(motor_positions, plant), given["q"]), dtype=object)
-        return Kernel.compile("motor_jacobian", given, {"J": jacobian(rho, given["q"])})(q)[0], CONJUGATE
+        rho = np.asarray(trace(partial(motor_positions, plant), symbols["q"]), dtype=object)
+        return Kernel.compile("motor_jacobian", symbols, {"J": jacobian(rho, symbols["q"])})(q)[0], CONJUGATE
     except (TraceError, PlantError):
         pass
     columns = []

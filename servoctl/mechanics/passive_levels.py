@@ -114,12 +114,12 @@ def declared_levels(plant: Plant) -> tuple[PassiveLevel, ...]:
 def levels_at(model: Model, state: State, levels: Sequence[PassiveLevel]) -> list[Level]:
     """The constraints of each level at a state, for `solve_levels`."""
     passive, rows = model.matrices(state).passive, model.passive_rows
-    found = []
+    result = []
     for level in levels:
         index = [i for group in level.groups for i, row in enumerate(rows) if row.group == group]
         clearance, names = np.array(level.clearance), tuple(rows[i].name for i in index)
-        found.append(Level(level.name, passive.A[index], passive.b[index], clearance, names))
-    return found
+        result.append(Level(level.name, passive.A[index], passive.b[index], clearance, names))
+    return result
 
 
 def motions(
@@ -151,16 +151,16 @@ def motions(
     return [free_motion(m.M, Q), *solve_levels(m.M, Q, levels_at(model, state, levels), rank_tolerance)]
 
 
-def level_reports(coordinates: Mapping[str, str], found: Sequence[Enforced]) -> list[LevelReport]:
+def level_reports(coordinates: Mapping[str, str], enforced: Sequence[Enforced]) -> list[LevelReport]:
     """One report per level.
 
     Args:
         coordinates: The plant's coordinates, name -> unit.
-        found: The motions, as `motions` returns them.
+        enforced: The motions, as `motions` returns them.
     """
     reports = []
-    for before, motion in pairwise(found):
-        level, left = motion.levels[-1], found[-1].residuals[motion.levels[-1].name]
+    for before, motion in pairwise(enforced):
+        level, left = motion.levels[-1], enforced[-1].residuals[motion.levels[-1].name]
         rows, change = level.rows or (), motion.acceleration - before.acceleration
         skipped = tuple(rows[i] for i in motion.skipped)
         yields = {rows[i]: float(left[i]) for i in np.flatnonzero(level.clearance)}

@@ -66,12 +66,12 @@ def dependent_rows(model: Model, start: State) -> list[str]:
 
 
 def _largest_rank(model: Model, start: State, rows: int) -> int:
-    found, first, singular = 0, 0, False
+    largest, first, singular = 0, 0, False
     for split, undone in _decompositions(model, start):
-        found, first, singular = max(found, int(split.rank)), first or int(split.rank), singular or undone
-        if found == rows:
+        largest, first, singular = max(largest, int(split.rank)), first or int(split.rank), singular or undone
+        if largest == rows:
             break
-    return rows if singular and found == first else found or rows
+    return rows if singular and largest == first else largest or rows
 
 
 def _decompositions(model: Model, start: State) -> Iterator[tuple[Decomposition, bool]]:
@@ -88,15 +88,15 @@ def _decompositions(model: Model, start: State) -> Iterator[tuple[Decomposition,
         free = random.standard_normal(model.n)
         free -= split.row_projector() @ free
         step = length * _size(state) * free / (float(np.linalg.norm(free)) or 1.0)
-        found = _closed(model, State(state.t, state.q + step, state.v)) or state
-        undone = float(np.linalg.norm(found.q - state.q)) < UNDONE * float(np.linalg.norm(step))
+        closed = _closed(model, State(state.t, state.q + step, state.v)) or state
+        undone = float(np.linalg.norm(closed.q - state.q)) < UNDONE * float(np.linalg.norm(step))
         if undone:
             break
-        state = found
+        state = closed
     for i in range(TRIES if undone else 0):
         step = STEPS[i % 4] * random.standard_normal(model.n) * _size(state)
-        found = _closed(model, State(state.t, state.q + step, state.v)) or state
-        yield decompose(model.plain.matrices(found).passive.A, INDEPENDENT), undone
+        closed = _closed(model, State(state.t, state.q + step, state.v)) or state
+        yield decompose(model.plain.matrices(closed).passive.A, INDEPENDENT), undone
 
 
 def _size(state: State) -> float:
@@ -105,6 +105,6 @@ def _size(state: State) -> float:
 
 def _closed(model: Model, state: State) -> State | None:
     """The nearest state on the constraints; None if Gauss-Newton finds none."""
-    found, left = nearest(model, state, among=[])
+    closed, left = nearest(model, state, among=[])
     violation = np.abs(left.violation[: len(model.passive_rows)])
-    return found if np.nanmax(violation, initial=0.0) < CLOSED else None
+    return closed if np.nanmax(violation, initial=0.0) < CLOSED else None

@@ -1,4 +1,4 @@
-"""Corrections: the gains they come down to, the decay they promise, and what they refuse."""
+"""Corrections: their gains, the decay of the violation, and the inputs that they refuse."""
 
 import re
 from dataclasses import dataclass
@@ -40,13 +40,13 @@ S = Row("own", "own", "second_order", False, False, 0)
         (Baumgarte(1.0, 1.0), [], []),
     ],
 )
-def test_a_correction_comes_down_to_damping_and_stiffness(
+def test_a_correction_gives_damping_and_stiffness(
     correction: Correction, rows: list[Row], gains: list[tuple[float, float]]
 ) -> None:
     assert correction.gains(rows) == gains
 
 
-def test_a_tasks_own_correction_comes_before_the_common_one() -> None:
+def test_the_correction_of_a_task_replaces_the_common_one() -> None:
     rows = [H1, H2, N, S]
     own = {"roll": PFeedback(0.1), "own": None}
     damping, stiffness = resolve([H1, H2, N], Baumgarte(1.0, 2.0), {"roll": own["roll"]})
@@ -83,7 +83,7 @@ def test_every_row_that_does_not_fit_is_named_at_once() -> None:
     assert len(lines) == 2 and "own: p_feedback needs a violation" in lines[1]
 
 
-def test_gains_given_per_row_keep_the_order_of_the_rows() -> None:
+def test_a_list_of_gains_has_the_order_of_the_rows() -> None:
     assert per_row((1, 2, 3), [H1, H2, H3], "x") == [1.0, 2.0, 3.0]
     assert per_row(4, [H1, H2], "x") == [4.0, 4.0]
 
@@ -115,7 +115,7 @@ PROMISES: list[tuple[Correction, Array]] = [
 
 
 @pytest.mark.parametrize(("correction", "system"), PROMISES, ids=lambda case: type(case).__name__)
-def test_the_violation_decays_exactly_as_the_correction_promises(correction: Correction, system: Array) -> None:
+def test_the_violation_decays_exactly_by_the_equation_of_the_correction(correction: Correction, system: Array) -> None:
     run = simulate(Point(), {"c": CIRCLE}, ConstraintFollowing(correction), q=[1.3, 0.4], v=[0.2, -0.5], duration=1.5,
                    method="dop853", rtol=1e-11, output_step=0.5)  # fmt: skip
     start = np.array([run["violation.c"][0], run["violation_rate.c"][0]])
@@ -126,7 +126,7 @@ def test_the_violation_decays_exactly_as_the_correction_promises(correction: Cor
         np.testing.assert_allclose(found, expected, atol=1e-8)  # the integrator's tolerance, accumulated
 
 
-def test_a_speed_decays_as_p_feedback_promises() -> None:
+def test_a_speed_decays_with_the_time_constant_of_p_feedback() -> None:
     run = simulate(Point(), {"s": Nonholonomic("der(x)**2 + der(y)**2 - 1 - t")}, ConstraintFollowing(PFeedback(0.3)),
                    q=0.0, v=[1.5, 0.5], duration=1.0, method="dop853", rtol=1e-11, output_step=0.25)  # fmt: skip
     np.testing.assert_allclose(run["violation.s"], 1.5 * np.exp(-run.t / 0.3), atol=1e-9)

@@ -1,4 +1,4 @@
-"""What period, delay and step the gains bear, against closed forms and against what really decays and grows."""
+"""Limits of period, delay and step for given gains, against closed forms and against simulated decay and growth."""
 
 import math
 from collections import deque
@@ -101,7 +101,7 @@ def delayed_run(correction: Correction, holonomic: bool, h: float, delay: int) -
 
 @pytest.mark.parametrize("delay", [0, 1, 2])
 @pytest.mark.parametrize(("correction", "holonomic"), [(PFeedback(0.25), False), (Baumgarte(4, 4), True)])
-def test_the_real_loop_keeps_to_the_limit(correction: Correction, holonomic: bool, delay: int) -> None:
+def test_the_simulated_loop_has_the_computed_limit(correction: Correction, holonomic: bool, delay: int) -> None:
     h = longest(SECOND if holonomic else FIRST, delay) / 4.0
     below, above = (delayed_run(correction, holonomic, factor * h, delay) for factor in (0.98, 1.02))
     assert below[-50:].max() < below[:50].max() / 2
@@ -109,7 +109,7 @@ def test_the_real_loop_keeps_to_the_limit(correction: Correction, holonomic: boo
 
 
 @pytest.mark.parametrize(("method", "limit"), [("rk4", 2.785293563405282), ("dop853", 6.39)])
-def test_the_step_that_a_method_bears(method: str, limit: float) -> None:
+def test_each_method_has_its_largest_stable_step(method: str, limit: float) -> None:
     assert longest_spacing(*SECOND, False, method=method) == pytest.approx(limit, rel=1e-3)
 
 
@@ -123,11 +123,11 @@ def test_steps_of_dop853_itself_grow_beyond_its_limit(factor: float, grows: bool
 
 
 @pytest.mark.parametrize("method", ["radau", "lsoda", "cvodes"])
-def test_a_method_that_sees_to_its_steps_bears_any(method: str) -> None:
+def test_a_method_that_adapts_its_step_has_no_limit(method: str) -> None:
     assert longest_spacing(*SECOND, False, method=method) == math.inf
 
 
-def test_an_undamped_row_bears_no_period() -> None:
+def test_an_undamped_row_is_unstable_at_any_period() -> None:
     assert longest_spacing(0.0, 4.0, True, True) == 0.0
 
 
@@ -137,7 +137,7 @@ def test_poles_come_back_from_the_gains_of_poles() -> None:
     assert sorted(poles(damping, stiffness, True, higher).real) == pytest.approx([-5.0, -2.0, -1.0])
 
 
-def test_check_says_what_the_gains_bear_in_simulation_and_on_drives() -> None:
+def test_check_reports_the_longest_stable_period_in_simulation_and_on_drives() -> None:
     report = check(
         sc.load("coordinated_robots", ["run.period=0.02", "law.correction={baumgarte: {alpha: 20, beta: 20}}"])
     )
@@ -179,7 +179,7 @@ def test_the_recommendation_follows_the_fastest_motion_of_the_task() -> None:
     assert "object_y in time: 3 1/s" in reasons
 
 
-def test_dependent_rows_are_projected_and_check_and_run_say_so_where_a_correction_stands_instead() -> None:
+def test_dependent_rows_are_projected_and_check_and_run_warn_of_a_correction_instead() -> None:
     corrected = "plant.passive.correction={baumgarte: {alpha: 20, beta: 20}}"
     value, reasons = recommended("parallelogram_flat", corrected)["plant.passive"]
     assert value == {"projection": True}
@@ -201,7 +201,7 @@ def test_a_coarse_step_bounds_the_recommendation() -> None:
     assert "half of the 8 1/s" in reasons
 
 
-def test_what_is_recommended_can_be_pasted() -> None:
+def test_the_recommendation_can_be_pasted_into_a_config() -> None:
     for config in ("coordinated_robots", "mass_on_car", "swarm"):
         for one in check(sc.load(config, engine="vm")).values["recommended"]:
             field, _, value = one["text"].partition(": ")

@@ -1,4 +1,4 @@
-"""What the law promises on every shipped plant: the task is met, by the inputs that the allocation calls least.
+"""The law on every shipped plant: the task is met by the inputs of the least norm of the allocation.
 
 Accelerations are found by multipliers here, never by the projections that the law itself uses.
 """
@@ -101,7 +101,7 @@ def measures(kind: str, m: Matrices, weights: Array) -> Array:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "unprojected"])
 @pytest.mark.parametrize("name", SEVERAL_ANSWERS)
-def test_no_other_input_that_meets_the_task_measures_less(name: str, kind: str) -> None:
+def test_the_allocation_minimises_its_norm(name: str, kind: str) -> None:
     random = np.random.default_rng(3)
     weights = tuple(random.uniform(0.2, 5.0, 6))
     law = replace(law_of(name), allocation=kind, feedback_allocation=kind, weights=weights)

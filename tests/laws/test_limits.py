@@ -64,7 +64,7 @@ def traced(levels: list[tuple[Array, Array]], *rest: Array, weights: Array | Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_answer_is_inside_misses_least_and_is_nearest(family: str) -> None:
+def test_the_answer_is_inside_the_limits_misses_least_and_is_nearest(family: str) -> None:
     random = np.random.default_rng(1)
     measured = []
     for index in range(PER_FAMILY):
@@ -86,7 +86,7 @@ def test_the_answer_is_inside_misses_least_and_is_nearest(family: str) -> None:
     assert np.isfinite(measured).mean() > 0.95  # the oracles' own failures
 
 
-def test_where_units_are_hopeless_it_says_so_and_stays_inside() -> None:
+def test_with_extreme_units_the_answer_stays_inside_and_reports_no_convergence() -> None:
     random = np.random.default_rng(1)
     failed = 0
     for _ in range(500):
@@ -115,7 +115,7 @@ def test_numbers_and_symbols_agree(family: str) -> None:
         assert ((at_limit > 0) == (u >= upper[:6])).all() and ((at_limit < 0) == (u <= lower[:6])).all()
 
 
-def test_the_answer_without_limits_stays_to_the_bit_where_it_is_inside() -> None:
+def test_an_unlimited_answer_inside_the_limits_stays_the_same_to_the_bit() -> None:
     random = np.random.default_rng(3)
     for _ in range(200):
         T, e, lower, upper, _ = inside(random)
@@ -132,7 +132,7 @@ def test_the_answer_without_limits_stays_to_the_bit_where_it_is_inside() -> None
         np.testing.assert_array_equal(within_limits([(T, e)], *wide, unlimited=other).u, other)
 
 
-def test_a_null_space_shift_keeps_the_task_where_a_clip_would_break_it() -> None:
+def test_a_null_space_shift_meets_the_task_where_clipping_would_miss_it() -> None:
     """Seven actuators, three rows of rank two: the least inputs need more of one actuator than is needed at all."""
     rows = np.array([[0.2, -0.1, -0.7, 0.6, 0.7, -0.4, 0.0], [-0.9, -0.3, 0.7, -0.7, -0.3, 0.5, -0.4]])
     T = np.vstack([rows, -0.4 * rows[0] - 0.8 * rows[1]])
@@ -163,7 +163,7 @@ def test_a_null_space_shift_keeps_the_task_where_a_clip_would_break_it() -> None
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_levels_in_order_are_each_proven_least(count: int) -> None:
+def test_each_level_in_order_is_proven_optimal(count: int) -> None:
     random = np.random.default_rng(count)
     for index in range(300):
         levels, lower, upper, preferred = hierarchy(random, count)
@@ -195,7 +195,7 @@ def test_a_lower_level_is_the_limit_of_a_light_weight(count: int) -> None:
 
 @FEW
 @given(st.integers(0, 10_000), st.integers(1, 3))
-def test_symbols_solve_a_hierarchy_as_numbers_do(seed: int, count: int) -> None:
+def test_symbols_solve_a_hierarchy_like_numbers(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     lower, upper = box(random, 5)
     levels = [(T, T @ random.uniform(lower, upper) * 2.0) for T in random.standard_normal((count, 2, 5))]
@@ -227,7 +227,7 @@ def test_wider_limits_never_cost_more(seed: int, wider: float) -> None:
     assert np.linalg.norm(wide.given_up[0]) <= np.linalg.norm(narrow.given_up[0]) + 1e-11 * size_of(T, e, upper)
 
 
-def test_the_inputs_of_the_tick_before_are_a_good_start() -> None:
+def test_the_inputs_of_the_previous_tick_are_a_good_start() -> None:
     random = np.random.default_rng(6)
     T, change = random.standard_normal((2, 3, 6))
     before, after = 4.0 * random.standard_normal((2, 3))
@@ -242,7 +242,7 @@ def test_the_inputs_of_the_tick_before_are_a_good_start() -> None:
     assert warm < 0.6 * cold
 
 
-def test_equal_limits_hold_an_input_and_numbers_that_are_none_do_not_raise() -> None:
+def test_equal_limits_hold_an_input_and_nan_does_not_raise() -> None:
     T, e = np.array([[1.0, 2.0, 0.5]]), np.array([1.0])
     found = within_limits([(T, e)], np.array([-1.0, 0.1, -1.0]), np.array([1.0, 0.1, 1.0]))
     assert found.converged and found.u[1] == 0.1
@@ -250,7 +250,7 @@ def test_equal_limits_hold_an_input_and_numbers_that_are_none_do_not_raise() -> 
     assert np.isnan(within_limits([(T, e * np.nan)], -np.ones(3), np.ones(3)).u).all()
 
 
-def test_one_scale_per_level_is_asked_for() -> None:
+def test_a_wrong_number_of_scales_is_refused() -> None:
     level = (np.ones((1, 2)), np.ones(1))
     with pytest.raises(ValueError, match=r"scale: expected one per level \(2\), got 1"):
         within_limits([level, level], -np.ones(2), np.ones(2), scale=[1.0])

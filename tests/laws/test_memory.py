@@ -1,4 +1,4 @@
-"""A law with a memory: integrated beside q and v where it acts continuously, once per hold where it is sampled."""
+"""A law with a memory: integrated with q and v in continuous time, updated once per hold in sampled time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What becomes of a command: met, dependent, out of reach, contradicting, limited, or no command at all.
+"""The status of a command: met, dependent, without effect, contradicting, limited, or no command at all.
 
 Every case runs in NumPy and compiled: the outcome must not depend on the engine.
 """
@@ -83,7 +83,7 @@ MET = Status.OK.code
     ],
     ids=["full", "redundant", "one of each", "dependent", "one unneeded", "rank 0", "under-actuated", "contradicting"],
 )
-def test_the_status_says_what_the_actuators_can_do(
+def test_the_status_tells_whether_the_task_is_feasible(
     inputs: str, task: dict[str, Constraint], u: list[float], rank: int, residual: float, status: Status
 ) -> None:
     for row in outcomes(system(task, ConstraintFollowing(), Masses(inputs=inputs))):
@@ -108,7 +108,7 @@ def test_the_residual_names_the_rows_that_are_missed() -> None:
     ("damp", [-0.07, -0.28], Status.DAMPED),
     ("fault", [5.0, 0.0], Status.INFEASIBLE),
 ])  # fmt: skip
-def test_an_infeasible_task_is_answered_as_the_law_was_told(on_infeasible: Any, u: list[float], status: Status) -> None:
+def test_on_infeasible_decides_the_command(on_infeasible: Any, u: list[float], status: Status) -> None:
     task = {"a": X1, "b": Holonomic("x1 - t**2")}
     law = ConstraintFollowing(on_infeasible=on_infeasible, input_damping=0.7)
     found = system(task, law)
@@ -119,7 +119,7 @@ def test_an_infeasible_task_is_answered_as_the_law_was_told(on_infeasible: Any, 
     assert (Status.INFEASIBLE.code in found.law.stops_on) == (on_infeasible == "fault")
 
 
-def test_damping_answers_a_task_at_rank_0_too() -> None:
+def test_damping_also_acts_at_rank_0() -> None:
     law = ConstraintFollowing(on_infeasible="damp", input_damping=2.0)
     for row in outcomes(system({"b": X2}, law, Masses(inputs="1"))):
         assert row["u"].tolist() == [-0.2]
@@ -128,7 +128,7 @@ def test_damping_answers_a_task_at_rank_0_too() -> None:
 
 @pytest.mark.parametrize("output_step", [None, 0.1, 0.07])
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-def test_a_fault_stops_the_run_at_its_own_step_whether_or_not_that_row_is_written(
+def test_a_fault_stops_the_run_at_its_step_even_if_that_row_is_not_written(
     engine: str, output_step: float | None
 ) -> None:
     """Two rows that contradict each other in the one step from 0.25 s on."""
@@ -145,7 +145,7 @@ def test_a_fault_stops_the_run_at_its_own_step_whether_or_not_that_row_is_writte
     assert run.t[-1] == pytest.approx(0.25, abs=1e-12)
 
 
-def test_limits_hold_the_inputs_and_say_who_pays() -> None:
+def test_limits_bound_the_inputs_and_the_residual_shows_what_is_missed() -> None:
     task = {"a": X1, "b": X2}
     wide = ConstraintFollowing(limits={"F1": (-4.0, 4.0)})
     tight = ConstraintFollowing(limits={"F1": (-1.0, 2.5)})
@@ -158,7 +158,7 @@ def test_limits_hold_the_inputs_and_say_who_pays() -> None:
         assert Status.from_code(row["status"][0]) is Status.SATURATED
 
 
-def test_a_limit_on_an_input_that_the_task_does_not_feel_costs_nothing() -> None:
+def test_a_limit_on_an_input_without_effect_on_the_task_costs_nothing() -> None:
     law = ConstraintFollowing(null_space={"F2": "9"}, limits={"F2": (-1.0, 1.0)})
     for row in outcomes(system({"a": X1}, law)):
         np.testing.assert_allclose(row["u"], [3.0, 1.0], atol=1e-12)
@@ -179,7 +179,7 @@ NOWHERE: dict[str, tuple[System, list[float], float]] = {
 
 
 @pytest.mark.parametrize("name", NOWHERE)
-def test_what_is_not_finite_gives_no_command(name: str) -> None:
+def test_numbers_that_are_not_finite_give_no_command(name: str) -> None:
     found, x, t = NOWHERE[name]
     if name == "parameter is nan":
         found.model.plant = Masses(weight=np.nan)
@@ -203,7 +203,7 @@ def test_a_mass_matrix_that_is_not_positive_definite_gives_no_command_and_no_mot
         assert np.isnan(loop.motion(0.0, x, np.zeros(loop.layout.command_size))[0][2:]).all()
 
 
-def test_a_nan_that_only_the_motion_meets_stays_nan() -> None:
+def test_a_nan_in_the_motion_alone_stays_nan() -> None:
     """A command held over a state that is lost: nothing may come out as a number."""
     found = system({"a": X1}, LIMITED)
     for loop in (NumpyLoop(found), CompiledLoop(found)):

@@ -1,4 +1,4 @@
-"""Priorities against nested least squares: what each level can have, given all that the higher ones take."""
+"""Priorities against nested least squares: each level in the space that the higher levels leave free."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def test_the_inputs_are_those_of_nested_least_squares(levels: Levels) -> None:
 
 
 @PROBLEMS
-def test_a_lower_level_costs_the_higher_ones_nothing(levels: Levels) -> None:
+def test_a_lower_level_does_not_change_higher_ones(levels: Levels) -> None:
     whole = prioritised(levels, TOLERANCE)
     for k in range(1, len(levels)):
         alone = prioritised(levels[:k], TOLERANCE)
@@ -72,7 +72,7 @@ def test_a_lower_level_costs_the_higher_ones_nothing(levels: Levels) -> None:
 
 
 @PROBLEMS
-def test_each_level_is_met_by_least_squares_in_what_is_left(levels: Levels) -> None:
+def test_each_level_is_met_by_least_squares_in_the_remaining_space(levels: Levels) -> None:
     """The gradient of |e - T u|^2 vanishes along everything that the higher levels leave free."""
     for k, (T, _) in enumerate(levels):
         free = prioritised(levels[:k], TOLERANCE).free if k else np.eye(6)
@@ -81,7 +81,7 @@ def test_each_level_is_met_by_least_squares_in_what_is_left(levels: Levels) -> N
 
 
 @PROBLEMS
-def test_what_is_free_is_a_projector_that_no_level_feels(levels: Levels) -> None:
+def test_the_free_space_is_a_projector_without_effect_on_any_level(levels: Levels) -> None:
     found = prioritised(levels, TOLERANCE)
     every = np.concatenate([T for T, _ in levels])
     np.testing.assert_allclose(every @ found.free, 0.0, atol=ROUNDING)
@@ -92,7 +92,7 @@ def test_what_is_free_is_a_projector_that_no_level_feels(levels: Levels) -> None
 
 
 @PROBLEMS
-def test_a_measure_chooses_among_inputs_that_do_the_same(levels: Levels) -> None:
+def test_a_measure_selects_among_inputs_of_the_same_effect(levels: Levels) -> None:
     random = np.random.default_rng(7)
     weights = np.diag(np.sqrt([1.0, 4.0, 0.1, 2.0, 9.0, 0.5]))
     for measure in (weights, random.standard_normal((8, 6)), random.standard_normal((2, 6))):
@@ -121,7 +121,7 @@ def test_two_levels_are_the_published_formula() -> None:
     np.testing.assert_allclose(prioritised(levels, TOLERANCE).u, expected, rtol=0, atol=ROUNDING)
 
 
-def test_a_level_without_room_moves_nothing_and_says_so() -> None:
+def test_a_level_without_room_changes_nothing_and_has_rank_0() -> None:
     (T, e), (other, f) = problem(((3, 3), (2, 2)), 6)
     levels = [(T, e), (np.array([[1.0, 2.0, -1.0], [0.0, 1.0, 1.0]]) @ T, np.array([5.0, 5.0])), (other, f)]
     found, without = prioritised(levels, TOLERANCE), prioritised([levels[0], levels[2]], TOLERANCE)
@@ -153,7 +153,7 @@ def test_rank_is_counted_against_the_matrix_before_any_projection(size: float, r
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_symbols_say_the_same_as_numbers(shapes: tuple[tuple[int, int], ...]) -> None:
+def test_symbols_give_the_same_values_as_numbers(shapes: tuple[tuple[int, int], ...]) -> None:
     rows = sum(count for count, _ in shapes)
     cuts = np.cumsum([count for count, _ in shapes])[:-1]
     given = inputs({"T": (rows, 6), "e": (rows,), "measure": (4, 6), "tolerance": (1,)})
@@ -175,7 +175,7 @@ def test_symbols_say_the_same_as_numbers(shapes: tuple[tuple[int, int], ...]) ->
             np.testing.assert_allclose(found, value, rtol=0, atol=ROUNDING, err_msg=name)
 
 
-def test_derivatives_stay_finite_where_a_level_loses_its_rank() -> None:
+def test_derivatives_stay_finite_if_a_level_loses_rank() -> None:
     import casadi as ca
 
     given = inputs({"T": (2, 3), "e": (2,)})
@@ -187,7 +187,7 @@ def test_derivatives_stay_finite_where_a_level_loses_its_rank() -> None:
             assert np.isfinite(np.array(part)).all()
 
 
-def test_impossible_arguments_are_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     levels = problem(((2, 2), (2, 2)), 0)
     with pytest.raises(ValueError, match="levels: expected at least one, got none"):
         prioritised([], TOLERANCE)

@@ -1,4 +1,4 @@
-"""Secondary aims by name: met as far as the task lets them, and the task does not notice."""
+"""Named secondary aims: met as well as the task allows, without an effect on the task."""
 
 import numpy as np
 import pytest
@@ -56,6 +56,6 @@ def test_damping_takes_energy_out_of_the_free_motion() -> None:
         ("{center: true}", r"law\.secondary\.center: unknown key \(did you mean 'centre'\?\)"),
     ],
 )
-def test_an_aim_that_makes_no_sense_is_named(secondary: str, error: str) -> None:
+def test_a_wrong_aim_is_named(secondary: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         sc.load("coordinated_robots", [f"law.secondary={secondary}"])

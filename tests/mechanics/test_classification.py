@@ -1,4 +1,4 @@
-"""Which constraints are rates of position constraints: published cases, and textbook ones."""
+"""Integrable, nonholonomic and time-dependent constraints: published cases and textbook cases."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -109,7 +109,7 @@ UNDECIDED = [
 
 
 @pytest.mark.parametrize(("constraint", "reason"), UNDECIDED, ids=["quadratic", "second order"])
-def test_what_lies_outside_the_theorem_is_said_to_be_undecided(constraint: Constraint, reason: str) -> None:
+def test_rows_outside_the_theorem_are_undecided(constraint: Constraint, reason: str) -> None:
     found = judged(constraint)
     assert (found.integrable, found.reason) == (None, reason)
 
@@ -132,7 +132,7 @@ TIME = [
 
 
 @pytest.mark.parametrize(("constraint", "time"), TIME)
-def test_time_appears_or_does_not(constraint: Constraint, time: str) -> None:
+def test_scleronomic_and_rheonomic_constraints_are_told_apart(constraint: Constraint, time: str) -> None:
     assert judged(constraint).time == time
 
 
@@ -142,6 +142,6 @@ def test_the_published_rate_with_a_constant_is_rheonomic_and_integrable() -> Non
     assert (found.time, found.integrable) == ("rheonomic", True)
 
 
-def test_a_holonomic_constraint_is_integrable_by_its_nature() -> None:
+def test_a_holonomic_constraint_is_always_integrable() -> None:
     found = judged(Holonomic("x*y - z"))
     assert (found.integrable, found.reason) == (True, "given at position level")

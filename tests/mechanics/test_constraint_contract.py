@@ -1,4 +1,4 @@
-"""Every way to state a constraint: `A q'' - b` is what the violation does along a motion known from elsewhere.
+"""Every form of a constraint: `A q'' - b` is the derivative of the violation along a known motion.
 
 The motion is a cubic q(t) whose derivatives are written down; the violation's are taken by central differences.
 """
@@ -161,7 +161,7 @@ class Steered(SecondOrder):
         return np.array([v[0] * v[1], self.gain * t])
 
 
-def test_a_second_order_constraint_is_what_it_says() -> None:
+def test_a_second_order_constraint_has_the_given_matrices() -> None:
     t = 0.3
     q, v, _ = motion(t)
     at = rows(Steered(), t)
@@ -170,7 +170,7 @@ def test_a_second_order_constraint_is_what_it_says() -> None:
     assert np.isnan(at.violation).all() and np.isnan(at.violation_rate).all()
 
 
-def test_a_second_order_constraint_may_say_what_it_keeps_at_zero() -> None:
+def test_a_second_order_constraint_may_have_a_violation_and_its_rate() -> None:
     constraint = SecondOrder(
         lambda q, v, t: [q[1], q[0], 0.0], lambda q, v, t: -2 * v[0] * v[1],
         violation=lambda q, v, t: q[0] * q[1], violation_rate=lambda q, v, t: v[0] * q[1] + q[0] * v[1],
@@ -180,7 +180,7 @@ def test_a_second_order_constraint_may_say_what_it_keeps_at_zero() -> None:
         np.testing.assert_allclose(getattr(given, name), getattr(derived, name), rtol=1e-14)
 
 
-def test_rows_are_named_after_their_constraint_and_counted_where_there_are_several() -> None:
+def test_rows_have_the_name_of_their_constraint_and_a_number_if_there_are_several() -> None:
     task = {"curve": Curve(), "plane": Holonomic("z"), "own": Steered(), "roll": Nonholonomic("der(x)")}
     found = Model(Free(), task, State(0.0, np.full(3, 0.5), np.zeros(3))).task_rows
     assert [row.name for row in found] == ["curve.0", "curve.1", "plane", "own.0", "own.1", "roll"]
@@ -189,7 +189,7 @@ def test_rows_are_named_after_their_constraint_and_counted_where_there_are_sever
     assert [row.has_rate for row in found] == [True, True, True, False, False, False]
 
 
-def test_parameters_of_plant_and_constraints_stand_in_one_vector() -> None:
+def test_parameters_of_plant_and_constraints_are_one_vector() -> None:
     model = Model(
         Free(), {"a": OnCylinder(0.9), "b": Holonomic("x - l"), "c": Steered()}, State(0.0, np.ones(3), np.ones(3))
     )
@@ -207,17 +207,17 @@ WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
     "velocity in holonomic": (
         Holonomic("x - der(y)"),
         TaskError,
-        r"c: a holonomic equation holds no velocity, got der\(y\) \(write it as nonholonomic\)",
+        r"c: a holonomic equation cannot contain a velocity, got der\(y\) \(write it as nonholonomic\)",
     ),
     "no velocity": (
         Nonholonomic("x - y"),
         TaskError,
-        r"c: a nonholonomic equation holds a velocity, it holds none \(write it as holonomic\)",
+        r"c: a nonholonomic equation must contain a velocity, it has none \(write it as holonomic\)",
     ),
     "no velocity in one row": (
         Nonholonomic(lambda q, v, t: np.array([v[0], q[1]])),
         TaskError,
-        r"c: a nonholonomic equation holds a velocity, row 1 holds none \(write it as holonomic\)",
+        r"c: a nonholonomic equation must contain a velocity, row 1 has none \(write it as holonomic\)",
     ),
     "matrix": (
         Holonomic(lambda q, t: np.outer(q, q)),
@@ -253,7 +253,7 @@ WRONG: dict[str, tuple[Constraint, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_constraint_that_does_not_fit_says_which_and_why(name: str) -> None:
+def test_the_error_names_the_constraint_that_does_not_fit_and_the_reason(name: str) -> None:
     constraint, error, text = WRONG[name]
     with pytest.raises(error, match=text):
         rows(constraint, 0.0)
@@ -268,7 +268,7 @@ STOOD = {
 
 
 @pytest.mark.parametrize("case", STOOD)
-def test_a_path_that_stands_is_that_at_time_0_with_no_rate_of_its_own_and_moves_afterwards(case: str) -> None:
+def test_a_waiting_path_stays_at_time_0_without_a_rate_and_moves_later(case: str) -> None:
     constraint = STOOD[case]
     for t in (0.0, -0.7):
         standing, (q, v, a) = rows(constraint.standing(), t), motion(t)

@@ -83,7 +83,7 @@ def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Proble
 
 
 @CASES
-def test_the_terms_that_laws_use_say_the_same(case: Problem) -> None:
+def test_the_terms_of_the_laws_give_the_same_motion(case: Problem) -> None:
     found, terms = fundamental_equation(case.M, case.Q, case.A, case.b, case.c), case.terms
     a = terms.acceleration(np.zeros(0))
     scale = max(1.0, float(np.abs(a).max()))
@@ -163,7 +163,7 @@ def bead_on_its_wire(x: float, v: float) -> State:
     return State(0.0, np.array([x, x * x]), np.array([v, 2 * x * v]))
 
 
-def test_a_bead_on_a_parabola_accelerates_as_its_own_equation_says() -> None:
+def test_a_bead_on_a_parabola_follows_its_reduced_equation() -> None:
     plant, (x, v) = Bead(mu=0.4), (0.6, -1.3)
     found = fundamental_acceleration(plant, bead_on_its_wire(x, v))
     # in the one coordinate x: m (1 + 4 x^2) x'' = -4 m x v^2 - 2 m g x - mu (1 + 4 x^2) v

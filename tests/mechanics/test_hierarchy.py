@@ -1,4 +1,4 @@
-"""Constraint levels against the batch equations, published numbers, and what a covariance must be."""
+"""Constraint levels against the batch equations, published numbers and the published covariance."""
 
 import json
 import re
@@ -142,7 +142,7 @@ def relative(found: Array, expected: Array) -> float:
 
 
 @PROBLEMS
-def test_every_level_moves_as_the_batch_of_its_rows_and_those_before(case: tuple[Array, Array, list[Level]]) -> None:
+def test_every_level_equals_the_batch_solution_of_all_rows_up_to_it(case: tuple[Array, Array, list[Level]]) -> None:
     M, Q, levels = case
     for k, motion in enumerate(solve_levels(M, Q, levels), start=1):
         A, b = batch(levels[:k])
@@ -156,7 +156,7 @@ def test_every_level_moves_as_the_batch_of_its_rows_and_those_before(case: tuple
 
 
 @PROBLEMS
-def test_one_row_after_the_other_leads_to_the_same_motion(case: tuple[Array, Array, list[Level]]) -> None:
+def test_rows_one_by_one_give_the_same_motion(case: tuple[Array, Array, list[Level]]) -> None:
     M, Q, levels = case
     last = solve_levels(M, Q, levels)[-1]
     motion, skipped = free_motion(M, Q), 0
@@ -310,7 +310,7 @@ def test_an_impossible_level_is_refused_by_name(arguments: dict[str, Any], text:
         enforce(motion, **{"name": "x", **arguments})
 
 
-def test_a_mass_matrix_that_does_not_serve_is_refused() -> None:
+def test_a_mass_matrix_that_is_not_positive_definite_or_finite_is_refused() -> None:
     text = "not positive definite (smallest eigenvalue 0.0e+00; if it is singular, see mechanics.singular_mass)"
     with pytest.raises(PlantError, match=re.escape(text)):
         free_motion(np.diag([1.0, 0.0]), np.zeros(2))
@@ -318,7 +318,7 @@ def test_a_mass_matrix_that_does_not_serve_is_refused() -> None:
         free_motion(np.diag([1.0, np.nan]), np.zeros(2))
 
 
-def test_symbols_say_the_same_as_numbers() -> None:
+def test_symbols_give_the_same_values_as_numbers() -> None:
     M, Q, levels = problem(((3, 2), (4, 2)), 5)
     R = np.array([0.0, 0.2, 0.0, 1e-3])
     given = inputs({"M": (7, 7), "Q": (7,), "A": (7, 7), "b": (7,), "slack": (1,)})
@@ -357,7 +357,7 @@ def test_three_formulas_give_the_same_projector(A: Array) -> None:
     assert np.trace(first) == pytest.approx(n - rank, abs=ROUNDING)
 
 
-def test_the_recursion_carries_the_projector_of_all_rows_so_far() -> None:
+def test_P_is_the_projector_of_all_rows_up_to_the_level() -> None:
     _, Q, levels = problem(SHAPES[4], 2)
     for k, motion in enumerate(solve_levels(np.eye(7), Q, levels), start=1):
         every = batch(levels[:k])[0]

@@ -171,13 +171,13 @@ class Baked(servoctl.LagrangianPlant):
         return self.half * v[0] ** 2  # type: ignore[attr-defined]
 
 
-def test_a_value_fixed_in_post_init_is_each_plants_own() -> None:
+def test_a_value_fixed_in_post_init_belongs_to_its_plant() -> None:
     assert [Baked(m).mass_matrix(np.zeros(1), 0.0)[0, 0] for m in (1.0, 2.0, 5.0)] == [1.0, 2.0, 5.0]
     opaque = Model(Baked(2.0), {}, State(0.0, np.zeros(1), np.zeros(1))).opaque
     assert opaque is not None and "Baked.mass_matrix: symbols and NumPy differ" in opaque
 
 
-def test_energy_is_known_unless_something_dissipates() -> None:
+def test_energy_is_given_unless_the_plant_dissipates() -> None:
     q, v = np.array([0.3, 0.8]), np.array([1.0, -2.0])
     plant = CartPole()
     assert plant.energy(q, v, 0.0) == pytest.approx(plant.kinetic_energy(q, v, 0.0) + plant.potential_energy(q, 0.0))

@@ -136,7 +136,7 @@ class OpaqueWinch(Winch):
 HERE = State(0.0, np.array([3.0, 4.0]), np.zeros(2))
 
 
-def test_nothing_is_guessed_where_actuation_is_not_constant() -> None:
+def test_motor_positions_are_required_if_actuation_depends_on_the_pose() -> None:
     message = r"Winch.motor_positions: cannot be derived, since actuation\(q, t\) is not constant \(write"
     with pytest.raises(PlantError, match=message):
         motor_positions(Winch(), HERE.q)
@@ -154,13 +154,13 @@ class Switching(Winch):
         return np.array([[1.0], [0.0]]) * (1.0 if t > 1.0 else 0.5)
 
 
-def test_nothing_is_guessed_where_actuation_changes_with_time() -> None:
+def test_motor_positions_are_required_if_actuation_depends_on_time() -> None:
     with pytest.raises(PlantError, match=r"Switching.motor_positions: cannot be derived"):
         motor_positions(Switching(), HERE.q)
 
 
 @pytest.mark.parametrize("kind", [MeasuredWinch, OpaqueWinch])
-def test_displacements_that_are_written_are_checked(kind: type[Winch]) -> None:
+def test_motor_positions_of_a_plant_are_checked(kind: type[Winch]) -> None:
     check_motor_positions(kind(), HERE)
     with pytest.raises(
         PlantError, match=r"Winch.motor_positions: not conjugate to 'F': its gradient is \[-1.2, -1.6\]"

@@ -1,4 +1,4 @@
-"""Nearest states against geometry; what no state satisfies is left over."""
+"""Nearest states against geometry; a constraint that no state satisfies keeps its violation."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,7 +43,7 @@ def test_the_nearest_state_follows_a_moving_constraint_at_its_time() -> None:
     np.testing.assert_allclose([found.q, found.v], [[-2.0, 2.0], [-2.0, 2.0]], atol=1e-12)
 
 
-def test_fixed_coordinates_keep_their_places_and_velocities() -> None:
+def test_fixed_coordinates_keep_their_values_and_velocities() -> None:
     start = State(0.0, np.array([0.5, 4.0]), np.array([0.7, 0.0]))
     found, _ = close({"circle": Holonomic("x**2 + y**2 - 1")}, start, ("x",))
     np.testing.assert_allclose(found.q, [0.5, np.sqrt(0.75)], rtol=1e-10)
@@ -58,7 +58,7 @@ def test_a_nonholonomic_row_moves_velocities_only() -> None:
     assert left.violation[0] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_dependent_rows_do_no_harm_and_contradicting_ones_are_left_over() -> None:
+def test_dependent_rows_do_no_harm_and_contradicting_rows_keep_a_violation() -> None:
     start = State(0.0, np.array([3.0, 0.0]), np.zeros(2))
     found, left = close({"a": Holonomic("x - 1"), "b": Holonomic("2*x - 2")}, start)
     np.testing.assert_allclose(found.q, [1.0, 0.0], atol=1e-10)
@@ -68,7 +68,7 @@ def test_dependent_rows_do_no_harm_and_contradicting_ones_are_left_over() -> Non
     assert left.worst([*left.rows], "holonomic") is not None
 
 
-def test_what_lies_out_of_reach_is_left_over() -> None:
+def test_a_violation_that_no_pose_removes_remains() -> None:
     _, left = close({"circle": Holonomic("x**2 + y**2 + 1")}, State(0.0, np.array([0.3, 0.4]), np.zeros(2)))
     assert left.violation[0] == pytest.approx(1.0, abs=1e-3)  # the minimum; steps end where they gain nothing
 

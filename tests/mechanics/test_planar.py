@@ -1,4 +1,4 @@
-"""The planar builder against the same mechanisms written a second time, with points as complex numbers."""
+"""The planar builder against the same mechanism in complex numbers."""
 
 import re
 import textwrap
@@ -113,7 +113,7 @@ def slope(function: Callable[[Array], Any], x: Array, h: float = 1e-6) -> Array:
     return np.stack(columns, axis=-1)
 
 
-def test_coordinates_are_named_after_bodies_and_know_their_units() -> None:
+def test_coordinates_have_the_names_of_bodies_and_units() -> None:
     assert PLANT.coordinates == {
         "disc_phi": "rad",
         "arm_phi": "rad",
@@ -134,13 +134,13 @@ def test_mass_matrix_is_diagonal_and_constant() -> None:
         np.testing.assert_allclose(PLANT.mass_matrix(q, 0.0), M, rtol=1e-15)
 
 
-def test_joints_close_where_the_points_meet() -> None:
+def test_joint_violations_are_the_gaps_between_points() -> None:
     for q, _ in STATES:
         groups = PLANT.passive_constraints(q, 0.0)
         np.testing.assert_allclose(np.concatenate([*groups.values()]), joints(q), atol=1e-14)
 
 
-def test_constraints_come_level_by_level() -> None:
+def test_constraints_are_in_order_of_levels() -> None:
     assert PLANT.levels == {"elbow": 1, "belt": 2, "slide": 3}
     assert list(PLANT.passive_constraints(STATES[0][0], 0.0)) == list(PLANT.levels)
 
@@ -189,7 +189,7 @@ def test_dampers_follow_rayleighs_function() -> None:
         assert plant.energy(q, v, 0.0) is None
 
 
-def test_a_spring_without_a_length_bears_that_its_ends_meet() -> None:
+def test_the_ends_of_a_spring_without_a_length_may_meet() -> None:
     @dataclass(frozen=True)
     class Tether(PlanarLinkage):
         def build(self, linkage: Linkage) -> None:
@@ -211,7 +211,7 @@ def test_bodies_are_drawn_through_their_joints() -> None:
     np.testing.assert_allclose(drawn["tip"], [PLANT.point("tip", q) @ [1.0, 1.0j]], atol=1e-14)
 
 
-def test_a_named_point_follows_a_place() -> None:
+def test_a_named_point_follows_a_position() -> None:
     task: dict[str, Constraint] = {"tip": PointFollows("tip", x="reach + 0.1*cos(t)", y="block_y - 0.2")}
     q, v = STATES[1]
     rows = Model(PLANT, task, State(0.0, q, v)).matrices(State(0.7, q, v)).task
@@ -233,10 +233,10 @@ def test_a_named_point_follows_a_place() -> None:
         (PointFollows("tipp", "0", "0"), r"aim: point: there is no point 'tipp' \(did you mean 'tip'\?\)"),
         (PointFollows("tip", "0", "reech"), r"aim: y: unknown word 'reech' \(did you mean 'reach'\?\)"),
         (PointFollows("tip", "1 +", "0"), "aim: x: "),
-        (PointFollows("tip", "der(beam_x)", "0"), r"aim: x: a place holds no velocity, got der\(beam_x\)"),
+        (PointFollows("tip", "der(beam_x)", "0"), r"aim: x: a position cannot contain a velocity, got der\(beam_x\)"),
     ],
 )
-def test_a_point_task_says_what_is_wrong(task: PointFollows, message: str) -> None:
+def test_the_error_of_a_point_task_names_the_field(task: PointFollows, message: str) -> None:
     with pytest.raises(TaskError, match=message):
         Model(PLANT, {"aim": task}, State(0.0, *STATES[0]))
 
@@ -310,7 +310,7 @@ def build_with(add: Callable[[Linkage], None]) -> PlanarLinkage:
         ),
     ],
 )
-def test_a_wrong_linkage_is_refused_when_it_is_made(add: Callable[[Linkage], None], message: str) -> None:
+def test_a_wrong_linkage_is_refused_by_its_constructor(add: Callable[[Linkage], None], message: str) -> None:
     with pytest.raises(PlantError, match=message):
         build_with(add)
 
@@ -333,7 +333,7 @@ def test_an_unknown_point_is_named() -> None:
         PLANT.point("tp", STATES[0][0])
 
 
-def test_parameters_stay_open() -> None:
+def test_parameters_of_a_linkage_remain_inputs() -> None:
     model = Model(Damped(), {}, State(0.0, *STATES[0]))
     assert model.opaque is None
     changed = Damped(k=11.0, reach=0.9, c=0.4)

@@ -1,4 +1,4 @@
-"""What a plant gets wrong away from its start: a mass matrix that is not symmetric, two answers at one state."""
+"""Errors of a plant away from its start: a mass matrix that is not symmetric, two answers at one state."""
 
 import itertools
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ def test_symmetry_is_certain_only_where_no_branch_can_hide_a_difference(upper: s
     assert certainly_symmetric(M) is certain
 
 
-def test_a_symmetric_plant_pays_nothing_for_the_comparison() -> None:
+def test_a_symmetric_plant_is_not_compared_at_run_time() -> None:
     assert Model(Pair(), {}, START).symmetric
     assert not Model(FarOff(), {}, START).symmetric
     for name in ("coordinated_robots", "scara", "three_masses", "parallelogram"):

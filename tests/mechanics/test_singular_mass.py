@@ -64,7 +64,7 @@ def test_the_motion_is_the_published_one_and_the_one_of_multipliers(case: Proble
 
 
 @PROBLEMS
-def test_the_regular_form_keeps_what_forces_do_to_the_motion(case: Problem) -> None:
+def test_the_regular_form_keeps_the_effect_of_forces(case: Problem) -> None:
     """Phi = Z (Z^T M Z)^-1 Z^T with Z from singular values, against the projection through the Cholesky factor."""
     M, Q, A, b = case
     rank = np.linalg.matrix_rank(A, tol=1e-9) if A.size else 0
@@ -107,7 +107,7 @@ def pendulum(angle: float, rate: float, m: float = 1.3, length: float = 0.7, g: 
 
 
 @pytest.mark.parametrize(("angle", "rate"), [(0.4, 0.0), (-1.2, 2.5), (2.9, -4.0)])
-def test_a_pendulum_on_a_massless_rod_swings_as_its_own_equation_says(angle: float, rate: float) -> None:
+def test_a_pendulum_on_a_massless_rod_follows_its_reduced_equation(angle: float, rate: float) -> None:
     g, length, m = 9.81, 0.7, 1.3
     M, Q, A, b = pendulum(angle, rate, m, length, g)
     alpha = -g / length * np.sin(angle)
@@ -161,7 +161,7 @@ def test_of_several_directions_the_one_nearest_to_a_coordinate_is_named() -> Non
         require_unique(M, A, coordinates=["x", "a", "b", "free"])
 
 
-def test_nothing_is_missing_where_mass_and_constraints_fill_the_space() -> None:
+def test_there_is_no_null_direction_if_mass_and_constraints_span_the_space() -> None:
     M, _, A, _ = pendulum(0.4, 0.0)
     assert null_direction(M, A) is None
     assert null_direction(np.zeros((2, 2)), np.eye(2)) is None

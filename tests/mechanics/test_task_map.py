@@ -1,4 +1,4 @@
-"""What the actuators reach: the rows that depend on others are named, wherever the run starts."""
+"""The task map names the rows that depend on others, whatever the start."""
 
 import inspect
 import sys
@@ -47,7 +47,7 @@ def test_as_many_rows_are_dependent_as_the_rank_lacks(angle: float) -> None:
     assert (found.generic_rank, [each.name for each in found.dependent]) == (2, ["y"])
 
 
-def test_the_warning_names_the_row_also_where_the_start_is_the_exception(tmp_path: Path) -> None:
+def test_the_warning_names_the_row_even_if_only_the_start_differs(tmp_path: Path) -> None:
     (tmp_path / "slider.py").write_text(inspect.getsource(sys.modules[__name__]))
     (tmp_path / "slider.yaml").write_text(
         """

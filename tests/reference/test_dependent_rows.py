@@ -74,13 +74,13 @@ def test_small_gains_end_before_the_motion_is_lost_at_the_flat_pose_and_the_rank
     assert "plant.passive.projection: true" in trajectory.metadata["error"]
 
 
-def test_dependent_rows_that_nothing_corrects_are_refused() -> None:
+def test_dependent_rows_without_a_correction_are_refused() -> None:
     none = "plant.passive.correction={baumgarte: {alpha: 0, beta: 0}}"
     with pytest.raises(ConfigError, match=r"plant\.passive.*rank 11 of 12 passive rows, and nothing corrects foot1"):
         sc.load("parallelogram", [none])
 
 
-def test_a_correction_that_is_written_stands_in_place_of_projection() -> None:
+def test_a_configured_correction_replaces_the_projection() -> None:
     written = sc.load("parallelogram", ["plant.passive.correction={baumgarte: {alpha: 10, beta: 10}}"], engine="vm")
     assert not written.system.passive.projection
     assert written.system.passive.stiffness == (100.0,) * 12

@@ -59,7 +59,7 @@ def test_the_default_is_right_from_every_start_by_every_method(start: tuple[floa
 
 @pytest.mark.parametrize("start", EIGHT_STARTS)
 @pytest.mark.parametrize("integrator", [FIXED["rk4 5 ms"], *ADAPTIVE.values()], ids=["rk4 5 ms", *ADAPTIVE])
-def test_a_corrected_run_is_right_or_says_that_it_is_not(start: tuple[float, float], integrator: str) -> None:
+def test_a_corrected_run_is_right_or_reports_that_it_is_not(start: tuple[float, float], integrator: str) -> None:
     run = simulated(start, integrator, CORRECTED)
     if run.metadata["status"] == "done":
         assert error_of(run, *start) < 1e-3

@@ -45,7 +45,7 @@ def test_three_masses_decay_onto_the_path_by_their_six_poles() -> None:
     assert np.abs(run["violation.last"] - expected).max() < 1e-8
 
 
-def test_the_load_of_a_crane_arrives_by_its_four_poles() -> None:
+def test_the_load_of_a_crane_converges_with_its_four_poles() -> None:
     run = sc.load("crane").simulate()
     poles = np.array([-0.8, -1.0, -1.2, -1.5])
     start = np.linalg.solve(np.vander(poles, increasing=True).T, [-5.0, 0.0, 0.0, 0.0])
@@ -62,7 +62,7 @@ def test_the_flexible_joint_arm_follows_the_published_task_through_its_motors() 
     assert np.abs(run.u[rows] - case["control"]).max() < 1e-6  # inputs reach 45 N m
 
 
-def test_mixed_degrees_are_each_raised_to_their_own() -> None:
+def test_each_row_is_differentiated_to_its_own_degree() -> None:
     task = {"links": sc.Nonholonomic("der(link1) + der(link2)"), "motor": sc.Holonomic("motor1 - 0.1*(1 - cos(t))")}
     run = sc.simulate(FlexibleJointArm(), task, law(), q=0.0, duration=1.0, method="dop853")
     assert run.rows == ["links", "motor"]

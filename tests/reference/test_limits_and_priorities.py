@@ -47,7 +47,7 @@ def test_on_infeasible_fault_ends_a_run_at_the_first_saturated_row() -> None:
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-def test_a_task_of_lower_priority_costs_the_higher_ones_nothing(engine: str) -> None:
+def test_a_task_of_lower_priority_does_not_change_higher_ones(engine: str) -> None:
     other = "{name: elbow, holonomic: l*sin(theta1) - 0.6*l, priority: 2}"
     run = sc.load("coordinated_robots", ["run.duration=0.5", "initial.max_violation=2"], engine)
     assert run.system.law is not None
@@ -58,7 +58,7 @@ def test_a_task_of_lower_priority_costs_the_higher_ones_nothing(engine: str) -> 
     assert np.abs(crowded.u - run.simulate().u).max() < 1e-9
 
 
-def test_priorities_decide_who_gives_way() -> None:
+def test_the_row_of_lower_priority_gives_way() -> None:
     last = "{name: elbow, holonomic: l*sin(theta1) - 0.86*l, priority: 1}"
     run = sc.load("coordinated_robots", ["run.duration=1", f"task={task_list(last, priority=2)}"]).simulate()
     assert run.violation("elbow")[-1] < 1e-5

@@ -81,7 +81,7 @@ def test_coordinated_robots_keep_both_loops_closed_over_a_period(config: str) ->
 
 
 @pytest.mark.parametrize(("config", "variant"), [("coordinated_robots", "b"), ("coordinated_robots_published", "e")])
-def test_coordinated_robots_move_as_their_kinematics_say(config: str, variant: str) -> None:
+def test_coordinated_robots_follow_their_kinematics(config: str, variant: str) -> None:
     case = CASES["case2_coordinated_robots"]
     run = trajectory(config, "run.output_step=0.15707963267948966", "run.integrator.step=0.0015707963267948966")
     compare(run, case, 1e-9)
@@ -152,7 +152,7 @@ def test_swarm_at_rest_without_feedback_never_moves() -> None:
     assert np.abs(run.violation("aggregation") - 103.449670736572).max() < 1e-9
 
 
-def test_swarm_that_starts_as_asked_needs_no_feedback() -> None:
+def test_swarm_that_starts_on_its_constraint_needs_no_feedback() -> None:
     case = REVIEW["swarm_8_2"]["runs"]["consistent_start"]
     speeds = ", ".join(repr(x) for pair in case["v0"] for x in pair)
     run = trajectory("swarm_still", f"initial.v=[{speeds}]")
@@ -182,6 +182,6 @@ def test_flexible_joint_arm_follows_the_published_law_where_it_can_act(config: s
         ("scara_as_printed", r"violates task\.heading by 1\.902 \(109 deg.*first command would be tau1 = "),
     ],
 )
-def test_published_runs_that_cannot_work_say_why(config: str, error: str) -> None:
+def test_published_runs_that_cannot_work_give_the_reason(config: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         sc.load(config)

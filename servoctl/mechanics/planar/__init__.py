@@ -17,10 +17,10 @@
             linkage.prismatic("guide", "ground", (0, 0), "slider", (0, 0), axis=(1, 0))
             linkage.motor("tau", "axle")
 
-Coordinates are `crank_x`, `crank_y` [m], the body's centre of mass, and `crank_phi` [rad], its angle to the x axis, for
-each body in order; equations of tasks name them. A point `(a, b)` of the rod, seen from its centre of mass, stands at
-`rod_x + a*cos(rod_phi) - b*sin(rod_phi)`, `rod_y + a*sin(rod_phi) + b*cos(rod_phi)`. A point that is named
-(`linkage.point("tool", "rod", (a, b))`) is drawn, and `PointFollows` leads it by name.
+Each body in order has the coordinates `crank_x`, `crank_y` [m], its centre of mass, and `crank_phi` [rad], its angle to
+the x axis; equations of tasks use these names. A point `(a, b)` of the rod, relative to its centre of mass, is at
+`rod_x + a*cos(rod_phi) - b*sin(rod_phi)`, `rod_y + a*sin(rod_phi) + b*cos(rod_phi)`. A named point
+(`linkage.point("tool", "rod", (a, b))`) appears in pictures, and `PointFollows` moves it along a path.
 """
 
 from servoctl.mechanics.planar.linkage import Linkage

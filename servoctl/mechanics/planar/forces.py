@@ -1,4 +1,4 @@
-"""What acts on the bodies of a planar mechanism: springs, dampers, given forces."""
+"""Forces on the bodies of a planar mechanism: gravity, loads, springs, dampers."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from servoctl.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Action(ABC):
-    """A given force; it either has a potential or dissipates.
+    """A force that either has a potential or dissipates.
 
     Attributes:
-        name: For errors and pictures.
+        name: Name in errors and pictures.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Action(ABC):
         """Adds the force to the generalized force Q."""
 
     def potential(self, frames: Frames) -> Any:
-        """Potential energy [J]; 0 where the force dissipates."""
+        """Potential energy [J]; 0 if the force dissipates."""
         return 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Weight(Action):
-    """Gravity on one body; `name` is the body's."""
+    """Gravity on the body called `name`."""
 
     m: Any  # [kg]
     field: Point  # [m/s^2]
@@ -66,7 +66,7 @@ class Load(Action):
 
 @dataclass(frozen=True, eq=False)
 class LineForce(Action):
-    """Something stretched between a point of the body a and a point of the body b."""
+    """A force along the line between a point of the body a and a point of the body b."""
 
     a: str
     point_a: Point
@@ -74,11 +74,11 @@ class LineForce(Action):
     point_b: Point
 
     def ends(self, frames: Frames) -> tuple[Point, Point]:
-        """Where it is fixed [m]."""
+        """Positions of both ends [m]."""
         return frames[self.a].position(self.point_a), frames[self.b].position(self.point_b)
 
     def _pull(self, Q: Array, frames: Frames, density: Any) -> None:
-        """Pulls both ends together with density [N/m] times their distance."""
+        """Pulls both ends together with a force of density [N/m] times their distance."""
         start, end = self.ends(frames)
         x, y = minus(end, start)
         frames[self.a].push(Q, (density * x, density * y), start)
@@ -87,10 +87,10 @@ class LineForce(Action):
 
 @dataclass(frozen=True, eq=False)
 class Spring(LineForce):
-    """Pulls with `stiffness (d - length)` at the distance d."""
+    """A spring that pulls with `stiffness (d - length)` at the distance d."""
 
     stiffness: Any  # [N/m]
-    length: Any  # [m] relaxed; None: 0, and then the ends may meet
+    length: Any  # [m] relaxed; None: 0, without a division by d, so that the ends may meet
 
     def push(self, Q: Array, frames: Frames) -> None:
         slack = 0.0 if self.length is None else self.length / self._distance(frames)
@@ -109,7 +109,7 @@ class Spring(LineForce):
 
 @dataclass(frozen=True, eq=False)
 class Damper(LineForce):
-    """Pulls with `damping d'` at the distance d > 0."""
+    """A damper that pulls with `damping d'` at the distance d > 0."""
 
     damping: Any  # [N s/m]
     dissipates: ClassVar = True
@@ -123,7 +123,7 @@ class Damper(LineForce):
 
 @dataclass(frozen=True, eq=False)
 class JointSpring(Action):
-    """Acts on a joint with `-stiffness (s - rest)`, s its coordinate."""
+    """A spring on a joint: `-stiffness (s - rest)`, where s is the joint's coordinate."""
 
     joint: Joint
     stiffness: Any  # [N m/rad] or [N/m]
@@ -138,7 +138,7 @@ class JointSpring(Action):
 
 @dataclass(frozen=True, eq=False)
 class JointDamper(Action):
-    """Acts on a joint with `-damping s'`, s its coordinate."""
+    """A damper on a joint: `-damping s'`, where s is the joint's coordinate."""
 
     joint: Joint
     damping: Any  # [N m s/rad] or [N s/m]

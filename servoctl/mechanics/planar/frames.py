@@ -1,8 +1,9 @@
-"""Bodies of a planar mechanism, and where they stand at a state.
+"""Bodies of a planar mechanism, and their positions and velocities at a state.
 
-Design: a body is placed by one of its own points, the hub, which is the centre of mass of a free body and the pivot
-of a pinned one: the point p of the body stands at `base + R(phi) (p - hub)`. So one formula serves three coordinates,
-one, or none (the ground). Points are pairs of scalars, not arrays: zeros stay zeros while symbols pass through.
+Design: the position of a body is that of one of its points, the hub: the centre of mass of a free body, the pivot of a
+pinned one. The point p of the body is at `base + R(phi) (p - hub)`. One formula therefore serves bodies with three
+coordinates, one, or none (the ground). Points are pairs of scalars, not arrays: a zero in one component stays a plain
+zero when the other is a symbol.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def dot(a: Point, b: Point) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """A rigid body; its own axes have their origin in its centre of mass.
+    """A rigid body; its own axes begin at its centre of mass.
 
     Attributes:
         name: Prefix of its coordinates.
@@ -43,9 +44,9 @@ class Body:
         J: Moment of inertia about the centre of mass [kg m^2].
         first: Index of its first coordinate.
         size: Number of its coordinates: 3 (x, y, phi), 1 (phi, of a pinned body), 0 (the ground).
-        hub: The point that the base places, in the body's axes [m].
-        pivot: Where the ground holds the hub of a pinned body [m].
-        outline: Corners of its picture in the body's axes [m]; () where its joints and points are drawn.
+        hub: The body's reference point in its own axes [m].
+        pivot: Position of the hub of a pinned body [m].
+        outline: Corners of its picture in the body's axes [m]; (): its joints and points are the corners.
     """
 
     name: str
@@ -68,10 +69,11 @@ class Body:
         """Its entries on the diagonal of the mass matrix."""
         if self.size == 3:
             return [self.m, self.m, self.J]
+        # about the pivot: J + m |hub|^2 (Steiner)
         return [self.J + self.m * dot(self.hub, self.hub)] if self.size else []
 
     def frame(self, q: Array, v: Array | None) -> "BodyFrame":
-        """The body at a state; at rest without velocities."""
+        """The body at a state; v None: at rest."""
         if not self.size:
             return BodyFrame(self, ORIGIN, ORIGIN, 0.0, 0.0, 1.0, 0.0)
         i = self.first + self.size - 1
@@ -104,34 +106,34 @@ class BodyFrame:
     sine: Any
 
     def turn(self, vector: Point) -> Point:
-        """A vector of the body's axes, in those of the ground."""
+        """A vector from the body's axes to those of the ground."""
         x, y = vector
         return self.cosine * x - self.sine * y, self.sine * x + self.cosine * y
 
     def position(self, point: Point) -> Point:
-        """Where a point of the body stands [m]."""
+        """Position of a point of the body [m]."""
         x, y = self.turn(minus(point, self.body.hub))
         return self.base[0] + x, self.base[1] + y
 
-    def velocity(self, place: Point) -> Point:
-        """Velocity of the body's point that stands at a place [m/s]."""
-        x, y = minus(place, self.base)
+    def velocity(self, position: Point) -> Point:
+        """Velocity of the body's point that is at a position [m/s]."""
+        x, y = minus(position, self.base)
         return self.base_rate[0] - self.spin * y, self.base_rate[1] + self.spin * x
 
-    def push(self, Q: Array, force: Point, place: Point) -> None:
-        """Adds to the generalized force Q what a force [N] does that acts on the body at a place."""
+    def push(self, Q: Array, force: Point, position: Point) -> None:
+        """Adds a force [N] on the body at a position [m] to the generalized force Q."""
         if not self.body.size:
             return
         if self.body.size == 3:
             Q[self.body.first] += force[0]
             Q[self.body.first + 1] += force[1]
-        self.twist(Q, cross(minus(place, self.base), force))
+        self.twist(Q, cross(minus(position, self.base), force))
 
     def twist(self, Q: Array, torque: Any) -> None:
-        """Adds to the generalized force Q what a torque [N m] on the body does."""
+        """Adds a torque [N m] on the body to the generalized force Q."""
         if self.body.size:
             Q[self.body.first + self.body.size - 1] += torque
 
 
 Frames = dict[str, BodyFrame]
-"""Name of a body, the ground among them -> the body at a state."""
+"""Name of a body, or of the ground -> the body at a state."""

@@ -1,8 +1,8 @@
-"""What connects two bodies of a planar mechanism: hinges, slides, gears.
+"""Connections of two bodies of a planar mechanism: hinges, slides, gears.
 
-Design: a hinge and a slide have a coordinate of their own, the angle or the path of the second body relative to the
-first. A motor, a spring and a damper at a joint act through the same two methods, `coordinate` and `push`, the force
-dual to it; so the power `u s'` of an effort u is right by construction. A gear only ties two angles.
+Design: a hinge or a slide has a coordinate s, the angle or the path of the second body relative to the first. Motors,
+springs and dampers at a joint use the same two methods: `coordinate`, and `push`, the force conjugate to it. The power
+of an effort u is therefore `u s'` by construction. A gear only ties two angles.
 """
 
 from abc import ABC, abstractmethod
@@ -20,10 +20,10 @@ class Connection(ABC):
     """A passive constraint between two bodies.
 
     Attributes:
-        name: Of the constraint group.
+        name: Name of the constraint group.
         a: Name of the first body.
         b: Name of the second body.
-        level: Place in the order of constraints, for a hierarchy.
+        level: Level of the constraint, see `mechanics.passive_levels`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Connection(ABC):
 
     @abstractmethod
     def violation(self, frames: Frames) -> Array:
-        """What the connection keeps at zero, shape (rows,)."""
+        """phi of the constraint, shape (rows,): zero while the connection holds."""
 
 
 class Joint(Connection):
@@ -51,7 +51,7 @@ class Joint(Connection):
 
     @abstractmethod
     def push(self, Q: Array, frames: Frames, effort: Any) -> None:
-        """Adds to Q the force dual to the coordinate: on the second body, and back on the first."""
+        """Adds the force conjugate to the coordinate to Q: on the second body, and its reaction on the first."""
 
     @abstractmethod
     def points(self) -> tuple[Point, Point]:
@@ -105,16 +105,16 @@ class Prismatic(Joint):
         return dot(frames[self.a].turn(self.axis), self._gap(frames))
 
     def rate(self, frames: Frames) -> Any:
-        # both bodies' points at the place of r_b: the axis turns with the first body
-        place = frames[self.b].position(self.point_b)
-        relative = minus(frames[self.b].velocity(place), frames[self.a].velocity(place))
+        # s' = e (v_b - v_a) with both velocities at the position of r_b, because the axis e turns with the first body
+        position = frames[self.b].position(self.point_b)
+        relative = minus(frames[self.b].velocity(position), frames[self.a].velocity(position))
         return dot(frames[self.a].turn(self.axis), relative)
 
     def push(self, Q: Array, frames: Frames, effort: Any) -> None:
         x, y = frames[self.a].turn(self.axis)
-        place = frames[self.b].position(self.point_b)
-        frames[self.b].push(Q, (effort * x, effort * y), place)
-        frames[self.a].push(Q, (-effort * x, -effort * y), place)
+        position = frames[self.b].position(self.point_b)
+        frames[self.b].push(Q, (effort * x, effort * y), position)
+        frames[self.a].push(Q, (-effort * x, -effort * y), position)
 
     def points(self) -> tuple[Point, Point]:
         return self.point_a, self.point_b

@@ -1,8 +1,8 @@
-"""The list of what a planar mechanism is made of, filled by `PlanarLinkage.build`.
+"""The parts of a planar mechanism, added by `PlanarLinkage.build`.
 
-Design: names are checked as they come, so that an error stands at the line that is wrong; values are checked where
-they are numbers, and taken as they are where they are symbols. Bodies, forces and points share one set of names, for
-all of them are drawn; joints and gears have another, motors a third.
+Design: names are checked when they are added, so the traceback shows the wrong line. Numbers are checked, symbols are
+not. Bodies, forces and points share one set of names, because all of them are drawn; joints and gears share a second
+one, motors a third.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -19,7 +19,7 @@ from servoctl.mechanics.planar.joints import Connection, Gear, Joint, Prismatic,
 from servoctl.types import Array
 
 GROUND = "ground"
-"""Name of what does not move; its points are places."""
+"""Name of the body that does not move; its points are positions in the plane."""
 
 Pair = Sequence[Any]
 """Two scalars."""
@@ -28,12 +28,13 @@ Pair = Sequence[Any]
 class Linkage:
     """Bodies, joints, forces, motors and named points of a planar mechanism.
 
-    Points of a body are given in its own axes, from its centre of mass [m]; points of the ground in those of the plane.
+    Points of a body are in its own axes, relative to its centre of mass [m]; points of the ground are in those of the
+    plane.
 
     Attributes:
         owner: Name of the plant's class, for errors.
         bodies: Name -> body, the ground first.
-        joints: Name -> joint: what motors, springs and dampers can sit at.
+        joints: Name -> joint, for motors, springs and dampers.
         motors: Name -> the joint that it drives.
         points: Name -> body and point.
     """
@@ -50,12 +51,12 @@ class Linkage:
 
     @property
     def connections(self) -> list[Connection]:
-        """The passive constraints, by level, within a level in the order of `build`."""
+        """The passive constraints by level, and within a level in the order of `build`."""
         return sorted(self._connections.values(), key=lambda connection: connection.level)
 
     @property
     def actions(self) -> list[Action]:
-        """The given forces, gravity first."""
+        """The forces, gravity first."""
         weights: list[Action] = []
         if self._gravity is not None:
             weights = [Weight(body.name, body.m, self._gravity) for body in self.bodies.values() if body.size]
@@ -67,21 +68,21 @@ class Linkage:
         return sum(body.size for body in self.bodies.values())
 
     def frames(self, q: Array, v: Array | None = None) -> Frames:
-        """Every body at a state; at rest without velocities."""
+        """Every body at a state; v None: at rest."""
         return {name: body.frame(q, v) for name, body in self.bodies.items()}
 
     def gravity(self, x: Any, y: Any) -> None:
-        """Acceleration of gravity [m/s^2]; there is none until it is set."""
+        """Sets the acceleration of gravity [m/s^2]; default: none."""
         self._gravity = (x, y)
 
     def body(self, name: str, m: Any, J: Any, outline: Iterable[Pair] = ()) -> None:
-        """A free body: three coordinates `<name>_x`, `<name>_y` [m] and `<name>_phi` [rad].
+        """Adds a free body with three coordinates `<name>_x`, `<name>_y` [m] and `<name>_phi` [rad].
 
         Args:
             name: An identifier.
             m: Mass [kg].
             J: Moment of inertia about the centre of mass [kg m^2].
-            outline: Corners of its picture [m]; none: drawn through its joints and named points.
+            outline: Corners of its picture [m]; empty: its joints and named points are the corners.
         """
         where = self._new(name, "body", self._drawn)
         self._positive(where, "m", "mass [kg]", m)
@@ -90,23 +91,23 @@ class Linkage:
         self.bodies[name] = Body(name, m, J, self.size, 3, outline=corners)
 
     def pinned(self, name: str, m: Any, J: Any, pivot: Pair, at: Pair) -> None:
-        """A body that turns about a place of the ground: one coordinate `<name>_phi` [rad], and a joint of its name.
+        """Adds a body on a fixed pivot, with one coordinate `<name>_phi` [rad] and a joint of the same name.
 
         Args:
             name: An identifier.
             m: Mass [kg].
             J: Moment of inertia about the centre of mass [kg m^2].
-            pivot: The place [m].
-            at: The body's point that is held there [m].
+            pivot: Position of the pivot [m].
+            at: The body's point on the pivot [m].
         """
         where = self._turning(name, J)
         self._positive(where, "m", "mass [kg]", m)
-        place, hub = self._pair(where, "pivot", pivot), self._pair(where, "at", at)
-        self.bodies[name] = Body(name, m, J, self.size, 1, hub, place)
-        self.joints[name] = Revolute(name, GROUND, name, 1, place, hub)
+        position, hub = self._pair(where, "pivot", pivot), self._pair(where, "at", at)
+        self.bodies[name] = Body(name, m, J, self.size, 1, hub, position)
+        self.joints[name] = Revolute(name, GROUND, name, 1, position, hub)
 
     def rotor(self, name: str, J: Any) -> None:
-        """A body that only turns: one coordinate `<name>_phi` [rad], and a joint of its name; it is not drawn.
+        """Adds a body that only turns, with one coordinate `<name>_phi` [rad] and a joint of the same name; not drawn.
 
         Args:
             name: An identifier.
@@ -117,7 +118,7 @@ class Linkage:
         self.joints[name] = Revolute(name, GROUND, name, 1, ORIGIN, ORIGIN)
 
     def revolute(self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, level: int = 1) -> None:
-        """A hinge that holds a point of the body b on a point of the body a; b turns against a."""
+        """Adds a hinge that keeps a point of the body b [m] on a point of the body a [m]; b turns relative to a."""
         where = self._connection(name, "joint", a, b, level)
         first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
         self._connections[name] = self.joints[name] = Revolute(name, a, b, level, first, second)
@@ -125,17 +126,17 @@ class Linkage:
     def prismatic(
         self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, axis: Pair, angle: Any = 0.0, level: int = 1
     ) -> None:
-        """A slide that holds a point of the body b on a line of the body a; b does not turn against a.
+        """Adds a slide that keeps a point of the body b on a line of the body a; b does not turn relative to a.
 
         Args:
-            name: Of the joint.
-            a: The body that has the line, or the ground.
+            name: Name of the joint.
+            a: The body with the line, or the ground.
             point_a: A point of the line [m].
             b: The body that slides.
             point_b: Its point on the line [m].
-            axis: Direction of the line in a's axes, of any length; the joint's path grows along it.
+            axis: Direction of the line in the axes of a, of any length; the joint's path grows along it.
             angle: Angle of b relative to a [rad].
-            level: Place in the order of constraints.
+            level: Level of the constraint, see `mechanics.passive_levels`.
         """
         where = self._connection(name, "joint", a, b, level)
         first, second = self._pair(where, "point_a", point_a), self._pair(where, "point_b", point_b)
@@ -148,61 +149,61 @@ class Linkage:
         )
 
     def gear(self, name: str, a: str, b: str, ratio: Any = 1.0, offset: Any = 0.0, level: int = 1) -> None:
-        """Ties two angles: `phi_b = ratio phi_a + offset` [rad]; with ratio 1 they are equal."""
+        """Adds a gear between two angles: `phi_b = ratio phi_a + offset` [rad]."""
         self._connection(name, "gear", a, b, level)
         self._connections[name] = Gear(name, a, b, level, ratio, offset)
 
     def spring(
         self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, stiffness: Any, length: Any = None
     ) -> None:
-        """A spring between two points.
+        """Adds a spring between two points.
 
         Args:
-            name: Of the spring.
+            name: Name of the spring.
             a: A body, or the ground.
             point_a: Its point [m].
             b: Another body, or the ground.
             point_b: Its point [m].
-            stiffness: [N/m].
-            length: Relaxed [m], and then the points must not meet; None: 0, and they may.
+            stiffness: Stiffness [N/m].
+            length: Relaxed length [m]; the points must not meet. None: 0; the points may meet.
         """
         where = self._action(name, "spring", a, b)
         ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
         self._actions[name] = Spring(name, a, *ends, stiffness, length)
 
     def damper(self, name: str, a: str, point_a: Pair, b: str, point_b: Pair, damping: Any) -> None:
-        """A damper [N s/m] between two points, which must not meet."""
+        """Adds a damper [N s/m] between two points [m], which must not meet."""
         where = self._action(name, "damper", a, b)
         ends = self._pair(where, "point_a", point_a), b, self._pair(where, "point_b", point_b)
         self._actions[name] = Damper(name, a, *ends, damping)
 
     def joint_spring(self, name: str, joint: str, stiffness: Any, rest: Any = 0.0) -> None:
-        """A spring on a joint's angle [N m/rad] or path [N/m], relaxed at `rest` [rad or m]."""
+        """Adds a spring on a joint's angle [N m/rad] or path [N/m], relaxed at `rest` [rad or m]."""
         where = self._action(name, "spring")
         self._actions[name] = JointSpring(name, self._joint(where, joint), stiffness, rest)
 
     def joint_damper(self, name: str, joint: str, damping: Any) -> None:
-        """A damper on a joint's angle [N m s/rad] or path [N s/m]."""
+        """Adds a damper on a joint's angle [N m s/rad] or path [N s/m]."""
         where = self._action(name, "damper")
         self._actions[name] = JointDamper(name, self._joint(where, joint), damping)
 
     def load(self, name: str, body: str, point: Pair, force: Pair, torque: Any = 0.0) -> None:
-        """A force [N] at a point of a body, and a torque [N m], constant in the axes of the ground."""
+        """Adds a force [N] at a point of a body [m] and a torque [N m], constant in the axes of the ground."""
         where = self._action(name, "load", body)
         at, pull = self._pair(where, "point", point), self._pair(where, "force", force)
         self._actions[name] = Load(name, body, at, pull, torque)
 
     def motor(self, name: str, joint: str) -> None:
-        """A motor at a joint: a torque [N m] at a hinge, a force [N] at a slide, on its second body, back on its first.
+        """Adds a motor: a torque [N m] at a hinge or a force [N] at a slide, on the second body and back on the first.
 
         Args:
-            name: Of the actuator, an identifier.
+            name: Name of the actuator, an identifier.
             joint: A revolute or prismatic joint, or a pinned body or rotor by its own name.
         """
         self.motors[name] = self._joint(self._new(name, "motor", self.motors), joint)
 
     def point(self, name: str, body: str, at: Pair) -> None:
-        """Names a point of a body: it is drawn, and `PlanarLinkage.point` and `PointFollows` know it."""
+        """Names a point of a body [m] for pictures, `PlanarLinkage.point` and `PointFollows`."""
         where = self._new(name, "point", self._drawn)
         self._body(where, body)
         self.points[name] = body, self._pair(where, "at", at)
@@ -212,7 +213,7 @@ class Linkage:
         return [*self.bodies, *self._actions, *self.points]
 
     def _new(self, name: str, kind: str, *taken: Container[str]) -> str:
-        """Where an error would be; raises PlantError unless the name is new and an identifier."""
+        """The start of an error message; raises PlantError unless the name is new and an identifier."""
         where = f"{self.owner}: {kind} '{name}'"
         if not name.isidentifier():
             raise PlantError(f"{where}: expected a name of letters, digits and underscores")
@@ -255,7 +256,7 @@ class Linkage:
         if not is_symbolic(value) and not value > 0.0:
             raise PlantError(f"{where}: {field}: expected a positive {what}, got {value}")
 
-    def _pair(self, where: str, field: str, given: Pair) -> Point:
-        if np.size(given) != 2:
-            raise PlantError(f"{where}: {field}: expected two coordinates (x, y), got {given!r}")
-        return given[0], given[1]
+    def _pair(self, where: str, field: str, pair: Pair) -> Point:
+        if np.size(pair) != 2:
+            raise PlantError(f"{where}: {field}: expected two coordinates (x, y), got {pair!r}")
+        return pair[0], pair[1]

@@ -1,11 +1,11 @@
-"""A planar mechanism as a plant: everything is derived from the list of its bodies and joints.
+"""A planar mechanism as a plant, derived from the list of its bodies and joints.
 
     M q'' = Q(q, v) + A^T lambda + B(q) u,   M = diag(m, m, J) of each body,   phi(q) = 0 of each joint
 
-Design: the list is made anew whenever a method needs it, from the plant's own fields, so parameters stay inputs of
-everything compiled. It is made once more with the plant, so that what is wrong is said there.
+Design: every method builds the list again from the plant's fields, so parameters remain inputs of compiled code. The
+constructor builds it too, so that errors appear there.
 
-Source: Orsino 2017, figure 4, for constraints that are enforced level by level.
+Source: Orsino 2017, figure 4, for levels of constraints.
 """
 
 from abc import abstractmethod
@@ -25,10 +25,10 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class PlanarLinkage(Plant):
-    """Bodies and joints in a plane; subclass it with `@dataclass(frozen=True)` and say in `build` what there is.
+    """Bodies and joints in a plane; subclass it with `@dataclass(frozen=True)` and add them in `build`.
 
-    A class with a `__post_init__` of its own calls this one's. Forces that depend on the state or on time in other
-    ways than springs do belong in an override of `force` that adds to this one's.
+    A subclass with its own `__post_init__` must call the one of this class. For other forces than those of `Linkage`,
+    override `force` and add them to the result of this class.
     """
 
     def __post_init__(self) -> None:
@@ -36,13 +36,13 @@ class PlanarLinkage(Plant):
 
     @abstractmethod
     def build(self, linkage: Linkage) -> None:
-        """Adds the bodies, then what connects, drives and names them; nothing may depend on values of parameters."""
+        """Adds bodies, then joints, forces, motors and points; which ones must not depend on values of parameters."""
 
     def linkage(self) -> Linkage:
-        """What the mechanism is made of.
+        """The parts of the mechanism.
 
         Raises:
-            PlantError: A name is not there or used twice, or a mass is not positive.
+            PlantError: A name is unknown or used twice, or a mass is not positive.
         """
         linkage = Linkage(type(self).__name__)
         self.build(linkage)
@@ -59,7 +59,7 @@ class PlanarLinkage(Plant):
 
     @property
     def levels(self) -> dict[str, int]:
-        """Constraint group -> its level, in the order of `passive_constraints`."""
+        """Constraint group -> level, in the order of `passive_constraints`."""
         return {connection.name: connection.level for connection in self.linkage().connections}
 
     def mass_matrix(self, q: Array, t: float) -> Array:
@@ -78,7 +78,7 @@ class PlanarLinkage(Plant):
         return Q
 
     def actuation(self, q: Array, t: float) -> Array:
-        """B(q), shape (n, m): column j is what one unit of motor j does; constant unless a slide's line turns."""
+        """B(q), shape (n, m): column j is the force of motor j per unit; constant unless the line of a slide turns."""
         linkage = self.linkage()
         frames = linkage.frames(q)
         B = np.zeros((linkage.size, len(linkage.motors)))
@@ -87,7 +87,7 @@ class PlanarLinkage(Plant):
         return B
 
     def motor_positions(self, q: Array) -> Array:
-        """Angle [rad] or path [m] of each motor's joint, shape (m,); its Jacobian is B^T."""
+        """Angle [rad] or path [m] of each motor's joint, shape (m,); the Jacobian is B^T."""
         linkage = self.linkage()
         frames = linkage.frames(q)
         return np.array([joint.coordinate(frames) for joint in linkage.motors.values()])
@@ -98,7 +98,7 @@ class PlanarLinkage(Plant):
         return {connection.name: connection.violation(frames) for connection in linkage.connections}
 
     def energy(self, q: Array, v: Array, t: float) -> float | None:
-        """Mechanical energy [J]; None where a damper takes it."""
+        """Mechanical energy [J]; None if there is a damper."""
         linkage = self.linkage()
         if any(action.dissipates for action in linkage.actions):
             return None
@@ -108,7 +108,7 @@ class PlanarLinkage(Plant):
         return energy
 
     def point(self, name: str, q: Array) -> Array:
-        """Where a named point stands [m], shape (2,).
+        """Position of a named point [m], shape (2,).
 
         Raises:
             PlantError: There is no point of this name.
@@ -120,7 +120,7 @@ class PlanarLinkage(Plant):
         return np.array(linkage.frames(q)[body].position(point))
 
     def links(self, q: Array) -> dict[str, Array]:
-        """Bodies through their joints and named points, closed from three on; springs and dampers; named points."""
+        """Polylines of bodies through their joints and named points, of springs and dampers, and the named points."""
         linkage = self.linkage()
         frames = linkage.frames(q)
         drawn = {name: _drawing(frame, _corners(linkage, frame.body)) for name, frame in frames.items()}
@@ -133,7 +133,7 @@ class PlanarLinkage(Plant):
 
 
 def _corners(linkage: Linkage, body: Body) -> list[Point]:
-    """What a body is drawn through, in its own axes: its outline, or each of its joints and named points once."""
+    """Corners of a body's polyline in its own axes: its outline, or each of its joints and named points once."""
     if body.outline:
         return list(body.outline)
     points = []
@@ -144,10 +144,10 @@ def _corners(linkage: Linkage, body: Body) -> list[Point]:
 
 
 def _drawing(frame: BodyFrame, corners: list[Point]) -> list[Point]:
-    """A polyline, closed from three corners on; a dot for a free body of one; nothing for the ground and a rotor."""
+    """A polyline, closed from three corners on; a dot for a free body with one; none for ground and rotors."""
     body = frame.body
     if body.size == 3 and len(corners) < 2:
-        corners = 2 * (corners or [(0.0, 0.0)])
+        corners = 2 * (corners or [(0.0, 0.0)])  # a polyline of two equal points is a dot
     if not body.size or len(corners) < 2:
         return []
     closed = [*corners, corners[0]] if len(corners) > 2 else corners

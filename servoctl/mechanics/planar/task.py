@@ -17,12 +17,15 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class PointFollows(Holonomic):
-    """`r(q) - (x, y) = 0`: a named point of a `PlanarLinkage` follows a place, two rows [m].
+    """`r(q) - (x, y) = 0`: a named point of a `PlanarLinkage` follows a position, two rows [m].
 
         - {name: tool, class: "servoctl.mechanics.planar:PointFollows",
            parameters: {point: tool, x: "0.3 + 0.1*cos(t)", y: "0.1*sin(t)"}}
 
-    The point is one that `build` names; x and y are equations of time, the plant's parameters and coordinates.
+    Attributes:
+        point: A point that `build` names.
+        x: Equation of the wanted position [m], of time, parameters and coordinates of the plant.
+        y: See x.
     """
 
     point: str
@@ -32,18 +35,17 @@ class PointFollows(Holonomic):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         if not isinstance(plant, PlanarLinkage):
             raise TaskError(f"PointFollows: expected a PlanarLinkage, got {type(plant).__name__} (write the equations)")
-        linkage: PlanarLinkage = plant
-        points = linkage.linkage().points
+        points = plant.linkage().points
         if self.point not in points:
             raise TaskError(f"point: there is no point '{self.point}' ({remedy(self.point, points)})")
-        places = [self._equation(field, plant) for field in ("x", "y")]
+        equations = [self._equation(field, plant) for field in ("x", "y")]
 
-        def missing(q: Array, t: float) -> Array:
-            place = [equation_value(equation, linkage, State(t, q, np.zeros(len(q)))) for equation in places]
-            gap: Array = linkage.point(self.point, q) - np.array(place)
-            return gap
+        def gap(q: Array, t: float) -> Array:
+            wanted = [equation_value(equation, plant, State(t, q, np.zeros(len(q)))) for equation in equations]
+            difference: Array = plant.point(self.point, q) - np.array(wanted)
+            return difference
 
-        return Holonomic(missing).rows(plant, t, q, v)
+        return Holonomic(gap).rows(plant, t, q, v)
 
     def _equation(self, field: str, plant: Plant) -> Expression:
         try:
@@ -52,7 +54,7 @@ class PointFollows(Holonomic):
             raise TaskError(f"{field}: {error}") from error
         problems = check_names(expression, plant.coordinates, parameter_fields(plant))
         if expression.rates:
-            problems.append(f"a place holds no velocity, got der({sorted(expression.rates)[0]})")
+            problems.append(f"a position cannot contain a velocity, got der({sorted(expression.rates)[0]})")
         if problems:
             raise TaskError("\n".join(f"{field}: {problem}" for problem in problems))
         return expression

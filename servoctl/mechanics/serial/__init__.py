@@ -1,7 +1,7 @@
-"""Equations of motion of serial chains, ready for a plant's `mass_matrix` and `force`.
+"""Equations of motion of serial chains, for a plant's `mass_matrix` and `force`.
 
-`PlanarChain` takes absolute angles in a plane, `ScrewChain` joint screws in space. Both are built in a line or two
-inside a plant's method, from its parameters, and follow symbols as well as numbers.
+`PlanarChain` uses absolute angles in a plane, `ScrewChain` joint screws in space. A plant's method builds either from
+the plant's parameters, on numbers or symbols.
 """
 
 from servoctl.mechanics.serial.planar import PlanarChain

@@ -3,12 +3,12 @@
 A twist is `xi = (v, w)`, linear part first, in base coordinates at q = 0: `w` is the unit axis and `v = -w x point` of
 a revolute joint; `w = 0` and `v` is the unit direction of a prismatic one. A pose is a homogeneous matrix (4, 4).
 
-Source: Xu, Liu 2017, (15)-(17), (24)-(27), (30), (37), after Murray, Li, Sastry 1994. Where the print is wrong: column
-j of the body Jacobian below (17) takes the exponentials from joint j on, not from the first; (24) and (26) carry link
-inertias to the base with `g_l(0)`, not `g_l(q)`, as `Ad^-T M_l Ad^-1`; the first bracket below (30) holds `A_ki`.
+Source: Xu, Liu 2017, (15)-(17), (24)-(27), (30), (37), after Murray, Li, Sastry 1994. Corrected: column j of the body
+Jacobian below (17) uses the exponentials from joint j on, not from the first; (24) and (26) transform link inertias
+with `g_l(0)`, not `g_l(q)`, as `Ad^-T M_l Ad^-1`; the first bracket below (30) contains `A_ki`, not `A_li`.
 
-Design: twists at q = 0 are moved along the chain once, `J_l = Ad^-1(exp(xi_l q_l)) J_(l-1) + xi_l e_l^T`, whose columns
-are the `A_lj xi_j` of (25); so neither a 6x6 matrix per pair of joints nor any derivative beyond a bracket is formed.
+Design: the Jacobians are computed along the chain, `J_l = Ad^-1(exp(xi_l q_l)) J_(l-1) + xi_l e_l^T`, with the columns
+`A_lj xi_j` of (25). This needs neither a 6x6 matrix per pair of joints nor a derivative other than a bracket.
 """
 
 from collections.abc import Sequence
@@ -36,14 +36,14 @@ def prismatic(direction: Sequence[float] | Array) -> Array:
 
 
 def translation(point: Sequence[float] | Array) -> Array:
-    """Pose of a frame at `point` [m], with the base's axes, shape (4, 4)."""
+    """Pose of a frame at `point` [m] with the axes of the base, shape (4, 4)."""
     return _pose(np.eye(3), np.asarray(point))
 
 
 def exp_twist(twist: Array, q: float) -> Array:
     """exp(xi q), shape (4, 4): Rodrigues' formula, with `p = (I q + W (1 - cos q) + W^2 (q - sin q)) v`.
 
-    The form holds for `w = 0` too, so that no joint type has to be asked for, and equals (37) for unit axes.
+    The formula also holds for `w = 0`, so it needs no branch on the joint type; for unit axes it equals (37).
     """
     W = skew(twist[3:])
     square = W @ W
@@ -53,7 +53,7 @@ def exp_twist(twist: Array, q: float) -> Array:
 
 
 def adjoint(pose: Array) -> Array:
-    """Ad(g), shape (6, 6): carries a twist from the frame g to the base."""
+    """Ad(g), shape (6, 6): transforms a twist from the frame g to the base."""
     R, p = pose[:3, :3], pose[:3, 3]
     return _upper(R, skew(p) @ R)
 
@@ -102,7 +102,7 @@ class ScrewChain:
     gravity: Sequence[float] | Array = (0.0, 0.0, -9.81)
 
     def forward_kinematics(self, q: Array, tool: Array) -> Array:
-        """Pose at q of a frame that moves with the last link and stands at `tool` for q = 0, shape (4, 4)."""
+        """Pose at q of a frame on the last link with the pose `tool` at q = 0, shape (4, 4)."""
         return self._motions(q)[-1] @ tool
 
     def centres(self, q: Array) -> Array:
@@ -139,17 +139,17 @@ class ScrewChain:
         return christoffel(self.mass_derivatives(q), v)
 
     def gravity_force(self, q: Array) -> Array:
-        """Generalized force of gravity, shape (n,): `-G(q)`, for the right-hand side."""
+        """Generalized force of gravity, shape (n,): `-G(q)`, part of the right-hand side Q."""
         motions, gravity = self._motions(q), np.asarray(self.gravity)
         before = [np.eye(4), *motions[:-1]]
         screws = [adjoint(g) @ twist for g, twist in zip(before, self.twists, strict=True)]
         weights = [m * gravity for m in self.masses]
         moments = [skew(c) @ weight for c, weight in zip(self._centres(motions), weights, strict=True)]
-        # a joint moves the links from its own outwards: v_j + w_j x c_l
+        # joint j moves its own link and those after it; the centre of link l has the velocity v_j + w_j x c_l
         return np.array([screw[:3] @ sum(weights[j:]) + screw[3:] @ sum(moments[j:]) for j, screw in enumerate(screws)])
 
     def potential_energy(self, q: Array) -> float:
-        """Potential energy of gravity [J], zero with every centre of mass in the base's origin."""
+        """Potential energy of gravity [J]; zero if every centre of mass is at the origin of the base."""
         energy: float = -(np.asarray(self.masses) @ self.centres(q) @ np.asarray(self.gravity))
         return energy
 
@@ -166,7 +166,7 @@ class ScrewChain:
         return np.stack([(g @ home)[:3, 3] for g, home in zip(motions, self.frames, strict=True)])
 
     def _returns(self, q: Array) -> list[Array]:
-        """Ad^-1(exp(xi_l q_l)) of each joint."""
+        """Ad^-1(exp(xi_l q_l)) for each joint l."""
         return [adjoint_inverse(exp_twist(twist, q[i])) for i, twist in enumerate(self.twists)]
 
     def _jacobians(self, returns: list[Array]) -> list[Array]:
