@@ -193,7 +193,7 @@ def test_a_task_is_missed_where_it_is_out_of_reach_and_off_over_most_of_the_time
 
 def test_the_same_extension_is_found_without_symbols() -> None:
     run = sc.load(PLANTS / "quadrotor.yaml", engine="numpy")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert found.kind == "dynamic_extension"
 
 
@@ -232,7 +232,7 @@ def test_a_craft_with_thrust_and_turn_extends_its_thrust(tmp_path: Path, kind: s
         f"law: {{kind: {kind}, correction: {{{correction}}}}}\nrun: {{duration: 1}}\n"
     )
     run = sc.load(tmp_path / "craft.yaml")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dynamic_extension", ("x", "y"))
     assert "put 2 integrators before thrust in the plant" in found.text
 
@@ -245,7 +245,7 @@ def test_dependent_rows_that_no_extension_tells_apart_are_said_to_be_dependent(t
         "law: {correction: {baumgarte: {alpha: 2, beta: 2}}}\nrun: {duration: 1}\n"
     )
     run = sc.load(tmp_path / "craft.yaml")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dependent_rows", ("a", "twice"))
     assert (
         "task: rank 1 of 2 rows: a, twice depend on only one combination of the inputs, turn" in found.text

@@ -312,7 +312,7 @@ def test_dependent_rows_are_skipped_by_name(beads: Path) -> None:
     assert [levels[name]["rank"] for name in ("ground", "frame", "rest")] == [1, 1, 1]
     assert levels["rest"]["skipped"] == ["tie.0"]
     assert section(found)[3] == (
-        "rest: 2 rows of rank 1; skipped, for they depend on earlier levels: tie.0; trace of P 0; "
+        "rest: 2 rows of rank 1; skipped, since they depend on earlier levels: tie.0; trace of P 0; "
         "accelerations change by up to 2 m/s^2 (z)"
     )
     assert found.errors == []

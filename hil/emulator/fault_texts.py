@@ -15,6 +15,7 @@ COMMON_DEFAULTS = {"kind": "required", "at": 0.0, "for": None, "since": "engaged
 PLACES = {
     "bus": "a bus, or all",
     "node": "a drive or an encoder node (`drive` is required)",
+    "drive": "a drive (`drive` is required)",
     "host_or_node": "the host's connection, or that of a node where `drive` is given",
     "host": "the computer that runs the loop",
 }

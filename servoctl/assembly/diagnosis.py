@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.extension import Shared, shared_inputs
 from servoctl.mechanics.model import Row
-from servoctl.mechanics.reach import VANISHES, Reach
+from servoctl.mechanics.task_map import VANISHES, TaskMap
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.internal_dynamics import InternalDynamics, internal_dynamics
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.system import System
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State
@@ -54,27 +54,29 @@ class Finding:
         return {"kind": self.kind, "rows": list(self.rows), "text": self.text}
 
 
-def of_task(system: System, start: State, reach: Reach | None) -> list[Finding]:
+def of_task(system: System, start: State, task_map: TaskMap | None) -> list[Finding]:
     """Rows of priority 1 that the inputs cannot follow independently, or can hardly move at the start."""
     law = system.law
-    if law is None or reach is None:
+    if law is None or task_map is None:
         return []
     at = assemble(start, system.model.matrices(start), system.passive.rank_tolerance)
     if not (at.finite and at.positive):
         return []
-    rows = [i for i in range(len(reach.rows)) if i not in law.wishes and reach.rows[i] not in reach.unreachable]
+    rows = [
+        i for i in range(len(task_map.rows)) if i not in law.wishes and task_map.rows[i] not in task_map.unreachable
+    ]
     shared = None
-    if reach.generic_rank < len(reach.rows):
+    if task_map.generic_rank < len(task_map.rows):
         states = [start, *system.model.samples(start, STATES - 1)]
         shared = shared_inputs(system.model, states, rows, system.passive.rank_tolerance)
-    dependent = [] if shared is None else [_dependent(shared, [reach.rows[i] for i in rows], reach, system)]
+    dependent = [] if shared is None else [_dependent(shared, [task_map.rows[i] for i in rows], task_map, system)]
     listed = () if shared is None else shared.rows
-    return dependent + _singular(reach, [i for i in rows if i not in listed], independent=shared is None)
+    return dependent + _singular(task_map, [i for i in rows if i not in listed], independent=shared is None)
 
 
-def _dependent(shared: Shared, required: Sequence[Row], reach: Reach, system: System) -> Finding:
+def _dependent(shared: Shared, required: Sequence[Row], task_map: TaskMap, system: System) -> Finding:
     """Rows that share inputs, and the reason."""
-    names, m = tuple(reach.rows[i].name for i in shared.rows), system.model.m
+    names, m = tuple(task_map.rows[i].name for i in shared.rows), system.model.m
     listed, rank = ", ".join(names), f"task: rank {shared.rank} of {len(required)} rows"
     fewer = f"keep at most {shared.combinations} of {listed}, or give the others priority: 2"
     if len(required) > m:
@@ -95,11 +97,11 @@ def _dependent(shared: Shared, required: Sequence[Row], reach: Reach, system: Sy
     return Finding("dynamic_extension", names, text)
 
 
-def _singular(reach: Reach, rows: Sequence[int], independent: bool) -> list[Finding]:
+def _singular(task_map: TaskMap, rows: Sequence[int], independent: bool) -> list[Finding]:
     """Rows that the inputs can hardly move at the start, alone or together."""
     found = []
     for i in rows:
-        name, gain, nearby = reach.rows[i].name, float(reach.gain[i]), float(reach.largest_gain[i])
+        name, gain, nearby = task_map.rows[i].name, float(task_map.gain[i]), float(task_map.largest_gain[i])
         if gain > VANISHES and (gain < NEAR or gain < SMALLER * nearby):
             found.append(
                 Finding(
@@ -110,12 +112,12 @@ def _singular(reach: Reach, rows: Sequence[int], independent: bool) -> list[Find
                     "the inputs, or choose another output)",
                 )
             )
-    together = reach.rank == reach.generic_rank == len(reach.rows) > 1 and independent
-    if not found and together and reach.pivot < SMALLER * reach.largest_pivot:
-        names = tuple(reach.rows[i].name for i in rows)
+    together = task_map.rank == task_map.generic_rank == len(task_map.rows) > 1 and independent
+    if not found and together and task_map.pivot < SMALLER * task_map.largest_pivot:
+        names = tuple(task_map.rows[i].name for i in rows)
         text = (
             f"task: the start is nearly singular: the rows {', '.join(names)} are almost dependent there, with a "
-            f"smallest pivot of {reach.pivot:.2g} ({reach.largest_pivot:.2g} nearby), so small errors need large "
+            f"smallest pivot of {task_map.pivot:.2g} ({task_map.largest_pivot:.2g} nearby), so small errors need large "
             "inputs (start elsewhere, or limit the inputs)"
         )
         found.append(Finding("singular_start", names, text))

@@ -17,8 +17,8 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.types import State
 
 
@@ -91,13 +91,13 @@ def simulate(
     if project:
         start, _ = nearest(system.model, start)
     loop = make_loop(system, engine)
-    reach = None if law is None else starts.look_at_reach(system, start)
+    task_map = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(reach, system.law) if reach is not None else []
+    problems += starts.unreachable(task_map, system.law) if task_map is not None else []
     wrong = unfit(loop, method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)
     problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
     if problems:
         raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, reach, engine=engine).simulate(out)
+    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)

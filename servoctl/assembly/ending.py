@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.assembly.diagnosis import SMALLER, Finding, growth_of, of_task
 from servoctl.assembly.gains import all_gains
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
@@ -39,14 +39,14 @@ class EndOfRun:
         loop: The closed loop.
         start: Initial state.
         settings: How it ran.
-        reach: What the actuators can do for the task; None for an open loop.
+        task_map: What the actuators can do for the task; None for an open loop.
         trajectory: Its rows.
     """
 
     loop: Loop
     start: State
     settings: Settings
-    reach: Reach | None
+    task_map: TaskMap | None
     trajectory: Trajectory
 
     @property
@@ -139,7 +139,7 @@ class EndOfRun:
         return int(beyond[0]) if len(beyond) else len(self.trajectory)
 
     def _task_findings(self) -> list[Finding]:
-        return of_task(self.system, self.start, self.reach)
+        return of_task(self.system, self.start, self.task_map)
 
     def _concerns(self, finding: Finding, missed: dict[str, float]) -> bool:
         groups = {row.group for row in self.system.model.task_rows if row.name in finding.rows}

@@ -15,7 +15,6 @@ from servoctl.config.load import LoadedConfig
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.fixed import held_steps
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
 
@@ -220,7 +219,7 @@ def _step(settings: Settings) -> Spacing:
     method, h = settings.integrator.method, None
     if method == "rk4":
         h = settings.integrator.step
-        h = h if settings.period is None else settings.period / held_steps(settings.integrator, settings.period)
+        h = h if settings.period is None else settings.period / settings.integrator.substeps(settings.period)
     return Spacing("run.integrator.step", h, held=False, method=method)
 
 

@@ -33,11 +33,10 @@ from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
@@ -115,16 +114,16 @@ def make_run(
     if wrong is not None:
         problems.add(wrong, "run", "duration")
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
-        reach = like.reach
+        task_map = like.task_map
     else:
-        reach = None if found.law is None else _reach(found, start, brief=like is not None)
-        _check_start(loaded, loop, start, reach, ground.levels, problems)
+        task_map = None if found.law is None else _reach(found, start, brief=like is not None)
+        _check_start(loaded, loop, start, task_map, ground.levels, problems)
     for gain in all_gains(found, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict or loaded.wrong or loaded.refused:
         problems.check()
-    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), ground.levels, engine)
+    ready = Run(loaded.name, loop, start, settings, task_map, loaded, tuple(problems.found), ground.levels, engine)
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
@@ -199,7 +198,7 @@ def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
     return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in used)
 
 
-def _reach(system: System, start: State, brief: bool) -> Reach:
+def _reach(system: System, start: State, brief: bool) -> TaskMap:
     """What the actuators can do; `brief`: only at the start, if they reach all rows there."""
     found = starts.look_at_reach(system, start, 1) if brief else None
     return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
@@ -215,7 +214,7 @@ def _check_start(
     loaded: LoadedConfig,
     loop: Loop,
     start: State,
-    reach: Reach | None,
+    task_map: TaskMap | None,
     levels: tuple[PassiveLevel, ...],
     problems: Problems,
 ) -> None:
@@ -225,7 +224,7 @@ def _check_start(
         problems.add(sentence, "initial")
     for contradiction in starts.contradicting_levels(system.model, start, levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(reach, system.law) if reach is not None else []:
+    for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
         problems.add(sentence, "law")
     for sentence in starts.unstabilised(system, start):
         problems.add(sentence, "plant", "passive")
@@ -273,10 +272,7 @@ def _project(system: System, start: State, wanted: bool | Fixed, problems: Probl
 
 def _alike(settings: Settings, other: Settings) -> bool:
     """Whether two runs use the same compiled steps: the same method and number of steps per hold."""
-    steps = [
-        (one.integrator.method, None if one.period is None else held_steps(one.integrator, one.period))
-        for one in (settings, other)
-    ]
+    steps = [(one.integrator.method, one.substeps) for one in (settings, other)]
     return steps[0] == steps[1]
 
 

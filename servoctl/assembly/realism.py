@@ -16,7 +16,6 @@ from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.fixed import held_steps
 from servoctl.simulation.realism import Friction, Realism
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
@@ -224,7 +223,7 @@ def friction_warning(system: System, start: State, settings: Settings) -> str | 
     slope = np.array(friction.coulomb) / np.array(friction.speed) + np.array(friction.viscous)
     W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(slope)
     rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
-    h = settings.period / held_steps(integrator, settings.period)
+    h = settings.period / integrator.substeps(settings.period)
     if rate * h <= RK4_LIMIT:
         return None
     return (

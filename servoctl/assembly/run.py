@@ -15,7 +15,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -35,7 +35,7 @@ class Run:
         loop: The closed loop, on its engine.
         start: Initial state, projected if the config asks for it.
         settings: How to run.
-        reach: What the actuators can do for the task; None for an open loop.
+        task_map: What the actuators can do for the task; None for an open loop.
         loaded: Its config; None for a run made in Python.
         problems: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
@@ -46,7 +46,7 @@ class Run:
     loop: Loop
     start: State
     settings: Settings
-    reach: Reach | None = None
+    task_map: TaskMap | None = None
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
@@ -62,7 +62,7 @@ class Run:
     def warnings(self) -> list[str]:
         """Warnings before the run, one sentence each."""
         return [
-            *starts.warnings(self.loop, self.start, self.reach),
+            *starts.warnings(self.loop, self.start, self.task_map),
             *self.system.model.doubts,
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
@@ -116,4 +116,4 @@ class Run:
     @np.errstate(all="ignore")
     def ending(self, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
         """Facts that the end of a simulation adds to its summary, as `EndOfRun.facts`."""
-        return EndOfRun(self.loop, self.start, self.settings, self.reach, trajectory).facts(facts, last)
+        return EndOfRun(self.loop, self.start, self.settings, self.task_map, trajectory).facts(facts, last)

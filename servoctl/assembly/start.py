@@ -15,7 +15,7 @@ from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
-from servoctl.mechanics.reach import VANISHES, Reach, reach
+from servoctl.mechanics.task_map import VANISHES, TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
@@ -196,15 +196,15 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
     return contradictions(model, closed, levels, INDEPENDENT, CLOSED)
 
 
-def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
+def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     law = system.law
     rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
     states = [start, *system.model.samples(start, count - 1)]
-    return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
+    return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
+def unreachable(found: TaskMap, law: BoundLaw | None = None) -> list[str]:
     """Rows of priority 1 that constraint following cannot follow, one sentence each."""
     problems = []
     wishes = () if law is None else law.wishes
@@ -219,7 +219,7 @@ def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
     return problems
 
 
-def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
+def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
     """Warnings about a start from which the run is possible, one sentence each."""
     system = loop.system
     at = consistency(system.model, start)
@@ -233,7 +233,7 @@ def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
     return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
 
 
-def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: Reach) -> list[str]:
+def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: TaskMap) -> list[str]:
     """Rows that the inputs reach badly, or not at all."""
     sentences = [finding.text for finding in of_task(system, start, found)]
     if found.rank < found.generic_rank:

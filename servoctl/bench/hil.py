@@ -13,7 +13,7 @@ from servoctl.run_folder.trajectory import plain
 CONFIG = "coordinated_robots"
 CODE = """
 import json
-from hil.costs import WORLD, costs
+from servoctl.bench.tick_costs import WORLD, costs
 found = costs({config!r}, {duration})
 print(json.dumps(found._asdict() | {{"world": found.parts[WORLD]}}))
 """

@@ -174,25 +174,25 @@ def _task(run: Run, report: CheckReport) -> None:
 
 
 def _reach(run: Run, report: CheckReport) -> None:
-    reach = run.reach
-    if reach is None:
+    task_map = run.task_map
+    if task_map is None:
         return
-    count = _count(len(reach.rows), "row")
-    lines = [f"rank of A Phi B: {reach.rank} at the start, {reach.generic_rank} nearby, of {count}"]
-    rows, unreachable, dependent = [], set(reach.unreachable), set(reach.dependent)
-    for row, gain in zip(reach.rows, reach.gain, strict=True):
+    count = _count(len(task_map.rows), "row")
+    lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
+    rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
+    for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""
         if row in unreachable:
             remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
         elif row in dependent:
             remark = ": dependent: cannot be controlled independently of the rows above"
-        rows.append(f"{row.name}: relative degree {reach.degree(row)}, gain {gain:.3g}{remark}")
+        rows.append(f"{row.name}: relative degree {task_map.degree(row)}, gain {gain:.3g}{remark}")
     report.sections.append(("controllability of the task", lines + _shortened(rows)))
     report.values["reach"] = {
-        "rank": reach.rank, "generic_rank": reach.generic_rank, "pivot": reach.pivot,
+        "rank": task_map.rank, "generic_rank": task_map.generic_rank, "pivot": task_map.pivot,
         "rows": {
-            row.name: {"degree": reach.degree(row), "gain": gain, "reachable": row not in unreachable}
-            for row, gain in zip(reach.rows, reach.gain, strict=True)
+            row.name: {"degree": task_map.degree(row), "gain": gain, "reachable": row not in unreachable}
+            for row, gain in zip(task_map.rows, task_map.gain, strict=True)
         },
     }  # fmt: skip
 
@@ -261,7 +261,7 @@ def _diagnosis(run: Run, report: CheckReport) -> None:
     """Faults that no gain, step or period can repair; their sentences are among the warnings already."""
     if run.system.law is None:
         return
-    findings = of_task(run.system, run.start, run.reach)
+    findings = of_task(run.system, run.start, run.task_map)
     findings += of_internal(run.system, run.internal) if not run.problems else []
     report.values["diagnosis"] = [finding.to_dict() for finding in findings]
 

@@ -8,9 +8,10 @@ values from Python without a config: `assembly` builds those from them.
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
+from servoctl.config.document import in_words
 from servoctl.config.fields import (
     ClassPath,
     Count,
@@ -36,6 +37,15 @@ from servoctl.config.fields import (
 from servoctl.config.hil import Hil
 from servoctl.config.realism import RealismConfig
 from servoctl.config.tune import Tune
+
+
+def _flag_or_auto(value: Any) -> Any:
+    if isinstance(value, bool) or value == "auto":
+        return value
+    raise fault(f"expected true, false or auto, got {in_words(value)}")
+
+
+FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_auto)]
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step from tolerances."""
@@ -76,7 +86,7 @@ class Passive(Section):
     rank_tolerance: Fraction = Field(
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
-    projection: StrictBool | Literal["auto"] = Field(
+    projection: FlagOrAuto = Field(
         default="auto",
         description="whether each simulation step ends with a projection onto the passive constraints (then no "
         "correction is used unless one is given); auto: true if passive rows are dependent; default with a "

@@ -10,8 +10,6 @@ from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
-from servoctl.simulation.fixed import held_steps
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 Time = Literal["run", "continuous", "discrete"]
@@ -143,7 +141,7 @@ def to_control(run: Run) -> control.NonlinearIOSystem:
     loop, model, slices = run.loop, run.system.model, run.loop.layout.slices
     n, m, period = model.n, model.m, run.settings.period
     place = slices["violation"].start - loop.layout.command_size
-    substeps = 1 if period is None else held_steps(run.settings.integrator, period) or HELD_STEPS
+    substeps = 1 if period is None else run.settings.integrator.substeps(period) or HELD_STEPS
 
     def command(t: float, x: Array, w: Array) -> Array:
         found = np.array(loop.control(t, x), dtype=float)
@@ -154,10 +152,7 @@ def to_control(run: Run) -> control.NonlinearIOSystem:
         held = command(t, x, w)
         if period is None:
             return loop.motion(t, x, held)[0]
-        h = period / substeps
-        for k in range(substeps):
-            x = rk4(lambda s, y: loop.motion(s, y, held)[0], t + k * h, x, h)
-        return x
+        return loop.after_hold(t, x, held, period, substeps)
 
     def output(t: float, x: Array, w: Array, _: dict[str, Any]) -> Array:
         log = loop.motion(t, x, command(t, x, w))[1]

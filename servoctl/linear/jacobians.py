@@ -21,7 +21,8 @@ from servoctl.engine.decomposition import decompose
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
-from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 RANK = 1e-9

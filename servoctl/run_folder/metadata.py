@@ -66,8 +66,8 @@ KINDS = (
         ("duration", "steps", "evaluations", "wall_time", "realtime_factor", "settling_band", "energy_drift"), NUMBER
     )
     | dict.fromkeys(("emulated", "lockstep", "compiled_loop"), FLAG)
-    | dict.fromkeys(("timing", "bus", "counts", "realtime", "observer", "emulator", "recorder", "realism"), OBJECT)
-    | dict.fromkeys(("warnings", "stages", "left_out"), NAMES)
+    | dict.fromkeys(("timing", "bus", "counts", "realtime", "emulator", "recorder", "realism"), OBJECT)
+    | dict.fromkeys(("warnings", "stages", "left_out", "observer"), NAMES)
     | {"tasks": GROUPS, "task_span": SPAN, "events": EVENTS, "drives": OBJECTS, "torque_limits": NUMBERS}
     | {"bus_bits": OBJECT, "faults": Kind("a list", lambda value: isinstance(value, list))}
 )

@@ -16,8 +16,7 @@ from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.make import make_loop
-from servoctl.simulation.traced import rk4
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 
 FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))
@@ -96,7 +95,7 @@ def delayed_run(correction: Correction, holonomic: bool, h: float, delay: int) -
         waiting.append(loop.control(t, x))
         command = waiting.popleft()
         sizes.append(abs(loop.motion(t, x, command)[1][loop.layout.slices["violation"].start - place]))
-        x = rk4(lambda s, y, held=command: loop.motion(s, y, held)[0], t, x, h)
+        x = loop.after_hold(t, x, command, h)
     return np.array(sizes)
 
 
