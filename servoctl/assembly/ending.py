@@ -39,7 +39,7 @@ class EndOfRun:
         loop: The closed loop.
         start: Initial state.
         settings: How it ran.
-        reach: What the actuators can do for the task; None for an open loop.
+        task_map: What the actuators can do for the task; None for an open loop.
         trajectory: Its rows.
     """
 

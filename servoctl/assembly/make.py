@@ -272,10 +272,7 @@ def _project(system: System, start: State, wanted: bool | Fixed, problems: Probl
 
 def _alike(settings: Settings, other: Settings) -> bool:
     """Whether two runs use the same compiled steps: the same method and number of steps per hold."""
-    steps = [
-        (one.integrator.method, None if one.period is None else one.integrator.substeps(one.period))
-        for one in (settings, other)
-    ]
+    steps = [(one.integrator.method, one.substeps) for one in (settings, other)]
     return steps[0] == steps[1]
 
 

@@ -35,7 +35,7 @@ class Run:
         loop: The closed loop, on its engine.
         start: Initial state, projected if the config asks for it.
         settings: How to run.
-        reach: What the actuators can do for the task; None for an open loop.
+        task_map: What the actuators can do for the task; None for an open loop.
         loaded: Its config; None for a run made in Python.
         problems: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.

@@ -6,26 +6,21 @@ from pydantic import Field
 
 from servoctl.config.fields import NumberField, PerName, PoleSet, Section
 
+Rate = Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]
 _PER_ROW = "; a number, a list (one per row, in order) or a mapping by task name"
 
 
 class BaumgarteConfig(Section):
     """`phi'' + 2 alpha phi' + beta^2 phi = 0`."""
 
-    alpha: PerName[Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]] = Field(
-        description=f"damping of the violation [1/s]{_PER_ROW}"
-    )
-    beta: PerName[Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]] = Field(
-        description=f"natural frequency of the violation [rad/s]{_PER_ROW}"
-    )
+    alpha: PerName[Rate] = Field(description=f"damping of the violation [1/s]{_PER_ROW}")
+    beta: PerName[Rate] = Field(description=f"natural frequency of the violation [rad/s]{_PER_ROW}")
 
 
 class SecondOrderConfig(Section):
     """`phi'' + damping phi' + stiffness phi = 0`."""
 
-    damping: PerName[Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]] = Field(
-        description=f"gain on the violation's rate [1/s]{_PER_ROW}"
-    )
+    damping: PerName[Rate] = Field(description=f"gain on the violation's rate [1/s]{_PER_ROW}")
     stiffness: PerName[Annotated[float, NumberField("a number >= 0 [1/s^2]", least=0)]] = Field(
         description=f"gain on the violation [1/s^2]{_PER_ROW}"
     )
@@ -37,7 +32,7 @@ class PFeedbackConfig(Section):
     P: PerName[Annotated[float, NumberField("a positive time [s]", above=0)]] = Field(
         description=f"time constant [s]{_PER_ROW}"
     )
-    rate: PerName[Annotated[float, NumberField("a number >= 0 [1/s]", least=0)]] = Field(
+    rate: PerName[Rate] = Field(
         default=0.0,
         description=f"decay of a holonomic violation [1/s]; 0 corrects its rate alone{_PER_ROW}",
     )

@@ -192,6 +192,11 @@ M = TypeVar("M")
 Real = Annotated[float, NumberField("a number")]
 PositiveTime = Annotated[float, NumberField("a positive time [s]", above=0)]
 Positive = Annotated[float, NumberField("a positive number", above=0)]
+NotNegative = Annotated[float, NumberField("a number >= 0", least=0)]
+Time = Annotated[float, NumberField("a time >= 0 [s]", least=0)]
+Angle = Annotated[float, NumberField("an angle >= 0 [rad]", least=0)]
+Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
+Natural = Annotated[int, NumberField("an integer >= 0", least=0, whole=True)]
 Fraction = Annotated[float, NumberField("a number between 0 and 1", above=0, below=1)]
 EquationText = Annotated[str, Equation()]
 ClassPath = Annotated[str, AfterValidator(_class_path)]
@@ -199,9 +204,10 @@ Name = Annotated[str, AfterValidator(_name)]
 Parameter = Annotated[Any, PlainValidator(_parameter)]
 Option = Annotated[Any, PlainValidator(_option)]
 LawKind = Literal["constraint_following", "input_output"]
+Interval = Annotated[tuple[Real, ...], AfterValidator(_interval)]
 Limit = Annotated[
     Annotated[float, NumberField("a positive number or [lower, upper]", above=0), Tag(SCALAR)]
-    | Annotated[tuple[Real, ...], AfterValidator(_interval), Tag(LIST)],
+    | Annotated[Interval, Tag(LIST)],
     Discriminator(_list_or_not),
 ]
 Pole = Annotated[float, NumberField("a negative number [1/s]", below=0)]

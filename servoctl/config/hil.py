@@ -6,8 +6,12 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 
 from servoctl.config.document import in_words
 from servoctl.config.fields import (
+    Angle,
+    Count,
     Fraction,
+    Interval,
     Name,
+    NotNegative,
     NumberField,
     Option,
     Parameter,
@@ -15,12 +19,12 @@ from servoctl.config.fields import (
     PositiveTime,
     Real,
     Section,
+    Time,
     fault,
 )
 
 NodeId = Annotated[int, NumberField("a node id, an integer >= 0", least=0, whole=True)]
 BitRate = Annotated[int, NumberField("a bit rate, a positive integer [bit/s]", above=0, whole=True)]
-Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 
 
 def _gear(value: float) -> float:
@@ -34,12 +38,6 @@ def _gear(value: float) -> float:
 def _no_flag(value: Any) -> Any:
     if isinstance(value, bool):
         raise fault(f"expected 1 or -1, got {in_words(value)}")
-    return value
-
-
-def _limits(value: tuple[float, ...]) -> tuple[float, ...]:
-    if len(value) != 2 or not value[0] < value[1]:
-        raise fault(f"expected [lower, upper] with lower < upper, got {list(value)}")
     return value
 
 
@@ -89,9 +87,7 @@ class DriveConfig(NodeConfig):
     torque_limit: Positive = Field(description="largest |u| [actuator unit]")
     torque_rate_limit: Positive = Field(description="largest |du/dt| [actuator unit/s]")
     speed_limit: Positive = Field(description="largest speed [joint unit/s]")
-    position_limits: Annotated[tuple[Real, ...], AfterValidator(_limits)] = Field(
-        description="[lower, upper] displacement [joint unit]"
-    )
+    position_limits: Interval = Field(description="[lower, upper] displacement [joint unit]")
     brake: StrictBool = Field(default=False, description="whether a brake holds the joint while the drive is disabled")
 
 
@@ -117,7 +113,7 @@ class Safety(Section):
         default=0.05, description="time without a command after which a drive stops by itself [s]"
     )
     stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
-    stop_damping: Annotated[float, NumberField("a number >= 0", least=0)] | None = Field(
+    stop_damping: NotNegative | None = Field(
         default=None,
         description="D of u = -D (speed of the joint) in a controlled stop [actuator unit per its speed]; left out: "
         "as large as needed to stop the machine within stop_time",
@@ -150,22 +146,16 @@ class Safety(Section):
 class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
-    current_lag: Annotated[float, NumberField("a time >= 0 [s]", least=0)] = Field(
-        default=0.001, description="time constant of the current loop [s]"
-    )
-    coulomb_friction: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
-        default=0.0, description="dry friction at the joint [actuator unit]"
-    )
-    viscous_friction: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
+    current_lag: Time = Field(default=0.001, description="time constant of the current loop [s]")
+    coulomb_friction: NotNegative = Field(default=0.0, description="dry friction at the joint [actuator unit]")
+    viscous_friction: NotNegative = Field(
         default=0.0, description="friction per speed at the joint [actuator unit per its speed]"
     )
-    encoder_resolution: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] | None = Field(
+    encoder_resolution: Angle | None = Field(
         default=None,
         description="resolution of the encoder, at the motor [rad]; left out: from the options of the protocol",
     )
-    encoder_noise: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] = Field(
-        default=0.0, description="standard deviation of the encoder noise, at the motor [rad]"
-    )
+    encoder_noise: Angle = Field(default=0.0, description="standard deviation of the encoder noise, at the motor [rad]")
     parameters: dict[str, Parameter] = Field(
         default={}, description="fields of the simulated plant that differ from the law's model"
     )
@@ -190,7 +180,7 @@ class Hil(Section):
     )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
     emulation: Emulation = Field(default=Emulation(), description="properties of emulated drives")
-    live: dict[str, Annotated[tuple[Real, ...], AfterValidator(_limits)]] = Field(
+    live: dict[str, Interval] = Field(
         default={}, description="gains that the live page may change: path in the config -> [lower, upper]"
     )
     live_ramp: PositiveTime = Field(default=0.5, description="time over which a changed gain is ramped [s]")

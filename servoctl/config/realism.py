@@ -6,15 +6,23 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from servoctl.config.document import Problem
-from servoctl.config.fields import Limit, NumberField, OneOrEach, PerName, Positive, ScalarOr, Section
+from servoctl.config.fields import (
+    Limit,
+    NotNegative,
+    NumberField,
+    OneOrEach,
+    PerName,
+    Positive,
+    ScalarOr,
+    Section,
+    Time,
+)
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
 LONGEST_DELAY = 50
 """Longest delay [periods]; a longer one is most likely a wrong unit."""
 
-NotNegative = Annotated[float, NumberField("a number >= 0", least=0)]
-Time = Annotated[float, NumberField("a time >= 0 [s]", least=0)]
 RelativeError = Annotated[
     float, NumberField("a relative error above -1 (0.2 is 20 % more than the law knows)", above=-1)
 ]

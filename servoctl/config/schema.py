@@ -14,12 +14,15 @@ from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
 from servoctl.config.document import in_words
 from servoctl.config.fields import (
     ClassPath,
+    Count,
     Equation,
     EquationText,
     Fraction,
     LawKind,
     Limit,
     Name,
+    Natural,
+    NotNegative,
     NumberField,
     OneOrEach,
     Parameter,
@@ -161,7 +164,7 @@ class Task(Section):
     correction: CorrectionConfig | None = Field(
         default=None, description="correction of this entry instead of the law's; a list has one value per row"
     )
-    priority: Annotated[int, NumberField("an integer >= 1", least=1, whole=True)] = Field(
+    priority: Count = Field(
         default=1,
         description="priority level [-], 1 is the highest: a task never disturbs tasks of higher levels; from level "
         "2 on it may be missed: the summary shows the error as given_up.<task>, and the run does not fail",
@@ -202,7 +205,7 @@ class SecondaryConfig(Section):
     preload: dict[str, Real] | None = Field(
         default=None, description="actuator -> desired input [actuator units], such as an internal force"
     )
-    damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
+    damping: NotNegative = Field(
         default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
     )
 
@@ -239,9 +242,7 @@ class LawConfig(Section):
         default="warn",
         description="if the task cannot be met: warn uses least squares, damp uses u = -D B^T v, fault stops",
     )
-    damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
-        default=1.0, description="D of damp [actuator unit per its speed]"
-    )
+    damping: NotNegative = Field(default=1.0, description="D of damp [actuator unit per its speed]")
     residual_tolerance: Positive = Field(default=1e-8, description="infeasible above this times 1 + |bbar|_inf [-]")
 
 
@@ -307,9 +308,7 @@ class RunConfig(Section):
     settling_band: Positive = Field(
         default=1e-3, description="a violation has settled once it stays below this [units of the row]"
     )
-    seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
-        default=0, description="seed of all random numbers of the run [-]"
-    )
+    seed: Natural = Field(default=0, description="seed of all random numbers of the run [-]")
 
     @field_validator("integrator", mode="after")
     @classmethod

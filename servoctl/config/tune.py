@@ -8,6 +8,8 @@ from servoctl.config.fields import (
     LIST,
     MAPPING,
     SCALAR,
+    Count,
+    Natural,
     NumberField,
     Parameter,
     Positive,
@@ -16,8 +18,6 @@ from servoctl.config.fields import (
     fault,
     shape,
 )
-
-Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 
 
 class Range(Section):
@@ -132,11 +132,9 @@ class Tune(Section):
     generation: Count = Field(
         default=16, description="number of trials that are chosen together, without results of each other [-]"
     )
-    seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
-        default=0, description="seed of the choice of trials [-]"
-    )
+    seed: Natural = Field(default=0, description="seed of the choice of trials [-]")
 
-    refine: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
+    refine: Natural = Field(
         default=0,
         description="largest number of gradient steps from the best trial, with exact derivatives; 0: none [-]",
     )

@@ -125,15 +125,25 @@ def scaled(linear: Linear, actuator: int, factor: float) -> Array:
 
 def _crossings(omega: Array, g: Array, at: Respond, part: Callable[[Array], Array]) -> Array:
     """Frequencies at which a part of g crosses 0, by bisection."""
-    values = part(g)
-    above = values > 0.0
-    left = np.flatnonzero(above[1:] != above[:-1])
-    low, high, side = omega[left], omega[left + 1], above[left]
+    low, high = _changes(omega, part(g) > 0.0, lambda w: part(at(w)) > 0.0)
+    return np.asarray(np.sqrt(low * high))
+
+
+def _changes(omega: Array, values: Array, at: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Narrow intervals [low, high] of frequency in which a discrete function changes its value, by bisection.
+
+    Args:
+        omega: Frequencies [rad/s], rising.
+        values: The function there.
+        at: The function.
+    """
+    left = np.flatnonzero(values[1:] != values[:-1])
+    low, high, before = omega[left], omega[left + 1], values[left]
     for _ in range(HALVINGS if len(left) else 0):
         middle = np.sqrt(low * high)
-        same = (part(at(middle)) > 0.0) == side
+        same = at(middle) == before
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return np.asarray(np.sqrt(low * high))
+    return low, high
 
 
 def _frequencies(linear: Linear) -> Array:
@@ -188,15 +198,12 @@ def at_once_delay(at: Local) -> float:
         s = 1j * omega[:, None, None] * np.eye(len(A)) - A
         return np.asarray(np.linalg.eigvals(K @ np.linalg.solve(s, np.broadcast_to(B, (len(omega), *B.shape)))))
 
+    def above_one(omega: Array) -> Array:
+        return np.asarray((np.abs(loci(omega)) > 1.0).sum(axis=1))
+
     omega = np.geomspace(sizes.min() / 100.0, sizes.max() * 100.0, POINTS)
-    above = (np.abs(loci(omega)) > 1.0).sum(axis=1)
-    left = np.flatnonzero(above[1:] != above[:-1])
-    low, high, side = omega[left], omega[left + 1], above[left]
-    for _ in range(HALVINGS if len(left) else 0):
-        middle = np.sqrt(low * high)
-        same = (np.abs(loci(middle)) > 1.0).sum(axis=1) == side
-        low, high = np.where(same, middle, low), np.where(same, high, middle)
-    if not len(left):
+    low, _ = _changes(omega, above_one(omega), above_one)
+    if not len(low):
         return math.inf
     found = loci(low)
     at_one = np.argmin(np.abs(np.abs(found) - 1.0), axis=1)

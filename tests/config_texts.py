@@ -1,0 +1,69 @@
+"""Good configs that tests make wrong ones of."""
+
+GRAMMAR = {
+    "plant": "plant: {class: plants.cart:Cart}\n",
+    "initial": "initial: {q: 0}\n",
+    "task": "task:\n  - {name: a, holonomic: x}\n  - {name: b, nonholonomic: der(x)}\n",
+    "law": "law: {correction: {baumgarte: {alpha: 1, beta: 2}}}\n",
+    "run": "run: {duration: 1}\n",
+}
+"""Sections of a config whose plant does not exist, for tests of the grammar alone."""
+
+LAW_FIELD = "law: {{correction: {{baumgarte: {{alpha: 1, beta: 2}}}}, {}}}\n"
+CORRECTION = "law: {{correction: {}}}\n"
+
+CART_PLANT = '''
+from dataclasses import dataclass
+import math
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    """A driven cart carries a sprung mass."""
+
+    m1: float = 1.0
+    m2: float = 2.0
+    k: float = 5.0
+    w: tuple[float, ...] = (1.0, 2.0)
+    n: int = 3
+    coordinates = {"x": "m", "s": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m1 + self.m2, self.m2], [self.m2, self.m2]])
+
+    def force(self, q, v, t):
+        return np.array([0.0, -self.k * q[1]])
+
+    def actuation(self, q, t):
+        return np.array([[1.0], [0.0]])
+'''
+CART = """\
+plant: {class: "cart.py:Cart"}
+initial: {q: {x: 0, s: 0}, v: 0}
+task:
+  - {name: follow, holonomic: "x - (1 - cos(t))"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.02}
+"""
+
+HEAD = "plant: {class: a:B}\ninitial: {q: 0}\nlaw: none\nrun: {duration: 1}\n"
+DRIVE = (
+    "actuator: u, bus: main, protocol: cia402, node: 1, torque_limit: 12, torque_rate_limit: 400, speed_limit: 6, "
+    "position_limits: [-170*deg, 170*deg]"
+)
+HIL = (
+    "hil:\n  period: 2.5*ms\n  buses: {main: {channel: can0}}\n  drives:\n"
+    f"  - {{{DRIVE}, counts_per_turn: 65536}}\n"
+)
+
+REALISM = """\
+plant: {class: "plants.two_mass_spring:TwoMassSpring"}
+initial: {q: {x1: 0, x2: 0.5}}
+task: [{name: distance, holonomic: "x2 - x1 - l"}]
+law: {correction: {baumgarte: {alpha: 1, beta: 1}}}
+run: {duration: 1, period: 0.01}
+realism: {}
+"""
