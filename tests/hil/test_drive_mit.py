@@ -120,7 +120,7 @@ def test_a_motor_that_will_not_be_enabled_times_out() -> None:
     motor.refuses = True
     drive, talk = conversation(motor)
     talk.run(drive.configure(talk))
-    with pytest.raises(TimeoutError, match="order to enable"):
+    with pytest.raises(TimeoutError, match="command to enable"):
         talk.run(drive.enable(0.0))
 
 
@@ -289,7 +289,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"node": 16, "options": OPTIONS | {"status": "damiao"}}, "node: expected an id from 1 to 15"),
     ({"node": 256}, "node: expected an id from 1 to 255"),
     ({"torque_limit": 37.0}, "torque_limit: 37.0 at the joint is 18.5 N m at the motor, its range ends at 18 N m"),
-    ({"torque_limit": 0.008}, "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest there is"),
+    (
+        {"torque_limit": 0.008},
+        "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest on the wire is",
+    ),
 ]
 
 
