@@ -101,7 +101,7 @@ class Cia402Drive(Cia402Encoder, Drive):
         elif not 1 <= (most := setup.most_torque(settings)) <= 0x7FFF:
             what = f"{settings.torque_limit} at the joint is {most} thousandths of the motor's rated torque"
             problems.append(
-                Problem(("torque_limit",), f"{what} (1 to 32767 go on the wire: check gear and rated_torque)")
+                Problem(("torque_limit",), f"{what} (the wire takes 1 to 32767: check gear and rated_torque)")
             )
         turns = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
         if turns * options.counts_per_turn >= MOST_COUNTS:
