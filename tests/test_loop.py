@@ -1,4 +1,4 @@
-"""The tick loop equals the compiled closed loop for sampled laws, and late ticks skip."""
+"""The tick loop moves a plant as the simulation does, and skips ticks when it is late."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ class IntegratedPlant(Rig):
 
 @pytest.mark.parametrize("config", ["two_mass_spring", "coordinated_robots", "flexible_joint_motor_raised"])
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-def test_a_sampled_law_moves_a_rig_as_it_moves_the_simulation(config: str, engine: str) -> None:
+def test_a_rig_under_a_sampled_law_moves_as_in_simulation(config: str, engine: str) -> None:
     run = sc.load(config, ["run.period=0.005", "run.duration=0.2", "run.integrator={step: 0.0025}"], engine=engine)
     simulated = run.simulate()
     clock, controller = VirtualClock(), Controller(run.loop)
@@ -70,7 +70,7 @@ def test_a_sampled_law_moves_a_rig_as_it_moves_the_simulation(config: str, engin
 
 
 class Stalling(Clock):
-    """A virtual clock that loses time at one tick."""
+    """A virtual clock that jumps ahead at one tick."""
 
     def __init__(self, at: int, by: int) -> None:
         self._now, self._at, self._by = 0, at, by
@@ -119,7 +119,7 @@ ENGINES = ["vm", "numpy", "opaque", pytest.param("c", marks=pytest.mark.skipif(c
 
 @pytest.mark.parametrize("config", ["coordinated_robots", "flexible_joint_motor_raised"])  # the second has a memory
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_controller_gives_what_the_loop_gives_to_the_bit_on_arrays_that_stay(config: str, engine: str) -> None:
+def test_a_controller_equals_the_loop_to_the_bit_and_reuses_its_arrays(config: str, engine: str) -> None:
     run = sc.load(config, ["run.period=0.005"], engine="numpy" if engine == "numpy" else "vm")
     loop: Loop = OpaqueLoop(run.system) if engine == "opaque" else run.loop
     if isinstance(loop, CompiledLoop) and engine == "c":
@@ -143,7 +143,7 @@ def test_a_controller_gives_what_the_loop_gives_to_the_bit_on_arrays_that_stay(c
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-def test_a_controller_goes_on_with_a_law_that_differs_in_its_gains(engine: str) -> None:
+def test_a_controller_continues_with_a_law_of_other_gains(engine: str) -> None:
     run, other = (
         sc.load("coordinated_robots", ["run.period=0.005", f"law.correction.baumgarte.alpha={alpha}"], engine=engine)
         for alpha in (5, 7)

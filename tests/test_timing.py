@@ -33,11 +33,11 @@ def test_mean_deviation_and_extremes_are_exact(durations: list[int]) -> None:
     assert distribution.std == pytest.approx(np.std(durations, ddof=1), rel=1e-9, abs=1e-3)
 
 
-def test_what_is_small_is_counted_to_the_nanosecond() -> None:
+def test_small_durations_are_exact_to_the_nanosecond() -> None:
     assert counted(list(range(101))).percentile(50) == 50
 
 
-def test_nothing_counted_has_no_figures() -> None:
+def test_without_durations_there_are_no_figures() -> None:
     assert Distribution().as_dict() == {"n": 0}
     assert Distribution().percentile(50) == 0
     assert counted([3]).as_dict() == {"n": 1, "mean": 3e-9, "p50": 3e-9, "p99": 3e-9, "p99_9": 3e-9, "max": 3e-9}
@@ -70,7 +70,7 @@ def test_an_overrun_has_negative_slack() -> None:
     assert timing.least_slack == -500
 
 
-def test_ages_are_kept_by_name() -> None:
+def test_ages_are_counted_per_name() -> None:
     timing = Timing(1000, ["j1", "j2"])
     for age in range(1, 11):
         timing.sample_ages([age, 10 * age])

@@ -93,17 +93,10 @@ def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[i
     return least_bits(0 if remote else length, extended) + stuffed, state, _crc(0, bits, count)
 
 
-def crc15(frame: Frame) -> int:
-    """The CRC of a frame."""
-    crc = _header(frame.id, frame.extended, frame.remote, _length(frame))[2]
-    for byte in frame.data:
-        crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
-    return crc
-
-
 def frame_bits(frame: Frame) -> int:
     """Bits of a frame, its stuff bits counted."""
-    bits, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
+    length = frame.length if frame.remote else len(frame.data)
+    bits, state, crc = _header(frame.id, frame.extended, frame.remote, length)
     for byte in frame.data:
         crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]
         step = _STEPS[state << 8 | byte]
@@ -111,7 +104,3 @@ def frame_bits(frame: Frame) -> int:
         bits += step >> 3
     step = _STEPS[state << 8 | crc >> 7]
     return bits + (step >> 3) + _SEVEN[(step & 7) << 7 | crc & 0x7F]
-
-
-def _length(frame: Frame) -> int:
-    return frame.length if frame.remote else len(frame.data)

@@ -9,13 +9,12 @@ Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_
 (V1.0.8), RobStride's extract of the RS00 specification, DAMIAO_Control_Arduino for the codes of Damiao.
 """
 
-from math import ceil, floor, isfinite
+from math import ceil, floor
 from struct import Struct
 from typing import NamedTuple
 
 ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
 
-_FULL = b"\xff" * 6
 _SPECIAL = b"\xff" * 7
 _NO_MOTION = bytes.fromhex("7fff7ff00000")
 """First six bytes of a torque command: position and velocity 0 (half a step below), kp = kd = 0; torque bits 0."""
@@ -88,42 +87,19 @@ def special(code: int) -> bytes:
     return _SPECIAL + bytes((code,))
 
 
-def _bits(value: float, low: float, high: float, most: int) -> int:
-    if not isfinite(value):
-        raise ValueError(f"{value} is not finite")
-    return min(most, max(0, floor((value - low) * most / (high - low))))
-
-
 def _value(bits: int, low: float, high: float, most: int) -> float:
     return low + bits * (high - low) / most
 
 
 def is_special(data: bytes) -> bool:
     """Whether a payload is a special command rather than a command of motion."""
-    return data[:6] == _FULL and data[7:] in (bytes((ENABLE,)), bytes((DISABLE,)), bytes((CLEAR_FAULT,)))
-
-
-def command(ranges: Ranges, position: float, velocity: float, kp: float, kd: float, torque: float) -> bytes:
-    """Payload of a command; a value out of range is moved to the end of the range.
-
-    Raises:
-        ValueError: A value is not finite, or all but the torque are at their largest, which looks like a special
-            command.
-    """
-    bits = _bits(position, -ranges.position, ranges.position, MOST_16)
-    bits = bits << 12 | _bits(velocity, -ranges.velocity, ranges.velocity, MOST_12)
-    bits = bits << 12 | _bits(kp, 0.0, ranges.kp, MOST_12)
-    bits = bits << 12 | _bits(kd, 0.0, ranges.kd, MOST_12)
-    bits = bits << 12 | _bits(torque, -ranges.torque, ranges.torque, MOST_12)
-    data = bits.to_bytes(8, "big")
-    if data.startswith(_FULL):
-        raise ValueError(f"position, velocity and gains at their largest look like a special command: {data.hex()}")
-    return data
+    return data[:6] == _SPECIAL[:6] and data[7:] in (bytes((ENABLE,)), bytes((DISABLE,)), bytes((CLEAR_FAULT,)))
 
 
 def torque_command(ranges: Ranges, torque: float) -> bytes:
     """Payload of a command of torque alone, rounded towards zero.
 
+    Position, velocity and gains are 0, so it never looks like a special command, which starts with six bytes FF.
     Zero lies between the steps 2047 and 2048 of the 12 bits; it is sent as 2047, half a step below zero.
 
     Raises:

@@ -23,26 +23,7 @@ SET_INPUT_TORQUE = 0x0E
 SET_LIMITS = 0x0F
 CLEAR_ERRORS = 0x18
 
-MASTER_COMMANDS = (
-    0x02,
-    0x04,
-    0x06,
-    0x07,
-    0x0B,
-    0x0C,
-    0x0D,
-    0x0E,
-    0x0F,
-    0x11,
-    0x12,
-    0x13,
-    0x16,
-    0x18,
-    0x19,
-    0x1A,
-    0x1B,
-    0x1F,
-)
+MASTER_COMMANDS = bytes.fromhex("02 04 06 07 0B 0C 0D 0E 0F 11 12 13 16 18 19 1A 1B 1F")
 """Commands that only a master sends; all others are answers, which a master requests by a remote frame."""
 
 IDLE, CLOSED_LOOP = 1, 8

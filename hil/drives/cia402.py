@@ -93,25 +93,27 @@ class Cia402Drive(Cia402Encoder, Drive):
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
-        found = Cia402Encoder.problems(settings, options, period)
+        problems = Cia402Encoder.problems(settings, options, period)
         if options.master == settings.node:
-            found.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))
+            problems.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))
         if not settings.rated_torque:
-            found.append(Problem(("rated_torque",), "is missing (give the motor's, as in 0x6076) [N m]"))
+            problems.append(Problem(("rated_torque",), "is missing (give the motor's, as in 0x6076) [N m]"))
         elif not 1 <= (most := setup.most_torque(settings)) <= 0x7FFF:
             what = f"{settings.torque_limit} at the joint is {most} thousandths of the motor's rated torque"
-            found.append(Problem(("torque_limit",), f"{what} (1 to 32767 go on the wire: check gear and rated_torque)"))
+            problems.append(
+                Problem(("torque_limit",), f"{what} (the wire takes 1 to 32767: check gear and rated_torque)")
+            )
         turns = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
         if turns * options.counts_per_turn >= MOST_COUNTS:
             what = f"{settings.position_limits} is {turns:.4g} turns of the motor"
-            found.append(Problem(("position_limits",), f"{what}, more than 32 bits count (check gear and offset)"))
+            problems.append(Problem(("position_limits",), f"{what}, more than 32 bits count (check gear and offset)"))
         if (slowest := options.status_every * period) > SLOWEST_STATUS:
             what = f"{options.status_every} SYNCs are {slowest:g} s from status to status"
-            found.append(Problem(("status_every",), f"{what} (at most {SLOWEST_STATUS} s)"))
+            problems.append(Problem(("status_every",), f"{what} (at most {SLOWEST_STATUS} s)"))
         if settings.watchdog > LONGEST_WATCHDOG:
             what = f"{settings.watchdog} s is more than 16 bits of milliseconds"
-            found.append(Problem(("watchdog",), f"{what} (set hil.safety.drive_watchdog lower)"))
-        return found
+            problems.append(Problem(("watchdog",), f"{what} (set hil.safety.drive_watchdog lower)"))
+        return problems
 
     def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
         node = self.settings.node

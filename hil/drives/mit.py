@@ -1,8 +1,8 @@
-"""MIT drives: torque alone, one reply to each command.
+"""How an MIT drive is enabled, commanded by torque alone, and disabled: one reply to each command.
 
-All motors reply with the host's id and say in the first byte who they are. A motor that says no status is believed to
-be enabled or disabled once it has answered after it was asked to; one whose maker gives it a watchdog is believed only
-once that has run out. No motor can say which ranges it uses: nothing here finds a wrong table.
+All motors reply with the id of the host, and have their own id in the first byte. A motor without status counts as
+enabled or disabled after it has answered the command to do so. A watchdog that the config declares counts only after it
+has run out in a test. No motor reports which ranges it uses, so a wrong table of ranges cannot be found here.
 """
 
 from collections.abc import Sequence
@@ -21,66 +21,66 @@ from hil.frame import Frame
 from servoctl.config.document import Problem
 
 ANSWERS = 3
-"""Replies after which a motor without status is believed: to two commands that were sent before, and to the order."""
+"""Replies before a motor without status counts as enabled or disabled: two commands may be on their way before it."""
 
 
 class MitDrive(Drive):
-    """A drive whose position is followed over the ends of its range."""
+    """An MIT drive; its position is followed over the ends of its range.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
 
     feedback = Feedback.REPLY
     Options: ClassVar[type[MitOptions]] = MitOptions
     unverified = (
-        "the ranges of MIT frames cannot be read back: other ones than the motor's scale every torque, and show by "
-        "the motion alone (compare motor or ranges with its data sheet)"
+        "the ranges of MIT frames cannot be read back: wrong ranges scale every torque, and only the motion shows it "
+        "(compare motor or ranges with its data sheet)"
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        """Starts with nothing known of the drive.
-
-        Args:
-            settings: Checked, as `hil.drives.protocols.build` does.
-            period: Of the loop [s].
-        """
         super().__init__(settings)
         options = options_of(MitOptions, settings)
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
         self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = (6, 8) if options.status == "none" else (8,)
+        # A Damiao has its id in the lower four bits of the first byte, and its status in the upper four.
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
         self._feed = Feed()
         self._zero = Frame(settings.node, codec.torque_command(self._ranges, 0.0))
-        self._asked = Condition.UNKNOWN
-        self._replies = self._answers = 0
-        self._last: float | None = None
-        self._turned = 0.0
+        self._requested = Condition.UNKNOWN
+        self._replies = self._replies_since_request = 0
+        self._last_position: float | None = None
+        self._unwrapped_span = 0.0
 
     @staticmethod
     def problems(settings: SensorSettings, options: MitOptions, period: float) -> list[Problem]:
-        """What is wrong with settings and options together.
+        """Problems that settings and options have together.
 
         Args:
-            settings: Of the drive.
-            options: Of the drive.
-            period: Of the loop [s].
+            settings: Settings of the drive.
+            options: Its options.
+            period: Period of the loop [s].
         """
         assert isinstance(settings, DriveSettings)
-        found = []
+        problems = []
         most = 15 if options.status == "damiao" else 255
         if not 1 <= settings.node <= most:
-            what = f"expected an id from 1 to {most}, which is what a reply can say, got {settings.node}"
-            found.append(Problem(("node",), what))
+            what = f"expected an id from 1 to {most}, which a reply can hold, got {settings.node}"
+            problems.append(Problem(("node",), what))
         if options.host == settings.node:
-            found.append(Problem(("host",), f"{options.host} is the motor's own id (replies need another)"))
+            problems.append(Problem(("host",), f"{options.host} is the motor's own id (replies need another)"))
         if options.drive_watchdog and options.status != "damiao":
-            what = f"true cannot be tested with status {options.status}: it does not say that commands were lost"
-            found.append(Problem(("drive_watchdog",), f"{what} (say false: what is not tested does not count)"))
+            what = f"true cannot be tested with status {options.status}, which does not report lost commands"
+            problems.append(Problem(("drive_watchdog",), f"{what} (set false: an untested watchdog does not count)"))
         if (options.motor is None) == (options.ranges is None):
             what = "both are given" if options.motor else "is missing, and so is `ranges`"
-            found.append(Problem(("motor",), f"{what} (give either motor, or {EXPECTED})"))
-            return found
-        return found + _torque_problems(settings, options.table)
+            problems.append(Problem(("motor",), f"{what} (give either motor, or {EXPECTED})"))
+            return problems
+        return problems + _torque_problems(settings, options.table)
 
     @property
     def identities(self) -> frozenset[int]:
@@ -96,43 +96,43 @@ class MitDrive(Drive):
 
     def _other(self, frame: Frame) -> None:
         if frame.id == self.settings.node:
-            self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
+            self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
             self.rejected += 1
 
     def _reply(self, frame: Frame) -> None:
-        said = codec.reply(frame.data, self._ranges) if len(frame.data) in self._lengths else None
-        if said is None:
+        reply = codec.reply(frame.data, self._ranges) if len(frame.data) in self._lengths else None
+        if reply is None:
             self.rejected += 1
             return
         settings = self.settings
-        position = self._unwrapped(said.position)
-        torque = settings.joint_torque(said.torque)
-        self.sample = Sample(settings.joint(position), settings.joint_rate(said.velocity), torque, frame.time)
+        position = self._unwrapped(reply.position)
+        torque = settings.joint_torque(reply.torque)
+        self.sample = Sample(settings.joint(position), settings.joint_rate(reply.velocity), torque, frame.time)
         self.alive = frame.time
         self._replies += 1
-        self._answers += 1
-        self._judge(said)
+        self._replies_since_request += 1
+        self._judge(reply)
 
     def _unwrapped(self, position: float) -> float:
-        """Motor angle without the jumps from one end of the range to the other [rad]."""
+        """Motor angle without the jumps from one end of its range to the other [rad]."""
         span = 2 * self._ranges.position
-        if self._last is not None and abs(position - self._last) > span / 2:
-            self._turned += span if position < self._last else -span
-        self._last = position
-        return position + self._turned
+        if self._last_position is not None and abs(position - self._last_position) > span / 2:
+            self._unwrapped_span += span if position < self._last_position else -span
+        self._last_position = position
+        return position + self._unwrapped_span
 
-    def _judge(self, said: codec.Reply) -> None:
-        """Condition and fault, by a reply."""
+    def _judge(self, reply: codec.Reply) -> None:
+        """Sets condition and fault from a reply."""
         self.fault = ""
         if self._status == "damiao":
-            self._judge_damiao(said.first >> 4)
-        elif self._status == "cubemars" and said.rest[1]:
-            code = said.rest[1]
+            self._judge_damiao(reply.first >> 4)
+        elif self._status == "cubemars" and reply.rest[1]:  # temperature, then the fault
+            code = reply.rest[1]
             self.condition = Condition.FAULT
             self.fault = f"{codec.CUBEMARS_FAULTS.get(code, 'unknown fault')} (error {code})"
-        elif self._answers >= ANSWERS or self.condition is Condition.FAULT:
-            self.condition = self._asked
+        elif self._replies_since_request >= ANSWERS or self.condition is Condition.FAULT:
+            self.condition = self._requested
 
     def _judge_damiao(self, code: int) -> None:
         if code == codec.DAMIAO_ENABLED:
@@ -157,7 +157,7 @@ class MitDrive(Drive):
         return Frame(self.settings.node, data)
 
     def torque_bytes(self, frame: Frame) -> bytes | None:
-        """The whole command, unless it is an order."""
+        """All bytes of a command; None for a special command."""
         return None if codec.is_special(frame.data) else frame.data
 
     def quantum(self) -> tuple[float, float, float]:
@@ -167,42 +167,42 @@ class MitDrive(Drive):
         return position, velocity, abs(settings.joint_torque(2 * ranges.torque / codec.MOST_12))
 
     def alive_frames(self) -> Sequence[Frame]:
-        """Zero torque while the drive is not enabled, for it speaks only when spoken to."""
+        """Zero torque while the drive is not enabled: it replies only to commands."""
         return self._feed.frames(self._zero, self.condition is Condition.ENABLED)
 
-    def _order(self, code: int) -> Frame:
+    def _special(self, code: int) -> Frame:
         return Frame(self.settings.node, codec.special(code))
 
-    def _ask(self, condition: Condition) -> None:
-        if condition is not self._asked:
-            self._asked, self._answers = condition, 0
+    def _request(self, condition: Condition) -> None:
+        if condition is not self._requested:
+            self._requested, self._replies_since_request = condition, 0
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks that the motor answers in as many bytes as `status` takes; it can say no more.
+        """Checks that the replies have the length that fits `status`; a motor cannot be asked for more.
 
         Raises:
-            DriveError: It answers otherwise.
+            DriveError: They have another length.
         """
         rejected, replies = self.rejected, after(lambda: self._replies, 1)
-        heard = lambda: replies() or self.rejected > rejected  # noqa: E731
+        answered = lambda: replies() or self.rejected > rejected  # noqa: E731
         remedy = "is the node id right, the bit rate, and the host's id?"
-        yield HandshakeStep([self._zero], heard, 0.5, f"a reply to a command of zero torque ({remedy})")
+        yield HandshakeStep([self._zero], answered, 0.5, f"a reply to a command of zero torque ({remedy})")
         if not replies():
             lengths = " or ".join(map(str, self._lengths))
             raise DriveError(f"its reply is not {lengths} bytes, as with status {self._status} (correct `status`)")
 
     def configure(self, exchange: Exchange) -> Steps:
-        """Disables: modes and limits are set in the drive."""
+        """Disables the motor; its mode and limits cannot be set by MIT frames."""
         frames = self.disable_frames()
         came = after(lambda: self._replies, 2)
         over = lambda: came() and self.condition in (Condition.DISABLED, Condition.FAULT)  # noqa: E731
-        yield HandshakeStep(frames, over, 0.5, "an answer to the order to disable")
+        yield HandshakeStep(frames, over, 0.5, "an answer to the command to disable")
 
     def test_watchdog(self) -> Steps:
-        """Enables without any command until the watchdog has run out; nothing where there is none.
+        """Enables the motor and sends no command until its watchdog has run out; nothing if it has no watchdog.
 
         Raises:
-            DriveError: The drive is enabled still.
+            DriveError: The drive is still enabled.
         """
         if not self.watchdog:
             return
@@ -216,9 +216,9 @@ class MitDrive(Drive):
 
         self.quiet = True
         try:
-            frames = [self._zero, self._order(codec.ENABLE)]
+            frames = [self._zero, self._special(codec.ENABLE)]
             yield HandshakeStep(
-                frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the order to enable"
+                frames, lambda: self.condition is not Condition.DISABLED, 0.5, "an answer to the command to enable"
             )
             yield HandshakeStep([], waits, 2 * self.settings.watchdog + 10 * self._period, "its watchdog")
         finally:
@@ -239,32 +239,34 @@ class MitDrive(Drive):
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed
         try:
-            # Some motors begin with their last command: it must be this one.
+            # Some motors start with the last command that they received: it must be this one.
             yield HandshakeStep([seed], after(lambda: self._replies, 2), 0.5, "replies to the first torque")
-            self._ask(Condition.ENABLED)
+            self._request(Condition.ENABLED)
             self._feed.fed = True
-            yield HandshakeStep([self._order(codec.ENABLE)], over, 0.5, "an answer to the order to enable")
+            yield HandshakeStep([self._special(codec.ENABLE)], over, 0.5, "an answer to the command to enable")
         finally:
             self._feed.seed = None
             if self.condition is not Condition.ENABLED:
-                self._ask(Condition.DISABLED)
+                self._request(Condition.DISABLED)
         refuse_fault(self)
 
     def reset(self) -> Steps:
-        """Disables, and clears the fault of a Damiao; others have no order for it, and get none: to an enabled motor
-        that does not know it, it would be a command at full torque.
+        """Disables, and clears the fault of a Damiao.
+
+        Other makers have no command for it. To an enabled motor that does not know it, FF ... FB would be a command of
+        nearly full torque.
         """
         frames = [*self.disable_frames()]
         if self._status == "damiao":
-            frames.append(self._order(codec.CLEAR_FAULT))
+            frames.append(self._special(codec.CLEAR_FAULT))
         came = after(lambda: self._replies, 2)
         clear = lambda: came() and self.condition is Condition.DISABLED  # noqa: E731
         yield HandshakeStep(frames, clear, 0.5, "a reply without a fault (else switch its power off and on)")
 
     def disable_frames(self) -> Sequence[Frame]:
-        """The order to disable; the motor then counts as disabled once it has answered."""
-        self._ask(Condition.DISABLED)
-        return (self._order(codec.DISABLE),)
+        """The command to disable; the motor counts as disabled after its answer."""
+        self._request(Condition.DISABLED)
+        return (self._special(codec.DISABLE),)
 
     def quick_stop_frames(self) -> Sequence[Frame]:
         """An MIT drive cannot brake by itself."""
@@ -277,7 +279,5 @@ def _torque_problems(settings: DriveSettings, ranges: codec.Ranges) -> list[Prob
     if torque > ranges.torque:
         return [Problem(("torque_limit",), f"{what}, its range ends at {ranges.torque:g} N m (lower it)")]
     if torque < half_step:
-        return [
-            Problem(("torque_limit",), f"{what}, the smallest there is on the wire is {half_step:.4g} N m (raise it)")
-        ]
+        return [Problem(("torque_limit",), f"{what}, the smallest on the wire is {half_step:.4g} N m (raise it)")]
     return []

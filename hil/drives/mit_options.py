@@ -1,4 +1,4 @@
-"""The options of MIT drives, and the range tables that they name."""
+"""Which options an MIT drive has, and the tables of ranges that they name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,31 +21,31 @@ _POSITIVE = NumberField("a number above 0", above=0.0)
 
 
 def read_ranges(value: Any) -> Ranges:
-    """Ranges from a mapping.
+    """Reads ranges from a mapping in a config.
 
     Raises:
-        ValueError: One is missing, unknown, or no number above 0; names all of them.
+        ValueError: A range is missing, unknown, or not a number above 0; the text names all of them.
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"expected {EXPECTED}, got {in_words(value)}")
     wrong = [f"no {name!r} is known ({remedy(str(name), NAMES)})" for name in value if name not in NAMES]
-    found = {}
+    ranges = {}
     for name in NAMES:
         if name not in value:
             wrong.append(f"{name} is missing")
             continue
         try:
-            found[name] = float(_POSITIVE.read(value[name]))
+            ranges[name] = float(_POSITIVE.read(value[name]))
         except ValueError as error:
             wrong.append(f"{name}: {error}")
     if wrong:
         raise ValueError(f"{'; '.join(wrong)} (expected {EXPECTED})")
-    return Ranges(**found)
+    return Ranges(**ranges)
 
 
 @cache
 def tables() -> Mapping[str, Ranges]:
-    """Motor and firmware -> its ranges."""
+    """Motor and firmware -> ranges."""
     return {name: read_ranges(table) for name, table in yaml.safe_load(FILE.read_text()).items()}
 
 
@@ -54,23 +54,23 @@ class MitOptions:
     """Options of a drive.
 
     Attributes:
-        motor: Name of the motor in the table of ranges; left out where `ranges` are given.
-        ranges: Ranges of position, velocity, torque and gains in the frames of this motor.
+        motor: Name of the motor in the table of ranges; None if `ranges` are given.
+        ranges: Ranges of position, velocity, torque and gains in the frames of this motor; None: those of `motor`.
         host: Id of all replies.
-        status: What a reply says beside measurements.
-        drive_watchdog: Whether the drive stops by itself when nothing comes; left out: not known, which is
-            refused on a real bus.
+        status: Kind of status in a reply: `cubemars`, `damiao` or `none`.
+        drive_watchdog: Whether the drive stops by itself when commands stop; None: unknown, which is refused on a real
+            bus.
     """
 
     motor: str | None = word("a motor of the table", tables(), None)
-    ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009, it makes a field
+    ranges: Ranges | None = option(EXPECTED, read_ranges, None)  # noqa: RUF009 (it makes a field)
     host: int = number("an id from 0 to 2047", 0, least=0, below=2048, whole=True)
     status: str = word("cubemars, damiao or none", ("cubemars", "damiao", "none"), "none")
     drive_watchdog: bool | None = flag("true or false", None)
 
     @property
     def table(self) -> Ranges:
-        """The ranges that hold."""
+        """The ranges to use."""
         if self.ranges is not None:
             return self.ranges
         assert self.motor is not None

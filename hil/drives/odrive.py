@@ -1,10 +1,10 @@
-"""ODrive over CANSimple: a drive in torque mode.
+"""How an ODrive is brought up, commanded in torque mode, and stopped, over CANSimple.
 
-CANSimple can read neither the controller's mode nor the watchdog's settings back: its access to parameters (RxSdo) goes
-by numbers that differ from firmware to firmware. So the watchdog must be set in the drive
-(`axis0.config.enable_watchdog`, `axis0.config.watchdog_timeout`), and is believed only once it has run out under
-`test_watchdog`; a mode other than torque shows by the motion alone, and stops the run for an encoder that seems stuck,
-or a machine that does not follow its model. A drive that is not enabled coasts: it cannot brake by itself.
+CANSimple can read back neither the control mode nor the settings of the watchdog: parameters (RxSdo) are addressed by
+numbers that differ between firmware versions. So the watchdog must be set in the drive (`axis0.config.enable_watchdog`,
+`axis0.config.watchdog_timeout`), and counts only after it has run out in `test_watchdog`. Only the motion shows another
+mode than torque: the run then stops because an encoder seems stuck, or the machine does not follow its model. A drive
+that is not enabled coasts: it cannot brake by itself.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 
 ATTEMPTS = 3
-"""Times that errors are cleared before they count as there to stay."""
+"""How often errors are cleared before they count as permanent."""
 SPEED_MARGIN = 1.2
-"""Drive's own speed limit, over that of the config: the loop is to act first."""
+"""Speed limit in the drive over that of the config: the loop reacts first."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OdriveOptions(OdriveEncoderOptions):
 
     Attributes:
         heartbeat_period: Period of the heartbeat [s].
-        current_limit: Current limit of the motor [A]; left out: the drive's own current and speed limits stay.
+        current_limit: Current limit of the motor [A]; None: the current and speed limits in the drive stay.
     """
 
     heartbeat_period: float = number("a period above 0 and at most 0.15 [s]", 0.1, above=0.0, below=0.1501)
@@ -39,24 +39,28 @@ class OdriveOptions(OdriveEncoderOptions):
 
 
 class OdriveDrive(OdriveEncoder, Drive):
-    """An ODrive in torque mode; each torque command feeds its watchdog."""
+    """An ODrive in torque mode; each torque command feeds its watchdog.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
 
     settings: DriveSettings
     _options: OdriveOptions
     Options = OdriveOptions
     unverified = (
-        "the control mode cannot be read back over CANSimple: torque control is ordered at start-up, and another mode "
-        "shows by the motion alone (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage "
-        "zero first)"
+        "the control mode cannot be read back over CANSimple: torque control is set at start-up, and only the motion "
+        "shows another mode (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage zero "
+        "first)"
     )
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        """Starts with nothing known of the drive."""
         super().__init__(settings, period)
         self.heartbeat = self._options.heartbeat_period
         self._torque_id = self._id(codec.SET_INPUT_TORQUE)
-        self._beats = 0
-        self._beat = codec.Heartbeat(0, codec.IDLE, 0, False)
+        self._heartbeats = 0
+        self._heartbeat = codec.Heartbeat(0, codec.IDLE, 0, False)
         self._active = 0
         self._feed = Feed()
         if self._options.current_limit is None:
@@ -75,38 +79,38 @@ class OdriveDrive(OdriveEncoder, Drive):
         rates = 1 / options.feedback_period, 1 / period, 1 / options.heartbeat_period
         return [FrameTraffic(8, rate) for rate in rates]
 
-    def _asked(self, frame: Frame) -> None:
-        self.foreign = self.foreign or f"somebody else asks this drive by {frame}, which may feed its watchdog"
+    def _on_request(self, frame: Frame) -> None:
+        self.foreign = self.foreign or f"another master polls this drive by {frame}, which may feed its watchdog"
 
     def _other(self, frame: Frame) -> None:
         command = frame.id & 0x1F
         if frame.id >> 5 != self.settings.node:
             self.rejected += 1
-        elif command == codec.HEARTBEAT and (beat := codec.heartbeat(frame.data)):
-            self._beat, self.alive = beat, frame.time
-            self._beats += 1
+        elif command == codec.HEARTBEAT and (heartbeat := codec.heartbeat(frame.data)):
+            self._heartbeat, self.alive = heartbeat, frame.time
+            self._heartbeats += 1
             self._judge()
         elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
             self._active = errors[0]
             self._judge()
         elif command in codec.MASTER_COMMANDS:
-            self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
+            self.foreign = self.foreign or f"another master commands this drive: {frame}"
         else:
             super()._other(frame)
 
     def _judge(self) -> None:
-        """Condition and fault, by the last heartbeat and the last errors."""
-        error, state = self._beat.error | self._active, self._beat.state
+        """Sets condition and fault from the last heartbeat and the last errors."""
+        error, state = self._heartbeat.error | self._active, self._heartbeat.state
         self.fault = codec.error_text(error)
-        if error and state != codec.CLOSED_LOOP:  # an error alone is no proof that it has disarmed
+        if error and state != codec.CLOSED_LOOP:  # an error in closed loop does not prove that it has disarmed
             self.condition = Condition.FAULT
-        elif not self._beats:
+        elif not self._heartbeats:
             self.condition = Condition.UNKNOWN
         elif state == codec.CLOSED_LOOP:
             self.condition = Condition.ENABLED
         elif state in (0, codec.IDLE):
             self.condition = Condition.DISABLED
-        else:  # it moves the motor by a procedure of its own, or says what nobody knows
+        else:  # a procedure that moves the motor by itself, or an unknown state
             self.condition = Condition.UNKNOWN
 
     def command(self, torque: float) -> Frame:
@@ -120,45 +124,49 @@ class OdriveDrive(OdriveEncoder, Drive):
         return position, velocity, settings.gear * single_step(settings.motor_torque(settings.torque_limit))
 
     def alive_frames(self) -> Sequence[Frame]:
-        """Zero torque before the drive is enabled, and its first torque while it is being enabled."""
+        """Zero torque before the drive is enabled, its first torque while it is being enabled.
+
+        Polling by remote frames would not do: firmware 0.5 feeds the watchdog by every frame to the node (do_command in
+        its can_simple.cpp), so polling would keep a drive on whose commands have stopped.
+        """
         return self._feed.frames(self._zero(), self.condition is Condition.ENABLED)
 
     def _zero(self) -> Frame:
         return Frame(self._torque_id, codec.input_torque(0.0))
 
-    def _order(self, command: int, data: bytes) -> Frame:
+    def _frame(self, command: int, data: bytes) -> Frame:
         return Frame(self._id(command), data)
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks versions, the encoder's period, and that the axis is idle.
+        """Checks versions, the period of the encoder estimates, and that the axis is idle.
 
         Raises:
-            DriveError: It is something else, or moves already.
+            DriveError: One of them is different.
         """
-        came = after(lambda: self._beats, 1)
+        came = after(lambda: self._heartbeats, 1)
         yield HandshakeStep([], came, 0.5, "a heartbeat (is the node id right, the bit rate, heartbeat_msg_rate_ms?)")
-        if self._beat.state not in (0, codec.IDLE):
-            state = codec.state_text(self._beat.state)
+        if self._heartbeat.state not in (0, codec.IDLE):
+            state = codec.state_text(self._heartbeat.state)
             raise DriveError(f"is in state {state} already (disable it; is there another master?)")
         yield from super().identify(exchange)
 
     def configure(self, exchange: Exchange) -> Steps:
-        """Idle, torque mode without ramp, zero torque, and limits where `current_limit` is given."""
+        """Sets idle, torque mode without ramp, zero torque, and with `current_limit` also limits."""
         frames = [
             *self.disable_frames(),
-            self._order(codec.SET_CONTROLLER_MODE, codec.controller_mode(1, 1)),
+            self._frame(codec.SET_CONTROLLER_MODE, codec.controller_mode(1, 1)),
             *self._limit_frames(),
             self._zero(),
         ]
-        came = after(lambda: self._beats, 2)
-        idle = lambda: came() and self._beat.state in (0, codec.IDLE)  # noqa: E731
+        came = after(lambda: self._heartbeats, 2)
+        idle = lambda: came() and self._heartbeat.state in (0, codec.IDLE)  # noqa: E731
         yield HandshakeStep(frames, idle, 0.5, "axis state IDLE")
 
     def _limit_frames(self) -> Sequence[Frame]:
         if self._options.current_limit is None:
             return ()
         speed = SPEED_MARGIN * abs(self.settings.motor_rate(self.settings.speed_limit)) / TURN
-        return (self._order(codec.SET_LIMITS, codec.limits(speed, self._options.current_limit)),)
+        return (self._frame(codec.SET_LIMITS, codec.limits(speed, self._options.current_limit)),)
 
     def test_watchdog(self) -> Steps:
         yield from self.reset()
@@ -167,7 +175,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         setting = f"set axis0.config.enable_watchdog and watchdog_timeout = {settings.watchdog}"
         self.quiet = True
         try:
-            expired = lambda: bool((self._beat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
+            expired = lambda: bool((self._heartbeat.error | self._active) & codec.WATCHDOG_EXPIRED)  # noqa: E731
             yield HandshakeStep(
                 [self._zero()], expired, limit, f"WATCHDOG_TIMER_EXPIRED while nothing is sent ({setting})"
             )
@@ -178,7 +186,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
         seed = self.command(torque)
-        frames = [seed, self._order(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
+        frames = [seed, self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.CLOSED_LOOP))]
         over = lambda: self.condition in (Condition.ENABLED, Condition.FAULT)  # noqa: E731
         self._feed.seed = seed
         try:
@@ -188,22 +196,22 @@ class OdriveDrive(OdriveEncoder, Drive):
         refuse_fault(self)
 
     def reset(self) -> Steps:
-        """Clears errors; more than once where they come back, as the watchdog's does while another drive's is tested.
+        """Clears errors, repeatedly: the watchdog expires again while the watchdog of another drive is tested.
 
         Raises:
             DriveError: They stay.
         """
-        frames = [self._zero(), self._order(codec.CLEAR_ERRORS, codec.clear_errors())]
+        frames = [self._zero(), self._frame(codec.CLEAR_ERRORS, codec.clear_errors())]
         for _ in range(ATTEMPTS):
             self._active = 0
-            yield HandshakeStep(frames, after(lambda: self._beats, 2), 0.5, "heartbeats after Clear_Errors")
+            yield HandshakeStep(frames, after(lambda: self._heartbeats, 2), 0.5, "heartbeats after Clear_Errors")
             if self.condition is Condition.DISABLED:
                 return
-        state = codec.state_text(self._beat.state)
+        state = codec.state_text(self._heartbeat.state)
         raise DriveError(f"is in state {state} after Clear_Errors: {self.fault or 'no error'}")
 
     def disable_frames(self) -> Sequence[Frame]:
-        return (self._order(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
+        return (self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
 
     def quick_stop_frames(self) -> Sequence[Frame]:
         """An ODrive cannot brake by itself: it coasts."""

@@ -1,4 +1,4 @@
-"""The encoder of an ODrive alone, over CANSimple."""
+"""How the encoder of an ODrive is read over CANSimple: it sends by its own timer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ from servoctl.config.document import Problem
 
 TURN = 2 * pi
 INTERVALS = 40
-"""Encoder periods over which the rate of the drive is measured."""
+"""Number of encoder periods over which the rate of the drive is measured."""
 RATE_TOLERANCE = 0.25
+"""Largest relative difference between the measured period and `feedback_period`."""
 COARSE = 12
-"""Bits per turn that an encoder has at least which nothing is said of."""
+"""Bits per turn to assume if the config does not give the encoder's."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class OdriveEncoderOptions:
 
     Attributes:
         feedback_period: Period of the encoder estimates [s].
-        encoder_bits: Bits per turn of the encoder; left out: what single precision resolves.
+        encoder_bits: Bits per turn of the encoder; None: the resolution of single precision.
     """
 
     feedback_period: float = number("a period above 0 [s]", 0.001, above=0.0)
@@ -37,18 +38,17 @@ class OdriveEncoderOptions:
 
 
 class OdriveEncoder(Node):
-    """The encoder of an ODrive, which sends by its own timer."""
+    """The encoder of an ODrive, which sends by its own timer.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
 
     feedback = Feedback.CYCLIC
     Options: ClassVar[type[OdriveEncoderOptions]] = OdriveEncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
-        """Starts without a sample.
-
-        Args:
-            settings: Checked, as `hil.drives.protocols.build` does.
-            period: Of the loop [s].
-        """
         super().__init__(settings)
         self._options = options_of(self.Options, settings)
         self._turn = settings.sign * TURN / settings.gear
@@ -58,21 +58,21 @@ class OdriveEncoder(Node):
 
     @staticmethod
     def problems(settings: SensorSettings, options: OdriveEncoderOptions, period: float) -> list[Problem]:
-        """What is wrong with settings and options together.
+        """Problems that settings and options have together.
 
         Args:
-            settings: Of the node.
-            options: Of the node.
-            period: Of the loop [s].
+            settings: Settings of the node.
+            options: Its options.
+            period: Period of the loop [s].
         """
-        found = []
+        problems = []
         if settings.node not in codec.NODES:
-            found.append(Problem(("node",), f"expected an address from 0 to 62, got {settings.node}"))
+            problems.append(Problem(("node",), f"expected an address from 0 to 62, got {settings.node}"))
         if options.feedback_period > period:
             longer = f"{options.feedback_period} s is longer than the loop's period of {period} s"
             remedy = "set it and axis0.config.can.encoder_msg_rate_ms lower"
-            found.append(Problem(("feedback_period",), f"{longer} ({remedy})"))
-        return found
+            problems.append(Problem(("feedback_period",), f"{longer} ({remedy})"))
+        return problems
 
     @property
     def identities(self) -> frozenset[int]:
@@ -82,7 +82,7 @@ class OdriveEncoder(Node):
         if frame.extended or frame.error:
             self.rejected += 1
         elif frame.remote:
-            self._asked(frame)
+            self._on_request(frame)
         elif frame.id != self._estimates_id:
             self._other(frame)
         elif (values := codec.estimates(frame.data)) is None:
@@ -93,11 +93,11 @@ class OdriveEncoder(Node):
             if len(self._times) <= INTERVALS:
                 self._times.append(frame.time)
 
-    def _asked(self, frame: Frame) -> None:
-        """A remote frame: somebody else reads this node."""
+    def _on_request(self, frame: Frame) -> None:
+        """Handles a remote frame: another master reads this node, which does no harm to an encoder."""
 
     def _other(self, frame: Frame) -> None:
-        """A frame that is no encoder estimate."""
+        """Handles a frame that is not an encoder estimate."""
         if frame.id == self._id(codec.GET_VERSION) and (version := codec.version(frame.data)):
             self._version = version
         else:
@@ -114,10 +114,10 @@ class OdriveEncoder(Node):
         return ()
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Asks for the version and measures the encoder's period.
+        """Asks for the version, and measures the period of the encoder estimates.
 
         Raises:
-            DriveError: Another protocol or firmware, or another period than the config says.
+            DriveError: The protocol, the firmware or the period is not as expected.
         """
         self._version = None
         ask = Frame(self._id(codec.GET_VERSION), remote=True, length=8)
@@ -141,7 +141,7 @@ class OdriveEncoder(Node):
             raise DriveError(f"{what} (set axis0.config.can.encoder_msg_rate_ms)")
 
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps at the joint: of the encoder or, as of velocity, of single precision near one turn."""
+        """Smallest steps at the joint: of the encoder, or of single precision near one turn and one turn per second."""
         bits, turn = self._options.encoder_bits, abs(self._turn)
         return turn * (2.0**-bits if bits else single_step(1.0)), turn * single_step(1.0), nan
 
@@ -150,5 +150,5 @@ class OdriveEncoder(Node):
 
 
 def single_step(value: float) -> float:
-    """Distance of neighbouring single-precision numbers near a value."""
+    """Distance between neighbouring single-precision numbers near a value: 29 bits of a double less."""
     return ulp(value) * 2.0**29

@@ -1,8 +1,8 @@
-"""What a run on drives leaves: its folder, with every frame in `can.blf` and every event in `events.jsonl`.
+"""How a run on drives is recorded: its folder, with every frame in `can.blf` and every event in `events.jsonl`.
 
-Design: the loop's process copies numbers into rings in shared memory; a process of its own takes them out and writes.
-It outlives the loop, so that a loop that is killed leaves a folder that is closed, and it lets Ctrl-C pass, so that
-the stop that follows is recorded too.
+Design: the process of the loop copies numbers into rings in shared memory; a second process takes them out and writes
+them. It outlives the loop, so a killed loop leaves a closed folder. It ignores Ctrl-C, so the stop after it is recorded
+too.
 """
 
 from hil.recorder.events import add_missing, as_entry, read_events

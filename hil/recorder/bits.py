@@ -1,6 +1,6 @@
-"""How many bits were on each bus over time, from the frames that pass the recorder: for the picture of the bus load.
+"""How many bits each bus carried over time, for the picture of the bus load.
 
-Design: windows are as short as the run allows: whenever there are too many, each two become one.
+Design: windows are as short as the length of the run allows: when there are too many, pairs of them are merged.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from hil.recorder.memory import EXTENDED, FRAME, REMOTE
 from servoctl.types import Array
 
 MOST = 600
-"""Windows of a run."""
+"""Largest number of windows."""
 
 RECORD = np.dtype(
     {
@@ -23,18 +23,18 @@ RECORD = np.dtype(
         "itemsize": FRAME.size,
     }
 )
-"""What of a `FRAME` counts."""
+"""The fields of a `memory.FRAME` that are needed here."""
 
 
 class BusBits:
-    """Bits per bus and window."""
+    """Bits per bus and time window, counted without stuff bits."""
 
     def __init__(self) -> None:
         self._window = SECOND // 50
         self._bits = np.zeros((0, 0), dtype=np.int64)
 
     def add(self, data: bytes) -> None:
-        """Counts frames, `memory.FRAME` one after the other, without their stuff bits."""
+        """Counts frames, given as consecutive `memory.FRAME` records."""
         frames = np.frombuffer(data, RECORD)
         if not len(frames):
             return
@@ -48,7 +48,7 @@ class BusBits:
         np.add.at(self._bits, (bus, window), bits)
 
     def as_dict(self) -> dict[str, Any]:
-        """`window` [s], from the start of the run on, and `bits` of each, by bus in the order of the config."""
+        """`window`: length of the windows [s]; `bits`: bits in each window of the run, for each bus in order."""
         return {"window": self._window / SECOND, "bits": self._bits.tolist()}
 
     def _merge(self) -> None:
@@ -57,6 +57,6 @@ class BusBits:
         self._bits = even[:, ::2] + even[:, 1::2]
 
     def _reserve(self, buses: int, windows: int) -> None:
-        have: Array = self._bits
-        more = ((0, max(0, buses - have.shape[0])), (0, max(0, windows - have.shape[1])))
-        self._bits = np.pad(have, more)
+        bits: Array = self._bits
+        missing = ((0, max(0, buses - bits.shape[0])), (0, max(0, windows - bits.shape[1])))
+        self._bits = np.pad(bits, missing)

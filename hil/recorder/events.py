@@ -1,4 +1,4 @@
-"""`events.jsonl`: what happened beside the numbers, one JSON object a line."""
+"""What `events.jsonl` holds, and how it is written and read: one event per line, as a JSON object."""
 
 import contextlib
 import json
@@ -15,25 +15,25 @@ LENGTH = struct.Struct("<I")
 
 
 def as_entry(kind: str, text: str, time: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """An event as plain values.
+    """An event as a dictionary of plain values.
 
     Args:
         kind: One word: `state`, `fault`, `operator`, ...
-        text: What a person reads.
-        time: On the run's clock [ns].
-        fields: What else belongs to it.
+        text: The event in words.
+        time: Time on the run's clock [ns].
+        fields: Further values.
     """
     return dict({"t": time / SECOND, "event": kind, "text": text} | plain(fields))
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """An event as a line of the file, with its length in front."""
+    """An event as a line of the file, after its length in four bytes."""
     line = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     return LENGTH.pack(len(line)) + line
 
 
 def split(data: bytes) -> list[bytes]:
-    """The lines of events, as `encode` made them, whole."""
+    """The lines in a sequence of complete events of `encode`."""
     lines, position = [], 0
     while position < len(data):
         (length,) = LENGTH.unpack_from(data, position)
@@ -43,22 +43,23 @@ def split(data: bytes) -> list[bytes]:
 
 
 class EventLog:
-    """An `events.jsonl` that is being written.
+    """An `events.jsonl` to write to.
+
+    Args:
+        path: The file to make.
+
+    Raises:
+        OSError: It cannot be made.
 
     Attributes:
         first: The first `kept` events, for the summary.
-        count: All of them.
+        count: Number of events.
     """
 
     kept = 1000
 
     def __init__(self, path: Path) -> None:
-        """Makes the file.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (open for the length of the run)
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (open until `close`)
         self.first: list[dict[str, Any]] = []
         self.count = 0
 
@@ -82,7 +83,7 @@ class EventLog:
 
 
 def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) -> None:
-    """Adds the events that an `events.jsonl` lacks because its recorder died; never raises.
+    """Adds the events that are missing in an `events.jsonl` because its recorder died; never raises.
 
     Args:
         folder: The run folder.
@@ -91,9 +92,9 @@ def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) 
     path = Path(folder) / "events.jsonl"
     with contextlib.suppress(OSError, ValueError):
         whole = path.read_bytes() if path.exists() else b""
-        whole = whole[: whole.rfind(b"\n") + 1]  # a last line that was cut off goes
-        there = set(whole.split(b"\n"))
-        missing = [line for line in (encode(entry)[LENGTH.size :] for entry in entries) if line[:-1] not in there]
+        whole = whole[: whole.rfind(b"\n") + 1]  # without an incomplete last line
+        written = set(whole.split(b"\n"))
+        missing = [line for line in (encode(entry)[LENGTH.size :] for entry in entries) if line[:-1] not in written]
         with open(path, "r+b" if path.exists() else "wb") as file:
             file.truncate(len(whole))
             file.seek(len(whole))
@@ -101,9 +102,9 @@ def add_missing(folder: str | PathLike[str], entries: Iterable[dict[str, Any]]) 
 
 
 def read_events(folder: str | PathLike[str]) -> list[dict[str, Any]]:
-    """The events of a run in the order of their coming: `t` [s], `event`, `text`, and what else belongs to each.
+    """The events of a run, in order: `t` [s], `event`, `text`, and further values.
 
-    A last line that was cut off is left out.
+    An incomplete last line is left out.
 
     Args:
         folder: The run folder.

@@ -1,8 +1,8 @@
-"""`can.blf`: every frame of a run, on the run's clock, readable by the tools of the trade.
+"""What `can.blf` holds, and how it is written and read: every frame of a run, in Vector's format, for common CAN tools.
 
-Design: python-can writes and reads it. Channel is bus + 1. Times count from the start of the run: the header gives no
-date. Containers are small and end with every second of the run, so that a file that was cut off is short of little,
-and a run in lock-step leaves the same bytes each time.
+Design: python-can writes and reads it. The channel is the index of the bus + 1. Times count from the start of the run,
+so the header has no date. Containers are small and end with every second of the run, so a file that was cut off lacks
+little, and a run in lock-step writes the same bytes each time.
 """
 
 import contextlib
@@ -26,21 +26,23 @@ CONTAINER = 16384
 
 
 class FrameLog(BLFWriter):
-    """A `can.blf` that is being written."""
+    """A `can.blf` to write to.
+
+    Args:
+        path: The file to make.
+
+    Raises:
+        OSError: It cannot be made.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Makes the file.
-
-        Raises:
-            OSError: It cannot be made.
-        """
         super().__init__(path, max_container_size=CONTAINER)
         self.start_timestamp = 0.0
         self._due = SECOND
         self.flush()
 
     def add(self, records: Iterable[tuple[Any, ...]]) -> None:
-        """Takes frames over, as values of a `memory.FRAME` each.
+        """Adds frames, each as the values of a `memory.FRAME`.
 
         Raises:
             OSError: The file cannot be written.
@@ -53,7 +55,7 @@ class FrameLog(BLFWriter):
             self.on_message_received(_message(bus, sent, frame, time))
 
     def flush(self) -> None:
-        """Brings to disk what there is.
+        """Writes everything up to now to disk.
 
         Raises:
             OSError: The file cannot be written.
@@ -64,7 +66,7 @@ class FrameLog(BLFWriter):
 
 def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
     return Message(
-        timestamp=(time + 0.5) / SECOND,  # python-can cuts off to whole nanoseconds
+        timestamp=(time + 0.5) / SECOND,  # python-can truncates to whole nanoseconds
         arbitration_id=frame.id,
         is_extended_id=frame.extended,
         is_remote_frame=frame.remote,
@@ -77,14 +79,14 @@ def _message(bus: int, sent: bool, frame: Frame, time: int) -> Message:
 
 
 def read_frames(folder: str | PathLike[str]) -> Iterator[tuple[int, bool, Frame, int]]:
-    """The frames of a run, in the order in which the loop met them, also of a run that was killed.
+    """The frames of a run, in the order in which the loop sent and received them; also of a killed run.
 
     Args:
         folder: The run folder.
 
     Yields:
-        Index of the bus, whether the frame was sent, the frame, and its time on the run's clock [ns]. A frame that was
-        received carries its time too.
+        Index of the bus, whether the frame was sent, the frame, and its time on the run's clock [ns]. `Frame.time` is
+        set for received frames only.
 
     Raises:
         OSError: The folder has no `can.blf`.

@@ -1,4 +1,4 @@
-"""A recorder that keeps what it is given: for runs in lock-step that leave no folder."""
+"""How a run in lock-step without a run folder is recorded: in memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,34 +14,37 @@ from servoctl.types import Array
 class InMemory:
     """Rows, frames and events of a run.
 
+    Args:
+        columns: Column -> unit, in the order of a row.
+        metadata: What is known about the run at its start: see `Trajectory.metadata`.
+
     Attributes:
-        frames: (number of the bus, whether it was sent, frame, time [ns]), in order.
+        frames: (index of the bus, whether it was sent, frame, time [ns]), in order.
         events: (kind, text, time [ns]), in order.
     """
 
     problem: str | None = None
 
     def __init__(self, columns: Mapping[str, str], metadata: Mapping[str, Any]) -> None:
-        """Takes column -> unit, in the order of a row, and what is known of the run beforehand."""
         self.frames: list[tuple[int, bool, Frame, int]] = []
         self.events: list[tuple[str, str, int]] = []
         self._columns, self._metadata = dict(columns), dict(metadata)
         self._rows: list[Array] = []
 
     def row(self, values: Array) -> None:
-        """Keeps a row, shape (columns,)."""
+        """Records a row, shape (columns,)."""
         self._rows.append(values.copy())
 
     def frame(self, bus: int, sent: bool, frame: Frame, time: int) -> None:
-        """Keeps a frame."""
+        """Records a frame; arguments as for `Recorder.frame`."""
         self.frames.append((bus, sent, frame, time))
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
-        """Keeps an event."""
+        """Records an event; arguments as for `Recorder.event`."""
         self.events.append((kind, text, time))
 
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
-        """The run."""
+        """The recorded run; `metadata` is added to that of its start."""
         table = np.array(self._rows).reshape(len(self._rows), len(self._columns))
         columns = {name: table[:, i] for i, name in enumerate(self._columns)}
         for name in INTEGERS:

@@ -1,4 +1,4 @@
-"""The memory that the loop's process and the recorder's share."""
+"""Which memory the process of the loop and that of the recorder share."""
 
 import mmap
 import os
@@ -13,22 +13,22 @@ from hil.recorder.ring import Ring
 from servoctl.types import Array
 
 FRAME = struct.Struct("<qIBBBx8s")
-"""Time [ns], id, bus, flags, length, data."""
+"""A frame in the ring: time [ns], id, bus, flags, length, data."""
 
 SENT, EXTENDED, REMOTE, ERROR = 1, 2, 4, 8
 """Flags of a frame."""
 
 PROBLEM = 1024
-"""Bytes at the start, for what the recorder has to say: length, then text."""
+"""Bytes at the start of the memory for the problem of the recorder: length, then text."""
 
 
 class Capacity(NamedTuple):
-    """How much the rings hold: what a tick leaves while the recorder waits for the disk.
+    """Sizes of the rings, for the time that the recorder may wait for the disk.
 
     Attributes:
-        rows: Four seconds at 1 kHz.
-        frames: Five seconds of two full buses of 1 Mbit/s at 6500 frames/s each.
-        events: [byte].
+        rows: Number of rows; by default those of four seconds at 1 kHz.
+        frames: Number of frames; by default those of five seconds on two full buses (1 Mbit/s, 6500 frames/s each).
+        events: Size of the events [byte].
     """
 
     rows: int = 4096
@@ -37,58 +37,62 @@ class Capacity(NamedTuple):
 
 
 class SharedRings:
-    """Rings of rows, frames and events, and one sentence from the recorder.
+    """Rings of rows, frames and events, and the problem of the recorder.
+
+    Args:
+        columns: Number of columns of a row.
+        capacity: Sizes of the rings.
+        descriptor: File descriptor of existing memory; None: make new memory.
+        writable: Whether to map it for writing; a process that only reads need not.
 
     Attributes:
-        descriptor: Of the file without a name that it is, for the process that shall share it.
+        descriptor: File descriptor of the memory, for the process that shares it.
         rows: Ring of rows.
         frames: Ring of `FRAME`.
         events: Ring of bytes.
         table: The slots of the rows, shape (capacity, columns).
+
+    Raises:
+        OSError: The system has no memory to give.
     """
 
     def __init__(self, columns: int, capacity: Capacity, descriptor: int | None = None, writable: bool = True) -> None:
-        """Makes the memory, or takes over a descriptor of it; who only looks on need not be able to write.
-
-        Raises:
-            OSError: The system has none to give.
-        """
         sizes = [(8 * columns, capacity.rows), (FRAME.size, capacity.frames), (1, capacity.events)]
         total = PROBLEM + sum(Ring.footprint(*size) for size in sizes)
         self.descriptor = nameless("servoctl recorder", total) if descriptor is None else descriptor
         self._mapped = mmap.mmap(self.descriptor, total, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         memory = memoryview(self._mapped)
         if descriptor is None:
-            memory[:] = bytes(total)  # every page is there before the first tick needs it
+            memory[:] = bytes(total)  # touches every page, so that no tick has to wait for one
         self._whole, self._problem = memory, memory[:PROBLEM]
-        rings, place = [], PROBLEM
+        rings, start = [], PROBLEM
         for size in sizes:
-            rings.append(Ring(memory[place : place + Ring.footprint(*size)], *size))
-            place += Ring.footprint(*size)
+            rings.append(Ring(memory[start : start + Ring.footprint(*size)], *size))
+            start += Ring.footprint(*size)
         self.rows, self.frames, self.events = rings
         table = np.frombuffer(self.rows.slots, count=capacity.rows * columns)
         self.table: Array = table.reshape(capacity.rows, columns)
 
     @property
     def problem(self) -> str:
-        """What the recorder has to say; empty while all is well."""
+        """Why the recorder no longer records everything; empty while it does."""
         length = int.from_bytes(self._problem[:8], "little")
         return bytes(self._problem[8 : 8 + length]).decode(errors="replace") if length else ""
 
     def complain(self, text: str) -> None:
-        """Says what is wrong, once: the first cause is the one that helps."""
+        """Stores the problem, if there is none yet: the first cause is the useful one."""
         if not self.problem:
-            said = text.encode()[: PROBLEM - 8]
-            self._problem[8 : 8 + len(said)] = said
-            self._problem[:8] = len(said).to_bytes(8, "little")
+            encoded = text.encode()[: PROBLEM - 8]
+            self._problem[8 : 8 + len(encoded)] = encoded
+            self._problem[:8] = len(encoded).to_bytes(8, "little")  # last: the length makes the text visible
 
     @property
     def lost(self) -> dict[str, int]:
-        """Rows, frames and events that are in no file."""
+        """Number of rows, frames and events that are in no file."""
         return {"rows": self.rows.lost, "frames": self.frames.lost, "events": self.events.lost}
 
     def close(self) -> None:
-        """Lets go; the system has it back when both processes have."""
+        """Unmaps the memory; the system frees it when both processes have done so."""
         del self.table  # a view on the rows
         for ring in (self.rows, self.frames, self.events):
             ring.release()
@@ -99,7 +103,7 @@ class SharedRings:
 
 
 def nameless(name: str, size: int) -> int:
-    """Descriptor of memory, zero at first, that is gone when nobody has it any more."""
+    """File descriptor of new memory, filled with zeros; it is freed with its last descriptor."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create(name)
     else:
@@ -110,7 +114,7 @@ def nameless(name: str, size: int) -> int:
 
 
 def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes) -> tuple[int, bool, Frame, int]:
-    """Bus, whether it was sent, the frame and its time."""
+    """The values of a `FRAME` as: index of the bus, whether it was sent, the frame, its time [ns]."""
     sent, remote = bool(flags & SENT), bool(flags & REMOTE)
     extended, error = bool(flags & EXTENDED), bool(flags & ERROR)
     payload = b"" if remote else data[:length]

@@ -1,4 +1,4 @@
-"""The recorder's process: takes what the loop left in the shared memory and writes the run folder."""
+"""What the process of the recorder does: it takes rows, frames and events from the shared memory and writes them."""
 
 import contextlib
 import os
@@ -18,32 +18,36 @@ from servoctl.run_folder import RunFolder
 from servoctl.types import Array
 
 IDLE, BUSY = 0.02, 0.001
-"""Time between two looks at the memory, and where a ring is more than a quarter full [s]."""
+"""Time between two reads of the memory, and the same if a ring is more than a quarter full [s]."""
 
 FLUSH = 1.0
-"""Time after which frames are on disk, in a run on the wall clock [s]."""
+"""Time between two flushes of the frames to disk, in a run on the wall clock [s]."""
 
 INTEGERS = ("status", "rank", "passive_rank")
-"""Columns that a run folder has as integers; a number that is not finite is -1 there."""
+"""Columns that are integers in a run folder; a number that is not finite becomes -1."""
 
 
 def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:
-    """What a run says of itself whose folder could not be finished: that, behind what was wrong before."""
-    before = [str(metadata["error"])] if metadata.get("error") else []
+    """Metadata of a run whose folder could not be finished: its earlier error, if any, then this one."""
+    earlier = [str(metadata["error"])] if metadata.get("error") else []
     status = "killed" if metadata.get("status") == "killed" else "failed"
-    return {**metadata, "status": status, "error": "; ".join([*before, error])}
+    return {**metadata, "status": status, "error": "; ".join([*earlier, error])}
+
+
+KILLED = {"status": "killed", "error": "the loop's process ended without closing the run"}
+"""Metadata of a run whose loop has ended without closing it."""
 
 
 class RecorderSettings(NamedTuple):
-    """What the recorder is started with.
+    """What the process of the recorder is started with.
 
     Attributes:
-        memory: Descriptor of the shared memory.
-        capacity: Of its rings.
+        memory: File descriptor of the shared memory.
+        capacity: Sizes of its rings.
         folder: The run folder to make.
         columns: Column -> unit, in the order of a row.
-        metadata: What is known of the run beforehand.
-        config_text: For `config.yaml`.
+        metadata: What is known about the run at its start.
+        config_text: Content of `config.yaml`.
         lossless: Whether the loop waits for room, and files must not depend on wall time.
         parent: Process id of the loop.
     """
@@ -59,69 +63,72 @@ class RecorderSettings(NamedTuple):
 
 
 def main(descriptor: int) -> None:
-    """Records until the loop says that it is over, or is no more.
+    """Records until the loop closes the run, or its process has ended.
 
     Args:
-        descriptor: Of the connection to the loop, which sends the plan first.
+        descriptor: File descriptor of the connection to the loop, which sends the settings first.
     """
     connection = Connection(descriptor)
     try:
-        plan = connection.recv()
-    except EOFError:  # the loop is no more
+        settings = connection.recv()
+    except EOFError:  # the loop has ended
         return
-    memory = SharedRings(len(plan.columns), plan.capacity, plan.memory)
+    memory = SharedRings(len(settings.columns), settings.capacity, settings.memory)
     try:
         try:
-            desk = Desk(memory, plan)
+            writer = FolderWriter(memory, settings)
         except (OSError, RunFolderError) as error:
             _tell(connection, ("failed", str(error)))
             return
-        _tell(connection, ("ready", str(desk.folder.path)))
-        metadata, drawing = _listen(connection, desk, plan.parent)
+        _tell(connection, ("ready", str(writer.folder.path)))
+        metadata, drawing = _record(connection, writer, settings.parent)
         try:
-            desk.close(metadata, drawing)
+            writer.close(metadata, drawing)
         except (OSError, RunFolderError) as error:
-            desk.give_up(metadata, str(error))
+            writer.give_up(metadata, str(error))
             _tell(connection, ("failed", str(error)))
         else:
-            _tell(connection, ("closed", str(desk.folder.path)))
+            _tell(connection, ("closed", str(writer.folder.path)))
     finally:
         memory.close()
 
 
-def _listen(connection: Connection, desk: "Desk", parent: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Takes what comes until the run ends: what it says of itself, or is to be said of it, and its drawing."""
+def _record(connection: Connection, writer: "FolderWriter", parent: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Writes until the run ends; returns the metadata of its end, and its drawing."""
     while True:
         try:
-            if connection.poll(BUSY if desk.pressed else IDLE):
-                order = connection.recv()
-                if order is not None:
-                    return order[0], order[1]
-                desk.flush()
-                _tell(connection, ("flushed", str(desk.folder.path)))
+            if connection.poll(BUSY if writer.filling else IDLE):
+                end = connection.recv()
+                if end is not None:
+                    return end[0], end[1]
+                writer.flush()
+                _tell(connection, ("flushed", str(writer.folder.path)))
         except (EOFError, OSError):
-            return desk.obituary(), {}
+            return dict(KILLED), {}
         if os.getppid() != parent:
-            return desk.obituary(), {}
-        desk.take()
+            return dict(KILLED), {}
+        writer.take()
 
 
 def _tell(connection: Connection, message: tuple[str, str]) -> None:
-    with contextlib.suppress(OSError):  # the loop may be no more
+    with contextlib.suppress(OSError):  # the loop may have ended
         connection.send(message)
 
 
-class Desk:
-    """The three files and the rings that feed them; a file that cannot be written does not keep the others from it."""
+class FolderWriter:
+    """Writes the rings to the run folder; if one file cannot be written, the others still are.
 
-    def __init__(self, memory: SharedRings, plan: RecorderSettings) -> None:
-        """Makes the folder and its files.
+    Args:
+        memory: The shared memory.
+        settings: What the recorder is started with.
 
-        Raises:
-            OSError, RunFolderError: They cannot be made.
-        """
-        self._memory, self._plan = memory, plan
-        self.folder = RunFolder.create(plan.folder, plan.config_text, plan.metadata, plan.columns)
+    Raises:
+        OSError, RunFolderError: The folder or its files cannot be made.
+    """
+
+    def __init__(self, memory: SharedRings, settings: RecorderSettings) -> None:
+        self._memory, self._settings = memory, settings
+        self.folder = RunFolder.create(settings.folder, settings.config_text, settings.metadata, settings.columns)
         try:
             self._frames = FrameLog(self.folder.path / "can.blf")
             self._events = EventLog(self.folder.path / "events.jsonl")
@@ -133,16 +140,16 @@ class Desk:
         self._span: tuple[float, float] | None = None
         self._broken: set[str] = set()
         self._flushed = time.monotonic()
-        self.folder.append(self._columns(np.empty((0, len(plan.columns)))))  # known though no row may come
+        self.folder.append(self._columns(np.empty((0, len(settings.columns)))))  # also a run without rows has columns
 
     @property
-    def pressed(self) -> bool:
-        """Whether a ring is so full that it wants looking after."""
+    def filling(self) -> bool:
+        """Whether a ring is more than a quarter full."""
         memory = self._memory
         return max(memory.rows.level, memory.frames.level, memory.events.level) > 0.25
 
     def take(self) -> None:
-        """Writes what stood in the rings at the previous look."""
+        """Writes what was in the rings at the previous call (see `Ring`)."""
         rows, frames = self._memory.rows.take(), self._memory.frames.take()
         events = split(self._memory.events.take())
         if not self._try("rows", lambda: self._write_rows(rows)):
@@ -151,15 +158,15 @@ class Desk:
             self._memory.frames.drop(len(frames) // FRAME.size)
         if events and not self._try("events", lambda: self._events.add(events)):
             self._memory.events.drop(len(events))
-        if not self._plan.lossless and time.monotonic() > self._flushed + FLUSH:
+        if not self._settings.lossless and time.monotonic() > self._flushed + FLUSH:
             self._flushed = time.monotonic()
             self._try("frames", self._frames.flush)
 
     def _write_rows(self, data: bytes) -> None:
         if not data:
-            self.folder.append({})  # raises what went wrong with rows that it had taken over
+            self.folder.append({})  # raises if earlier rows could not be written
             return
-        table = np.frombuffer(data).reshape(-1, len(self._plan.columns))
+        table = np.frombuffer(data).reshape(-1, len(self._settings.columns))
         columns = self._columns(table)
         self.folder.append(columns)
         first, last = float(columns["t"][0]), float(columns["t"][-1])
@@ -167,7 +174,7 @@ class Desk:
         self._counts["rows"] += len(table)
 
     def _columns(self, table: Array) -> dict[str, Array]:
-        columns = {name: table[:, i] for i, name in enumerate(self._plan.columns)}
+        columns = {name: table[:, i] for i, name in enumerate(self._settings.columns)}
         for name in columns.keys() & set(INTEGERS):
             columns[name] = np.where(np.isfinite(columns[name]), columns[name], -1.0).astype(np.int64)
         return columns
@@ -178,7 +185,7 @@ class Desk:
         self._counts["frames"] += len(data) // FRAME.size
 
     def _try(self, kind: str, write: Callable[[], None]) -> bool:
-        """Writes, unless that has failed before; says so once where it fails."""
+        """Writes, unless that has failed before; a failure is stored as the problem of the recorder."""
         if kind in self._broken:
             return False
         try:
@@ -190,21 +197,17 @@ class Desk:
         return True
 
     def flush(self) -> None:
-        """Brings to disk what the loop has left up to now."""
-        for _ in range(2):  # what stood there at the previous look, then what came since
+        """Writes everything that the loop has recorded up to now to disk."""
+        for _ in range(2):  # the records at the previous call, then those since
             self.take()
         self._try("rows", self.folder.flush)
         self._try("frames", self._frames.flush)
 
-    def obituary(self) -> dict[str, Any]:
-        """What is to be said of a run whose loop is no more."""
-        return {"status": "killed", "error": "the loop's process ended without closing the run"}
-
     def close(self, metadata: dict[str, Any], drawing: dict[str, Array]) -> None:
-        """Writes what is left and finishes the folder.
+        """Writes the rest and finishes the folder.
 
         Args:
-            metadata: What the run says of itself at its end.
+            metadata: Metadata of the run at its end.
             drawing: As in `Trajectory.drawing`.
 
         Raises:
@@ -216,11 +219,11 @@ class Desk:
         self.folder.close(self._facts() | metadata, drawing)
 
     def give_up(self, metadata: dict[str, Any], error: str) -> None:
-        """Says how the run ended where the folder cannot be finished; arguments as of `close`, and why."""
+        """Writes how the run ended, if the folder cannot be finished; metadata as for `close`, and the reason."""
         self.folder.give_up(self._facts() | failed(metadata, error))
 
     def _facts(self) -> dict[str, Any]:
-        """What the recorder itself knows of the run."""
+        """Metadata that the recorder itself knows."""
         first, last = self._span or (0.0, 0.0)
         written: dict[str, Any] = {**self._counts, "events": self._events.count}
         return {

@@ -1,4 +1,4 @@
-"""The loop's side of the recorder: a tick copies numbers into shared memory, and that is all."""
+"""How the loop records: a tick only copies numbers into shared memory, and another process writes them."""
 
 import contextlib
 import os
@@ -23,23 +23,34 @@ from servoctl.run_folder.trajectory import Trajectory, plain
 from servoctl.types import Array
 
 PATIENCE = 0.001
-"""Time between two looks for room, in a run that must lose nothing [s]."""
+"""Time between two attempts to find room, in a run that must lose nothing [s]."""
 
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.recorder.process import main; main(int(sys.argv[1]))"
-"""Of the process: it imports what this one does, but not the user's script as multiprocessing would."""
+"""Program of the recorder's process. Unlike multiprocessing, it does not import the user's script."""
 
 
 class Recorder:
-    """Everything that a run on drives leaves, written by a process of its own; use it as a context manager.
+    """Records a run on drives in a process of its own; use it as a context manager.
 
     Leaving the context by an exception closes the folder with the status `failed`, or `interrupted` for Ctrl-C. If the
-    loop's process dies, the recorder closes the folder with the status `killed`.
+    process of the loop dies, the recorder closes the folder with the status `killed`.
 
-    Design: on the wall clock nothing here waits: what finds no room is lost, counted, and said in the summary. In
-    lock-step (`lossless`) time stands still while the rings are full, so that a run leaves the same files each time.
+    Design: on the wall clock nothing here waits: what finds no room is lost, counted, and reported in the summary. In
+    lock-step (`lossless`) time stands still while the rings are full, so a run leaves the same files each time.
+
+    Args:
+        folder: The run folder; an earlier run in this place is moved aside.
+        columns: Column -> unit (empty if it has none), in the order of a row; `t` must be one.
+        metadata: What is known about the run at its start: see `Trajectory.metadata`.
+        config_text: The config as it runs, with its defaults.
+        lossless: Whether to wait for room rather than lose anything.
+        capacity: Sizes of the rings; None: the defaults.
 
     Attributes:
         path: The run folder.
+
+    Raises:
+        RunFolderError: The folder cannot be made, or the process cannot be started.
     """
 
     def __init__(
@@ -51,26 +62,13 @@ class Recorder:
         lossless: bool = False,
         capacity: Capacity | None = None,
     ) -> None:
-        """Starts the process and makes the folder; an earlier run at this place is moved aside.
-
-        Args:
-            folder: The run folder.
-            columns: Column -> unit (empty where it has none), in the order of a row; `t` must be one.
-            metadata: What is known of the run beforehand: see `Trajectory.metadata`.
-            config_text: The config as it runs, defaults filled in.
-            lossless: Whether to wait for room rather than lose anything.
-            capacity: Of the rings; None: the usual.
-
-        Raises:
-            RunFolderError: The folder cannot be made, or the process not be started.
-        """
         if "t" not in columns:
             raise RunFolderError(f"{folder}: a run needs the column t (name it among the columns)")
         self._capacity = capacity = capacity or Capacity()
         self._memory = SharedRings(len(columns), capacity)
         self._rows, self._frames, self._events = self._memory.rows, self._memory.frames, self._memory.events
         self._lossless, self._metadata = lossless, dict(plain(metadata))
-        plan = RecorderSettings(
+        settings = RecorderSettings(
             self._memory.descriptor,
             capacity,
             os.path.abspath(folder),
@@ -91,14 +89,14 @@ class Recorder:
                     stdout=subprocess.DEVNULL,
                     pass_fds=(there.fileno(), self._memory.descriptor),
                 )
-            with contextlib.suppress(OSError):  # the process has died, which the answer says
-                self._connection.send(plan)
+            with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
+                self._connection.send(settings)
             self.path = Path(self._answer("ready"))
         except OSError as error:
-            self._let_go()
+            self._release()
             raise RunFolderError(f"{folder}: the recorder cannot be started: {error}") from error
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def row(self, values: Array) -> None:
@@ -120,7 +118,7 @@ class Recorder:
             bus: Index of its bus, 0 to 254.
             sent: Whether the loop sent it.
             frame: The frame.
-            time: When it was sent or received, on the run's clock [ns].
+            time: Time at which it was sent or received, on the run's clock [ns].
         """
         flags = sent | frame.extended << 1 | frame.remote << 2 | frame.error << 3
         size = frame.length if frame.remote else len(frame.data)
@@ -129,20 +127,20 @@ class Recorder:
             self._frames.pack(FRAME, *values)
 
     def event(self, kind: str, text: str, time: int, **fields: Any) -> None:
-        """Records an event; takes some 10 us, so it is for what happens now and then.
+        """Records an event. It takes about 10 us, so it is for rare events.
 
         Args:
             kind: One word: `state`, `fault`, `operator`, ...
-            text: What a person reads.
-            time: On the run's clock [ns].
-            fields: What else belongs to it.
+            text: The event in words.
+            time: Time on the run's clock [ns].
+            fields: Further values.
         """
         data = encode(as_entry(kind, text, time, fields))
         if not self._events.put_bytes(data) and self._no_room(self._events, len(data)) >= 0:
             self._events.put_bytes(data)
 
     def _no_room(self, ring: Ring, count: int) -> int:
-        """The next slot once there is room; -1, and the loss noted, where nobody may wait for that."""
+        """Waits for room and returns the next slot; -1, with the loss counted, if it may not wait."""
         while self._lossless and count <= ring.capacity and self._alive:
             wall.sleep(PATIENCE)
             if (slot := ring.slot(count)) >= 0:
@@ -152,56 +150,56 @@ class Recorder:
 
     @property
     def shared(self) -> tuple[int, Capacity]:
-        """Descriptor of the memory and how it is divided, for who looks on."""
+        """File descriptor of the memory and the sizes of its rings, for a process that reads along."""
         return self._memory.descriptor, self._capacity
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many `rows`, `frames` and `events` are in no file: they found no room, or could not be written."""
+        """Number of `rows`, `frames` and `events` that are in no file: they found no room, or could not be written."""
         return self._lost if self._closed else self._memory.lost
 
     @property
     def problem(self) -> str | None:
-        """Why not everything is being recorded; None while it is. Costs a few microseconds."""
+        """Why the recorder no longer records everything; None while it does. It takes a few microseconds."""
         if self._closed or self._memory.problem:
             return self._complaint if self._closed else self._memory.problem
         return None if self._alive else f"the recorder died ({self._end()}): nothing is recorded any more"
 
     def so_far(self) -> Trajectory:
-        """Every row up to now, once they are on disk: for what a run says of itself at its end.
+        """All rows up to now, after they are on disk: for the metadata at the end of a run.
 
         Raises:
             RunFolderError: The folder is closed, or the recorder has died.
         """
         self._check_open("so_far")
-        with contextlib.suppress(OSError):  # the process has died, which the answer says
+        with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
             self._connection.send(None)
         return load_run(self._answer("flushed"))
 
     def close(self, metadata: Mapping[str, Any] | None = None, drawing: dict[str, Array] | None = None) -> Trajectory:
-        """Finishes the folder and gives back what is in it.
+        """Finishes the folder and returns its content.
 
         Args:
-            metadata: What the run says of itself at its end, on top of what was known at its start. `duration`,
-                `steps` and `events` (the first thousand) are filled in where they are not given; `recorder` says how
-                much was recorded and lost, and what went wrong.
+            metadata: Metadata of the run at its end, added to that of its start. `duration`, `steps` and `events` (the
+                first thousand) are filled in if they are missing; `recorder` has the numbers of what was recorded and
+                lost, and the problem, if any.
             drawing: As in `Trajectory.drawing`.
 
         Raises:
-            RunFolderError: The folder could not be finished; what was written stays, and the summary says `failed`.
+            RunFolderError: The folder could not be finished; what was written stays, and the status is `failed`.
         """
         self._check_open("close")
         end = plain(metadata or {})
         try:
-            with contextlib.suppress(OSError):  # the process has died, which the answer says
+            with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
                 self._connection.send((end, drawing or {}))
             path = self._answer("closed")
         except RunFolderError as error:
-            self._let_go()
+            self._release()
             say_end(self.path, self._metadata | failed(end, str(error)))
             raise
         finally:
-            self._let_go()
+            self._release()
         return load_run(path)
 
     @property
@@ -225,7 +223,7 @@ class Recorder:
             end = {"status": "interrupted"}
         try:
             self.close(end)
-        except RunFolderError as second:  # must not hide the first
+        except RunFolderError as second:  # it must not hide the first
             error.add_note(f"the run folder could not be closed: {second}")
 
     def _check_open(self, verb: str) -> None:
@@ -233,7 +231,7 @@ class Recorder:
             raise RunFolderError(f"{self.path}: {verb}: the folder is closed")
 
     def _answer(self, wanted: str) -> str:
-        """The path that comes with an answer; others, which Ctrl-C has kept somebody from waiting for, are passed."""
+        """The path in the wanted answer; skips earlier answers that were not read because Ctrl-C came."""
         word, text = "", ""
         while word != wanted:
             try:
@@ -252,8 +250,8 @@ class Recorder:
         code = 0 if self._process is None else self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
-    def _let_go(self) -> None:
-        """Ends the process and gives the memory back; again does nothing."""
+    def _release(self) -> None:
+        """Ends the process and frees the memory; further calls do nothing."""
         if self._closed:
             return
         self._connection.close()
@@ -265,12 +263,12 @@ class Recorder:
 
 @contextlib.contextmanager
 def no_signals() -> Iterator[None]:
-    """What is started in here never feels the keys or the end of a terminal, which go to the whole group of processes.
+    """A process that is started inside ignores Ctrl-C, Ctrl-Z and the end of the terminal, which reach all processes.
 
-    The loop stops the machine first, and closes the recorder then.
+    The loop first stops the machine, and then closes the recorder.
     """
-    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    ignored = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
     try:
         yield
     finally:

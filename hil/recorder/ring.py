@@ -1,30 +1,34 @@
-"""A ring of records in memory that two processes share: one puts, the other takes."""
+"""How two processes exchange records without waiting: one fills a ring in shared memory, the other empties it."""
 
 from struct import Struct
 from typing import Any
 
 HEAD, TAIL, LOST, UNWRITTEN = 0, 8, 1, 9
-"""Words of the counts. The producer writes the first and the third, the consumer the others, in a cache line each."""
+"""Indices of the counts. The producer writes HEAD and LOST, the consumer TAIL and UNWRITTEN, in two cache lines."""
 
 COUNTS = 128
 """Bytes before the first record."""
 
 
 class Ring:
-    """Records of one size, for a single producer and a single consumer; neither ever waits for the other.
+    """Records of one size, for one producer and one consumer; neither ever waits for the other.
 
-    Design: head and tail count the records that were ever put and taken. The consumer takes what it saw at its previous
-    look, so that records have reached memory before they are read: Python offers no memory barrier, but no machine
-    keeps a store back for the time between two looks.
+    Design: head and tail count all records that were ever put and taken. The consumer takes only what it saw at its
+    previous call, so the records have reached the memory before they are read: Python has no memory barrier, but no
+    machine delays a store for the time between two calls.
+
+    Args:
+        memory: `Ring.footprint(size, capacity)` bytes, zero at first; each process makes its own ring on them.
+        size: Bytes of a record.
+        capacity: Largest number of records in it.
 
     Attributes:
         slots: The records' bytes, shape (capacity * size,).
         size: Bytes of a record.
-        capacity: Most records that it holds.
+        capacity: Largest number of records in it.
     """
 
     def __init__(self, memory: memoryview, size: int, capacity: int) -> None:
-        """Takes `Ring.footprint(size, capacity)` of memory, zero at first; both processes make their own on it."""
         self.size, self.capacity = size, capacity
         self._counts = memory[:COUNTS].cast("Q")
         self.slots = memory[COUNTS : COUNTS + size * capacity]
@@ -32,26 +36,26 @@ class Ring:
 
     @staticmethod
     def footprint(size: int, capacity: int) -> int:
-        """Memory that a ring takes, a multiple of 64."""
+        """Size of the memory of a ring, a multiple of 64 [byte]."""
         return COUNTS + -(-size * capacity // 64) * 64
 
     @property
     def head(self) -> int:
-        """Records that were ever put."""
+        """Number of records that were ever put."""
         return self._counts[HEAD]
 
     @property
     def lost(self) -> int:
-        """Records that found no room, or that the consumer could not write."""
+        """Number of records that found no room, or that the consumer could not write."""
         return self._counts[LOST] + self._counts[UNWRITTEN]
 
     @property
     def level(self) -> float:
-        """How full it is, 0 to 1."""
+        """Fraction of the ring in use, 0 to 1."""
         return (self._counts[HEAD] - self._counts[TAIL]) / self.capacity
 
     def slot(self, count: int = 1) -> int:
-        """Producer: index of the next slot, or -1 where `count` records have no room."""
+        """Producer: index of the next slot, or -1 if there is no room for `count` records."""
         head = self._head
         if head - self._tail + count > self.capacity:
             self._tail = self._counts[TAIL]
@@ -60,12 +64,12 @@ class Ring:
         return head % self.capacity
 
     def publish(self, count: int = 1) -> None:
-        """Producer: hands over the records in the next slots."""
+        """Producer: makes the records in the next slots visible to the consumer."""
         self._head += count
         self._counts[HEAD] = self._head
 
     def pack(self, form: Struct, *values: Any) -> bool:
-        """Producer: puts a record of these values; False where it has no room."""
+        """Producer: puts a record of these values; False if there is no room."""
         head = self._head
         if head - self._tail >= self.capacity and self.slot() < 0:
             return False
@@ -74,11 +78,11 @@ class Ring:
         return True
 
     def lose(self, count: int = 1) -> None:
-        """Producer: notes records that found no room."""
+        """Producer: counts records that found no room."""
         self._counts[LOST] += count
 
     def put_bytes(self, data: bytes) -> bool:
-        """Producer, where a record is a byte: puts them all; False where they have no room."""
+        """Producer of a ring of bytes: puts all of them; False if there is no room for all."""
         start = self.slot(len(data))
         if start < 0:
             return False
@@ -89,7 +93,7 @@ class Ring:
         return True
 
     def take(self) -> bytes:
-        """Consumer: the records that stood there at the previous look."""
+        """Consumer: takes the records that were there at the previous call."""
         start, count = self._tail % self.capacity, self._seen - self._tail
         first = min(count, self.capacity - start)
         data = bytes(self.slots[start * self.size : (start + first) * self.size])
@@ -100,10 +104,10 @@ class Ring:
         return data
 
     def drop(self, count: int) -> None:
-        """Consumer: notes records that it took and could not write."""
+        """Consumer: counts records that it took and could not write."""
         self._counts[UNWRITTEN] += count
 
     def release(self) -> None:
-        """Lets the memory go."""
+        """Releases the views of the memory."""
         self._counts.release()
         self.slots.release()

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from hil.bus.error_frames import report
-from hil.bus.frame_bits import crc15, frame_bits
+from hil.bus.frame_bits import frame_bits
 from hil.bus.multicast import pack
 from hil.codecs import cia402, mit, odrive
 from hil.drives.sample import Sample
@@ -56,7 +56,6 @@ def codecs(chance: random.Random) -> None:
         show(cia402.per_mille, number, 0.5)
         show(cia402.per_mille, number, 3.0)
         show(mit.torque_command, RANGES, number)
-        show(mit.command, RANGES, number, -number, number, number, number)
         show(pack_bits, number, -12.5, 12.5, 16)
         show(nanoseconds, number)
     for _ in range(300):
@@ -79,7 +78,6 @@ def frames(chance: random.Random) -> None:
             data = b"" if remote else bytes(chance.choice((0, 255, chance.getrandbits(8))) for _ in range(size))
             frame = Frame(chance.getrandbits(29 if extended else 11), data, extended, remote, length=size * remote)
             show(frame_bits, frame)
-            show(crc15, frame)
             show(pack, frame)
 
 

@@ -1,4 +1,14 @@
-"""A conversation with a scripted peer in virtual time: what drivers are tested against, beside the emulator."""
+"""A conversation of a driver with a scripted drive, in virtual time, and the bytes that were exchanged.
+
+A test compares `Conversation.lines` with the conversation that it expects, written as text:
+
+    assert talk.lines == on_the_wire(
+        '''
+        TX 205  06 00 38 FF         # shutdown, target torque -200
+        RX 285  21 02 14 00 00 00   # ready to switch on
+        '''
+    )
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,7 +19,7 @@ MILLISECOND = 1_000_000
 
 
 class Peer:
-    """The other side: answers frames, and sends by itself."""
+    """The other side: answers frames, and sends frames by itself."""
 
     def take(self, frame: Frame, now: int) -> Iterable[Frame]:
         return ()
@@ -19,16 +29,24 @@ class Peer:
 
 
 class Conversation(Exchange):
-    """Hands frames to and fro, in ticks of one millisecond; each tick feeds what is not quiet.
+    """Passes frames to and fro in ticks of one millisecond; each tick feeds the watchdogs of drives that are not quiet.
+
+    Args:
+        peer: The other side.
+        nodes: The drivers under test.
 
     Attributes:
-        sent: Frames that went out, in order, but for commands of the ticks and what feeds watchdogs.
-        torque: What each tick commands, as the loop does; None: nothing yet.
+        sent: Frames of handshakes, in order, without the commands of the ticks and what feeds watchdogs.
+        torque: Torque that each tick commands, as the loop does; None: no command yet.
+        lines: All frames in order as `TX` or `RX`, id and bytes. A frame like the last one of its id is left out, so
+            that cyclic frames show only what changes.
     """
 
     def __init__(self, peer: Peer, nodes: Sequence[Node]) -> None:
         self.listeners: list[Callable[[Frame], None]] = []
         self.sent: list[Frame] = []
+        self.lines: list[str] = []
+        self._last: dict[int, str] = {}
         self.torque: float | None = None
         self.now = 0
         self._peer = peer
@@ -36,7 +54,16 @@ class Conversation(Exchange):
 
     def send(self, frame: Frame) -> None:
         self.sent.append(frame)
-        self._deliver(self._peer.take(frame, self.now))
+        self._exchange(frame)
+
+    def of(self, *ids: int) -> list[str]:
+        """The lines of some ids."""
+        return [line for line in self.lines if int(line.split()[1], 16) in ids]
+
+    def forget(self) -> None:
+        """Starts the lines afresh."""
+        self.lines.clear()
+        self._last.clear()
 
     def pump(self, done: Callable[[], bool], limit: float) -> bool:
         until = self.now + round(limit * 1e9)
@@ -46,7 +73,7 @@ class Conversation(Exchange):
                 if isinstance(node, Drive) and not node.quiet:
                     commands = [] if self.torque is None else [node.command(self.torque)]
                     for frame in (*commands, *node.alive_frames()):
-                        self._deliver(self._peer.take(frame, self.now))
+                        self._exchange(frame)
             self._deliver(self._peer.tick(self.now))
         return done()
 
@@ -58,11 +85,28 @@ class Conversation(Exchange):
                 steps.close()
                 raise TimeoutError(step.expected)
 
+    def _exchange(self, frame: Frame) -> None:
+        self._write("TX", frame)
+        self._deliver(self._peer.take(frame, self.now))
+
+    def _write(self, direction: str, frame: Frame) -> None:
+        line = f"{direction} {frame.id:03X} {f'remote {frame.length}' if frame.remote else frame.data.hex(' ').upper()}"
+        if self._last.get(frame.id) != line:
+            self._last[frame.id] = line
+            self.lines.append(line.strip())
+
     def _deliver(self, frames: Iterable[Frame]) -> None:
         for frame in frames:
+            self._write("RX", frame)
             stamped = frame.at(self.now)
             for listener in self.listeners:
                 listener(stamped)
             for node in self._nodes:
                 if frame.id in node.identities:
                     node.accept(stamped)
+
+
+def on_the_wire(text: str) -> list[str]:
+    """The lines of a conversation in a test, without spaces at will and comments after `#`."""
+    lines = (" ".join(line.partition("#")[0].split()) for line in text.splitlines())
+    return [line for line in lines if line]

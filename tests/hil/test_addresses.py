@@ -1,4 +1,4 @@
-"""Who is where on the buses: what would be taken for somebody else's is refused before a frame goes out."""
+"""Conflicts of ids on a bus are refused before a frame goes out."""
 
 import itertools
 
@@ -18,7 +18,7 @@ ODRIVE_0 = "protocol: odrive, node: 0"
 
 
 def rig(drive: str, sensor: str) -> list[str]:
-    """Overrides that put one drive and one encoder node in place of those of the belt."""
+    """Overrides that replace the drive and the encoder node of the belt."""
     return [
         f"hil.drives=[{{actuator: F, {drive}, {MADE_OF}}}]",
         f"hil.sensors=[{{coordinate: x2, bus: main, gear: 50, offset: 0.5, speed_limit: 0.5, {sensor}}}]",
@@ -54,7 +54,7 @@ def test_an_id_has_one_owner(drive: str, sensor: str, said: str) -> None:
         (f"{CIA402}, node: 1", "protocol: odrive, node: 1, feedback_period: 0.001"),
     ],
 )
-def test_protocols_may_share_a_bus_where_their_ids_do_not_meet(drive: str, sensor: str) -> None:
+def test_protocols_may_share_a_bus_if_their_ids_do_not_conflict(drive: str, sensor: str) -> None:
     if "cia402" in drive:
         sensor = sensor.replace("node: 1", "node: 2")
     assert load(BELT, rig(drive, sensor), "vm").drives
@@ -68,7 +68,7 @@ def test_protocols_may_share_a_bus_where_their_ids_do_not_meet(drive: str, senso
         ("mit", {"motor": "ak80-9", "host": 5}),
     ],
 )
-def test_a_driver_uses_no_other_ids_than_those(protocol: str, options: dict[str, object]) -> None:
+def test_a_driver_uses_only_its_declared_ids(protocol: str, options: dict[str, object]) -> None:
     settings = DriveSettings(
         "u", "main", protocol, 3, options=options, torque_limit=1.0, torque_rate_limit=1.0, speed_limit=1.0,
         position_limits=(-1.0, 1.0), rated_torque=1.0,
@@ -98,7 +98,7 @@ def test_a_driver_uses_no_other_ids_than_those(protocol: str, options: dict[str,
         ),
     ],
 )
-def test_each_bus_is_one_of_its_own(buses: str, said: str) -> None:
+def test_two_buses_of_a_config_must_not_be_the_same(buses: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(BELT, [f"hil.buses={buses}"], "vm")
     assert said in str(error.value)

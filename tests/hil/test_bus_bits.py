@@ -1,4 +1,4 @@
-"""The recorder's count of what was on the bus."""
+"""How many bits the recorder counts on each bus."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def frame(seconds: float, bus: int, flags: int, length: int) -> bytes:
     return FRAME.pack(round(seconds * 1e9), 0x181, bus, flags, length, bytes(8))
 
 
-def test_bits_are_those_of_the_frames_by_bus_and_window() -> None:
+def test_bits_are_counted_per_bus_and_window() -> None:
     bits = BusBits()
     bits.add(frame(0.001, 0, 0, 8) + frame(0.002, 0, SENT, 4) + frame(0.021, 1, EXTENDED, 8))
     bits.add(frame(0.05, 0, REMOTE, 8))

@@ -42,11 +42,11 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("classes", "data", "link", "sentence"), GOLDEN)
-def test_an_error_frame_is_read(classes: int, data: str, link: Link, sentence: str) -> None:
+def test_an_error_frame_is_decoded(classes: int, data: str, link: Link, sentence: str) -> None:
     assert report(Frame(classes, bytes.fromhex(data), error=True)) == Report(link, sentence)
 
 
-def test_every_byte_of_an_error_frame_is_read_without_an_error() -> None:
+def test_no_error_frame_makes_the_decoder_raise() -> None:
     for classes in range(0x800):
         assert report(Frame(classes, bytes([classes % 256] * 8), error=True)).sentence
 

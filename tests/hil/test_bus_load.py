@@ -20,14 +20,14 @@ CYCLES = [
 
 
 def cyclic(frames: list[FrameTraffic]) -> Callable[[float], list[FrameTraffic]]:
-    """Frames that go once a cycle, `rate` counting them."""
+    """Frames of a cycle; `rate` is their number per cycle."""
     return lambda period: [FrameTraffic(each.size, each.rate / period, each.extended) for each in frames]
 
 
 @pytest.mark.parametrize(
     ("size", "standard", "extended"), [(0, (47, 55), (67, 80)), (4, (79, 95), (99, 120)), (8, (111, 135), (131, 160))]
 )
-def test_bits_of_a_frame(size: int, standard: tuple[int, int], extended: tuple[int, int]) -> None:
+def test_least_and_most_bits_of_a_frame(size: int, standard: tuple[int, int], extended: tuple[int, int]) -> None:
     assert (least_bits(size), worst_bits(size)) == standard
     assert (least_bits(size, True), worst_bits(size, True)) == extended
 
@@ -45,11 +45,11 @@ def test_the_highest_rate_of_a_cycle(frames: list[FrameTraffic], bits: int, allo
 
 
 @pytest.mark.parametrize(("axes", "rate"), [(1, 2593), (2, 1296), (3, 864), (4, 648), (6, 432), (8, 324), (12, 216)])
-def test_axes_of_sixteen_bytes_against_rate(axes: int, rate: int) -> None:
+def test_the_highest_rate_for_axes_with_two_frames_of_eight_bytes(axes: int, rate: int) -> None:
     assert round(describe_load(cyclic([FrameTraffic(8, 2 * axes)]), 0.0025, 1_000_000, 0.7).highest_rate) == rate
 
 
-def test_what_does_not_depend_on_the_rate_is_taken_off_first() -> None:
+def test_traffic_that_does_not_depend_on_the_rate_is_subtracted_first() -> None:
     def traffic(period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 100.0), FrameTraffic(8, 1.0 / period)]  # 13,500 bit/s always
 
@@ -58,13 +58,13 @@ def test_what_does_not_depend_on_the_rate_is_taken_off_first() -> None:
     assert load.load == pytest.approx(0.0135 + 0.0675)
 
 
-def test_a_bus_that_fits_says_how_much_more_would() -> None:
+def test_for_a_bus_that_fits_the_highest_rate_is_given() -> None:
     assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.0025, 1_000_000, 0.7).sentence == (
         "64.8% of 1000000 bit/s at worst, at 400 Hz, where max_bus_load allows 70.0%: 432 Hz would still fit"
     )
 
 
-def test_a_bus_that_is_too_full_says_what_would_help() -> None:
+def test_for_a_bus_that_is_too_full_the_remedies_are_given() -> None:
     assert describe_load(cyclic([FrameTraffic(8, 12)]), 0.002, 500_000, 0.7).sentence == (
         "162.0% of 500000 bit/s at worst, at 500 Hz, where max_bus_load allows 70.0%: at most 216 Hz fit "
         "(hil.period of 0.00463 s or more, or spread the drives over more buses, or a higher bit rate)"
@@ -74,7 +74,7 @@ def test_a_bus_that_is_too_full_says_what_would_help() -> None:
     assert hopeless.sentence.endswith("no rate fits (spread the drives over more buses)")
 
 
-def test_the_period_that_is_proposed_fits() -> None:
+def test_the_proposed_period_fits() -> None:
     for axes in range(1, 40):
         traffic = cyclic([FrameTraffic(8, 2 * axes), FrameTraffic(0, 1)])
         sentence = describe_load(traffic, 1e-5, 1_000_000, 0.7).sentence

@@ -1,4 +1,4 @@
-"""Opening a bus: what each mistake is answered with."""
+"""Which error and remedy each mistake in opening a bus gets."""
 
 import errno
 import socket
@@ -47,12 +47,12 @@ SOCKETCAN = {"interface": "socketcan", "channel": "can0", "bitrate": 1_000_000}
         ({**VIRTUAL, "interface": "slcan", "channel": "/no/such/tty"}, r"bus main: .*slcan"),
     ],
 )
-def test_a_mistake_is_named_with_its_remedy(keys: dict[str, Any], said: str) -> None:
+def test_an_error_names_the_mistake_and_its_remedy(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(BusError, match=said):
         open_bus("main", keys, VirtualClock())
 
 
-def test_without_msgpack_multicast_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_multicast_without_msgpack_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BusError, match=r"udp_multicast needs msgpack \(pip install 'servoctl\[hil\]'\)"):
         open_bus("main", MULTICAST, VirtualClock())
@@ -75,7 +75,7 @@ def test_without_msgpack_multicast_says_what_to_install(monkeypatch: pytest.Monk
         ),
     ],
 )
-def test_what_a_driver_raises_is_explained(
+def test_errors_of_a_driver_are_explained(
     error: Exception, keys: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("msgpack")
@@ -97,13 +97,13 @@ def has_socketcan() -> bool:
 
 
 @pytest.mark.skipif(has_socketcan(), reason="this kernel has SocketCAN")
-def test_a_kernel_without_socketcan_is_said_to_have_none() -> None:
+def test_a_kernel_without_socketcan_is_reported() -> None:
     with pytest.raises(BusError, match=r"this kernel has no SocketCAN .* sudo modprobe can_raw; .*emulated"):
         open_bus("main", SOCKETCAN, VirtualClock())
 
 
 @pytest.mark.vcan
-def test_an_interface_that_is_not_there_is_said_to_be_missing() -> None:
+def test_a_missing_interface_is_reported() -> None:
     with keys_of("socketcan"):
         with pytest.raises(
             BusError,
@@ -131,10 +131,10 @@ def test_an_interface_that_is_not_there_is_said_to_be_missing() -> None:
         ),
     ],
 )
-def test_a_controller_that_does_not_fit_is_refused(
+def test_a_controller_with_another_bit_rate_or_in_bus_off_is_refused(
     settings: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vcan has no controller: what `ip` would say of one is put in its place."""
+    """vcan has no controller, so the output of `ip` for one is inserted."""
     monkeypatch.setattr(socketcan, "_settings", lambda channel: settings)
     with keys_of("socketcan") as keys, pytest.raises(BusError, match=said):
         open_bus("main", keys, VirtualClock())
@@ -154,5 +154,5 @@ def test_a_controller_that_does_not_fit_is_refused(
         ({}, False),
     ],
 )
-def test_only_what_cannot_leave_the_machine_is_loopback(keys: dict[str, Any], expected: bool) -> None:
+def test_a_bus_is_loopback_only_if_its_frames_cannot_leave_the_machine(keys: dict[str, Any], expected: bool) -> None:
     assert is_loopback(keys) is expected

@@ -1,4 +1,4 @@
-"""One suite for every interface of python-can that needs no hardware."""
+"""How a bus behaves: the same tests for every interface of python-can that needs no hardware."""
 
 import errno
 import socket
@@ -22,7 +22,7 @@ from hil.loop.clock import SECOND, WallClock
 from hil.loop.virtual_time import VirtualClock
 
 ENOUGH = 5 * SECOND
-"""Until a frame that is on its way has surely come [ns]."""
+"""Time in which a frame certainly arrives [ns]."""
 
 Keys = dict[str, Any]
 
@@ -49,7 +49,7 @@ class Pair:
         self.theirs.close()
 
     def take(self, bus: PythonCanBus, count: int) -> list[Frame]:
-        """Exactly so many frames, without their times."""
+        """Receives exactly `count` frames; returns them without their times."""
         frames = [bus.receive(self.clock.now() + ENOUGH) for _ in range(count)]
         assert bus.receive(self.clock.now()) is None
         return [frame.at(0) for frame in frames if frame is not None]
@@ -83,10 +83,10 @@ def test_own_frames_do_not_come_back(keys: Keys) -> None:
         assert len(pair.take(pair.theirs, len(FRAMES))) == len(FRAMES)
         assert pair.ours.receive(pair.clock.now()) is None
         assert pair.ours.health.received == 0
-        assert (pair.ours.health.echoes, pair.ours.health.lost) == (0, 0)  # the kernel has dropped them where they came
+        assert (pair.ours.health.echoes, pair.ours.health.lost) == (0, 0)  # the kernel has dropped them
 
 
-def test_a_frame_that_both_send_is_received_by_both(keys: Keys) -> None:
+def test_equal_frames_of_two_senders_are_received_by_both(keys: Keys) -> None:
     with Pair(keys) as pair:
         request = Frame(0x069, remote=True, length=8)
         for _ in range(3):
@@ -96,10 +96,10 @@ def test_a_frame_that_both_send_is_received_by_both(keys: Keys) -> None:
         assert pair.take(pair.theirs, 3) == [request] * 3
 
 
-def test_a_frame_carries_the_time_at_which_it_came(keys: Keys) -> None:
+def test_a_frame_has_its_time_of_arrival(keys: Keys) -> None:
     with Pair(keys) as pair:
         before = pair.clock.now()
-        assert pair.ours.receive(0) is None  # seen empty: what comes now came later
+        assert pair.ours.receive(0) is None  # the queue is empty: a frame received now came later
         for frame in FRAMES:
             pair.theirs.send(frame)
         frames = [pair.ours.receive(pair.clock.now() + ENOUGH) for _ in FRAMES]
@@ -111,7 +111,7 @@ def test_a_frame_carries_the_time_at_which_it_came(keys: Keys) -> None:
         assert times[-1] <= after
 
 
-def test_a_moment_that_has_passed_takes_what_is_there(keys: Keys) -> None:
+def test_receiving_until_a_past_time_takes_a_frame_that_is_already_there(keys: Keys) -> None:
     with Pair(keys) as pair:
         assert pair.ours.receive(pair.clock.now() - SECOND) is None
         pair.theirs.send(FRAMES[2])
@@ -121,7 +121,7 @@ def test_a_moment_that_has_passed_takes_what_is_there(keys: Keys) -> None:
         assert second is not None and second.extended
 
 
-def test_only_what_the_filters_let_in_is_received_and_a_drain_goes_on_behind_the_rest(keys: Keys) -> None:
+def test_excluded_frames_are_skipped_and_do_not_end_a_read(keys: Keys) -> None:
     filters = (Filter(0x180, 0x780), Filter(0x1FFF5E51, extended=True))
     with Pair(keys, filters) as pair:
         for identity in (0x100, 0x181, 0x1FF, 0x200, 0x7FF):
@@ -133,7 +133,7 @@ def test_only_what_the_filters_let_in_is_received_and_a_drain_goes_on_behind_the
         assert [frame.id for frame in pair.take(pair.ours, 2)] == [0x1FF, 0x1FFF5E51]
 
 
-def test_error_frames_are_taken_out_and_the_worst_link_stays_until_an_operator_says_otherwise(keys: Keys) -> None:
+def test_error_frames_are_left_out_and_the_worst_link_stays_until_an_operator_resets_it(keys: Keys) -> None:
     with Pair(keys) as pair:
         for classes, data in ((0x004, "0008"), (0x040, ""), (0x100, ""), (0x004, "0040")):
             pair.theirs.send(Frame(classes, bytes.fromhex(data).ljust(8, b"\0"), error=True))
@@ -147,7 +147,7 @@ def test_error_frames_are_taken_out_and_the_worst_link_stays_until_an_operator_s
         assert pair.ours.health.errors == 4
 
 
-def test_nothing_is_sent_on_opening(keys: Keys) -> None:
+def test_opening_a_bus_sends_nothing(keys: Keys) -> None:
     clock = WallClock()
     listening = open_bus("listening", keys, clock)
     with Pair(keys) as pair:
@@ -157,7 +157,7 @@ def test_nothing_is_sent_on_opening(keys: Keys) -> None:
     listening.close()
 
 
-def test_a_closed_bus_says_so_and_closes_again(keys: Keys) -> None:
+def test_a_closed_bus_refuses_to_send_and_may_be_closed_again(keys: Keys) -> None:
     bus = open_bus("main", keys, WallClock())
     bus.close()
     bus.close()
@@ -168,7 +168,7 @@ def test_a_closed_bus_says_so_and_closes_again(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("interface", ["virtual", "udp_multicast"])
-def test_what_is_no_classic_frame_is_counted_and_dropped(interface: str) -> None:
+def test_records_that_are_not_classic_frames_are_counted_and_dropped(interface: str) -> None:
     clock = WallClock()
     with keys_of(interface) as keys:
         ours = open_bus("ours", keys, clock)
@@ -187,7 +187,7 @@ def test_what_is_no_classic_frame_is_counted_and_dropped(interface: str) -> None
         ours.close()
 
 
-def test_python_can_and_we_read_each_other() -> None:
+def test_python_can_reads_our_frames_and_we_read_its_frames() -> None:
     clock = WallClock()
     with keys_of("udp_multicast") as keys:
         ours = open_bus("ours", keys, clock)
@@ -206,7 +206,7 @@ def test_python_can_and_we_read_each_other() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="IP_MULTICAST_ALL is of Linux")
-def test_a_bus_hears_its_own_group_alone() -> None:
+def test_a_bus_receives_its_own_multicast_group_only() -> None:
     clock = WallClock()
     with keys_of("udp_multicast") as keys, Pair(keys) as pair:
         other = open_bus("other", {**keys, "channel": "239.74.163.3"}, clock)
@@ -218,7 +218,7 @@ def test_a_bus_hears_its_own_group_alone() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="socket filters are of Linux")
-def test_the_kernel_keeps_our_own_frames_from_us() -> None:
+def test_the_kernel_drops_our_own_frames() -> None:
     with keys_of("udp_multicast") as keys, Pair(keys) as pair:
         channel = pair.ours._channel
         assert isinstance(channel, MulticastChannel)
@@ -228,7 +228,7 @@ def test_the_kernel_keeps_our_own_frames_from_us() -> None:
             channel._socket.recv(4096)
 
 
-def test_a_bus_of_ours_sends_no_further_than_its_hop_limit() -> None:
+def test_a_bus_obeys_its_hop_limit() -> None:
     with keys_of("udp_multicast") as keys:
         ours = open_bus("ours", {**keys, "hop_limit": 0}, WallClock())
         assert isinstance(ours._channel, MulticastChannel)
@@ -238,7 +238,7 @@ def test_a_bus_of_ours_sends_no_further_than_its_hop_limit() -> None:
         assert sender.fileno() == -1
 
 
-def test_a_datagram_that_is_no_frame_does_not_take_the_bus_down() -> None:
+def test_a_datagram_that_is_not_a_frame_does_not_take_the_bus_down() -> None:
     with keys_of("udp_multicast") as keys, Pair(keys) as pair:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
@@ -250,7 +250,7 @@ def test_a_datagram_that_is_no_frame_does_not_take_the_bus_down() -> None:
         assert pair.ours.health.link is Link.ACTIVE
 
 
-def test_flags_that_are_numbers_are_flags_all_the_same() -> None:
+def test_flags_may_be_the_numbers_0_and_1() -> None:
     msgpack = pytest.importorskip("msgpack")
     said = {
         "timestamp": 0.0, "arbitration_id": 5, "is_extended_id": 1, "is_remote_frame": 0, "is_error_frame": 0,
@@ -269,7 +269,7 @@ def test_flags_that_are_numbers_are_flags_all_the_same() -> None:
     bus.close()
 
 
-def test_an_echo_that_was_lost_does_not_hide_what_another_sends_later() -> None:
+def test_a_lost_echo_does_not_hide_an_equal_frame_of_another_sender_later() -> None:
     channel = Scripted()
     clock = VirtualClock()
     bus = PythonCanBus("main", channel, clock, echoes=True)
@@ -281,11 +281,11 @@ def test_an_echo_that_was_lost_does_not_hide_what_another_sends_later() -> None:
     bus.close()
 
 
-def test_echoes_that_waited_long_in_the_queue_are_still_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_echo_that_waited_in_the_queue_for_long_is_still_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
     channel, clock = Scripted(), VirtualClock()
     bus = PythonCanBus("main", channel, clock, echoes=True, system_time=True)
     bus.send(FRAMES[2])
-    clock.sleep_until(3 * SECOND)  # the loop stood still; the kernel's stamp says that the echo came long before
+    clock.sleep_until(3 * SECOND)  # the loop stood still; the stamp of the kernel says that the echo came long before
     monkeypatch.setattr("hil.bus.python_can.time.time_ns", lambda: 1003 * SECOND)
     channel.incoming.append(message(FRAMES[2], 1000.0))
     assert bus.receive(0) is None
@@ -294,7 +294,7 @@ def test_echoes_that_waited_long_in_the_queue_are_still_known(monkeypatch: pytes
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
-def test_of_frames_in_any_order_exactly_the_own_ones_are_dropped(script: list[tuple[bool, int]]) -> None:
+def test_exactly_the_own_frames_are_dropped_in_any_order(script: list[tuple[bool, int]]) -> None:
     channel = Scripted()
     bus = PythonCanBus("main", channel, VirtualClock(), echoes=True)
     foreign = 0
@@ -313,7 +313,7 @@ def test_of_frames_in_any_order_exactly_the_own_ones_are_dropped(script: list[tu
 
 
 @pytest.mark.parametrize(("step", "expected"), [(0.0, 8.0), (3600.0, 5.0), (-3600.0, 10.0), (-1.0, 9.0)])
-def test_a_step_of_the_system_time_moves_a_frame_no_further_than_is_certain(
+def test_after_a_step_of_the_system_time_a_frame_stays_within_certain_times(
     step: float, expected: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue was seen empty at 5 s; a frame came at 8 s and is read at 10 s, after the system time was set."""
@@ -340,7 +340,7 @@ def test_a_step_of_the_system_time_moves_a_frame_no_further_than_is_certain(
         (can.CanTimeoutError("too slow"), "too slow"),
     ],
 )
-def test_whatever_a_driver_raises_counts_as_down_and_the_next_frame_is_tried_all_the_same(
+def test_an_error_of_the_driver_takes_the_bus_down_and_the_next_frame_is_tried_again(
     error: Exception, said: str
 ) -> None:
     channel = Scripted()
@@ -358,7 +358,7 @@ def test_whatever_a_driver_raises_counts_as_down_and_the_next_frame_is_tried_all
     bus.close()
 
 
-def test_a_payload_that_is_too_long_is_not_sent() -> None:
+def test_a_payload_that_is_too_long_is_refused() -> None:
     bus = PythonCanBus("main", Scripted(), VirtualClock())
     with pytest.raises(ValueError, match="a classic frame has at most 8 bytes, this one 9"):
         bus.send(Frame(1, bytes(9)))
@@ -366,7 +366,7 @@ def test_a_payload_that_is_too_long_is_not_sent() -> None:
 
 
 class Emulator(WallClock):
-    """A clock at which an emulator looks whenever it is read."""
+    """A clock that lets an emulator answer whenever it is read."""
 
     def __init__(self, bus: PythonCanBus) -> None:
         super().__init__()
@@ -380,17 +380,17 @@ class Emulator(WallClock):
         return super().now()
 
 
-def test_an_emulator_is_known_by_its_answer(keys: Keys) -> None:
+def test_an_emulator_is_recognised_by_its_answer(keys: Keys) -> None:
     with Pair(keys) as pair:
         assert not answers_as_emulator(pair.ours, pair.clock, 0.02)
-        pair.theirs.receive(0)  # the question that nobody answered
+        pair.theirs.receive(0)  # the question without an answer
         clock = Emulator(pair.theirs)
         asking = open_bus("asking", keys, clock)
         assert answers_as_emulator(asking, clock, 5.0)
         asking.close()
 
 
-def test_only_the_question_is_one() -> None:
+def test_only_the_exact_question_counts_as_one() -> None:
     assert is_question(question())
     assert not is_question(Frame(REQUEST, PAYLOAD[:7] + b"\xff", extended=True))
     assert not is_question(Frame(REQUEST, remote=True, extended=True))
@@ -399,7 +399,7 @@ def test_only_the_question_is_one() -> None:
 
 
 def message(frame: Frame, timestamp: float = 0.0, dlc: int | None = None) -> can.Message:
-    """As python-can hands it over."""
+    """A frame as a message of python-can."""
     return can.Message(
         timestamp=timestamp,
         arbitration_id=frame.id,
@@ -411,7 +411,7 @@ def message(frame: Frame, timestamp: float = 0.0, dlc: int | None = None) -> can
 
 
 class Scripted(can.BusABC):
-    """A driver that does what a test says."""
+    """A driver of python-can that a test controls."""
 
     def __init__(self) -> None:
         self.incoming: list[can.Message] = []

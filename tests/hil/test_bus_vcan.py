@@ -1,4 +1,4 @@
-"""On a real SocketCAN, against can-utils: clients that nobody here wrote."""
+"""Buses on a real SocketCAN interface, against the independent programs of can-utils."""
 
 import os
 import random
@@ -63,7 +63,7 @@ def test_a_frame_of_cansend_arrives(keys: Keys) -> None:
         ("20000020#0000000000000000", Link.ACTIVE, "no acknowledgement: no other node on the bus, or a broken cable"),
     ],
 )
-def test_an_error_frame_of_cansend_is_read(keys: Keys, text: str, link: Link, reason: str) -> None:
+def test_an_error_frame_of_cansend_is_decoded(keys: Keys, text: str, link: Link, reason: str) -> None:
     clock = WallClock()
     bus = open_bus("main", keys, clock)
     subprocess.run([tool("cansend"), "vcan0", text], check=True)
@@ -128,7 +128,7 @@ def parsed(line: str) -> tuple[float, Frame]:
 
 
 def wait_for_candump(sender: Any, log: Path) -> int:
-    """Sends until candump logs it and no more comes; returns how many lines there are."""
+    """Sends until candump logs it and nothing more comes; returns the number of lines."""
 
     def listens() -> bool:
         sender.send(Frame(0x7FF))
@@ -149,7 +149,7 @@ def wait_until(done: Any) -> None:
     pytest.fail("candump did not keep up within 30 s")
 
 
-def test_frames_that_the_receive_buffer_has_no_room_for_are_counted(keys: Keys) -> None:
+def test_frames_without_room_in_the_receive_buffer_are_counted(keys: Keys) -> None:
     clock = WallClock()
     slow, sender = open_bus("slow", keys, clock, receive_buffer=SMALL), open_bus("sender", keys, clock)
     for i in range(500):
@@ -164,7 +164,7 @@ def test_frames_that_the_receive_buffer_has_no_room_for_are_counted(keys: Keys) 
     assert slow.health.lost + slow.health.received == 500
 
 
-def test_the_kernel_keeps_out_what_is_not_let_in(keys: Keys) -> None:
+def test_the_kernel_drops_frames_that_the_filters_exclude(keys: Keys) -> None:
     clock = WallClock()
     slow = open_bus("slow", keys, clock, [Filter(0x181)], receive_buffer=SMALL)
     sender = open_bus("sender", keys, clock)
@@ -178,7 +178,7 @@ def test_the_kernel_keeps_out_what_is_not_let_in(keys: Keys) -> None:
     slow.close()
 
 
-def test_own_frames_that_the_kernel_hands_back_are_dropped(keys: Keys) -> None:
+def test_echoes_from_the_kernel_are_dropped(keys: Keys) -> None:
     clock = WallClock()
     bus = open_bus("main", {**keys, "receive_own_messages": True}, clock)
     bus.send(Frame(0x123, b"\x01"))
@@ -189,7 +189,7 @@ def test_own_frames_that_the_kernel_hands_back_are_dropped(keys: Keys) -> None:
     bus.close()
 
 
-def test_an_interface_that_goes_down_takes_the_bus_down_until_an_operator_says_otherwise(keys: Keys) -> None:
+def test_an_interface_that_goes_down_takes_the_bus_down_until_an_operator_resets_it(keys: Keys) -> None:
     clock = WallClock()
     bus = open_bus("main", keys, clock)
     bus.send(Frame(1))

@@ -91,7 +91,7 @@ def printed(word: int) -> Cia402State | None:
     return fits[0] if fits else None
 
 
-def test_every_statusword_is_decoded_as_printed() -> None:
+def test_every_statusword_is_decoded_as_the_standard_prints_it() -> None:
     by_low_byte = [printed(word) for word in range(0x100)]
     for word in range(0x10000):
         assert cia402.state_of(word) is by_low_byte[word & 0xFF]
@@ -123,24 +123,24 @@ def test_a_torque_is_rounded_towards_zero_by_less_than_one_thousandth(torque: fl
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 32.8, -32.8])
-def test_no_torque_beyond_the_wire_is_encoded(torque: float) -> None:
+def test_a_torque_that_does_not_fit_on_the_wire_is_refused(torque: float) -> None:
     with pytest.raises(ValueError, match="torque"):
         cia402.per_mille(torque, 1.0)
 
 
 @given(st.binary(max_size=8))
-def test_a_wrong_length_is_not_valid(data: bytes) -> None:
+def test_a_payload_of_a_wrong_length_is_invalid(data: bytes) -> None:
     lengths = {cia402.feedback: 8, cia402.status: 6, cia402.emergency: 8, cia402.nmt_state: 1}
     for decode, length in lengths.items():
         assert decode(data) is None or len(data) == length
 
 
-def test_heartbeats_and_emergencies() -> None:
+def test_heartbeats_and_emergencies_are_decoded() -> None:
     assert [cia402.nmt_state(bytes((byte,))) for byte in (0, 4, 5, 127, 0x85, 3)] == [0, 4, 5, 127, 5, None]
     assert cia402.emergency(bytes.fromhex("3081110102030405")) == (0x8130, 0x11, bytes((1, 2, 3, 4, 5)))
 
 
-def test_an_error_code_is_said_in_words() -> None:
+def test_an_error_code_has_a_text() -> None:
     assert cia402.error_text(0x0000) == ""
     assert cia402.error_text(0x8130) == "heartbeat of the master lost (0x8130)"
     assert cia402.error_text(0x2320) == "current error (0x2320)"

@@ -28,7 +28,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("command", "data", "identifier", "golden"), GOLDEN)
-def test_golden_orders(command: int, data: bytes, identifier: int, golden: str) -> None:
+def test_golden_commands(command: int, data: bytes, identifier: int, golden: str) -> None:
     assert odrive.identifier(NODE, command) == identifier
     assert data == bytes.fromhex(golden)
 
@@ -65,16 +65,16 @@ def test_the_dbc_has_the_same_ids(node: int) -> None:
         assert DBC.get_message_by_name(f"Axis{node}_{name}").frame_id == odrive.identifier(node, command)
 
 
-def test_the_dbc_sends_what_counts_as_an_order_from_a_master() -> None:
+def test_the_dbc_has_the_same_commands_of_a_master() -> None:
     of_node = [each for each in DBC.messages if each.name.startswith("Axis3_")]
     answers = {"Get_Version", "Heartbeat", "TxSdo"} | {
         each.name[6:] for each in of_node if each.name[6:].startswith("Get_")
     }
-    orders = {each.frame_id & 0x1F for each in of_node if each.name[6:] not in answers}
-    assert orders == set(odrive.MASTER_COMMANDS)
+    commands = {each.frame_id & 0x1F for each in of_node if each.name[6:] not in answers}
+    assert commands == set(odrive.MASTER_COMMANDS)
 
 
-def test_the_dbc_reads_our_orders() -> None:
+def test_the_dbc_decodes_our_commands() -> None:
     assert fields("Set_Axis_State", odrive.axis_state(8)) == [8]
     assert fields("Set_Controller_Mode", odrive.controller_mode(1, 6)) == [1, 6]
     assert fields("Set_Limits", odrive.limits(12.5, 40.0)) == [12.5, 40.0]
@@ -90,7 +90,7 @@ def test_the_dbc_names_the_same_errors_and_states() -> None:
 
 
 @given(FLOAT32)
-def test_a_torque_is_read_back_by_the_dbc(torque: float) -> None:
+def test_the_dbc_decodes_our_torque(torque: float) -> None:
     assert fields("Set_Input_Torque", odrive.input_torque(torque)) == [torque]
 
 
@@ -102,26 +102,26 @@ def test_a_torque_is_rounded_towards_zero_by_less_than_one_step(torque: float) -
 
 
 @given(FLOAT32, FLOAT32)
-def test_estimates_of_the_dbc_are_read(position: float, velocity: float) -> None:
+def test_encoder_estimates_of_the_dbc_are_decoded(position: float, velocity: float) -> None:
     data = message("Get_Encoder_Estimates").encode({"Pos_Estimate": position, "Vel_Estimate": velocity})
     assert odrive.estimates(data) == (position, velocity)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 255), st.integers(0, 255), st.booleans())
-def test_heartbeats_of_the_dbc_are_read(error: int, state: int, result: int, done: bool) -> None:
+def test_heartbeats_of_the_dbc_are_decoded(error: int, state: int, result: int, done: bool) -> None:
     values = {"Axis_Error": error, "Axis_State": state, "Procedure_Result": result, "Trajectory_Done_Flag": done}
     data = message("Heartbeat").encode(values)
     assert odrive.heartbeat(data.ljust(8, b"\0")) == (error, state, result, done)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_errors_of_the_dbc_are_read(active: int, disarm: int) -> None:
+def test_errors_of_the_dbc_are_decoded(active: int, disarm: int) -> None:
     data = message("Get_Error").encode({"Active_Errors": active, "Disarm_Reason": disarm}, strict=False)
     assert odrive.errors(data) == (active, disarm)
 
 
 @given(st.lists(st.integers(0, 255), min_size=8, max_size=8))
-def test_versions_of_the_dbc_are_read(numbers: list[int]) -> None:
+def test_versions_of_the_dbc_are_decoded(numbers: list[int]) -> None:
     names = [signal.name for signal in message("Get_Version").signals]
     version = odrive.version(message("Get_Version").encode(dict(zip(names, numbers, strict=True))))
     assert version is not None
@@ -129,30 +129,30 @@ def test_versions_of_the_dbc_are_read(numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 1e39, -1e300])
-def test_no_torque_that_is_not_finite_is_encoded(torque: float) -> None:
+def test_a_torque_that_is_not_finite_is_refused(torque: float) -> None:
     with pytest.raises(ValueError, match="torque"):
         odrive.input_torque(torque)
 
 
 @pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.inf)])
-def test_no_limit_that_is_not_finite_is_encoded(values: tuple[float, float]) -> None:
+def test_a_limit_that_is_not_finite_is_refused(values: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="not finite"):
         odrive.limits(*values)
 
 
 @pytest.mark.parametrize("values", [(math.nan, 0.0), (0.0, math.inf), (-math.inf, math.nan)])
-def test_no_estimate_that_is_not_finite_is_decoded(values: tuple[float, float]) -> None:
+def test_an_estimate_that_is_not_finite_is_invalid(values: tuple[float, float]) -> None:
     assert odrive.estimates(struct.pack("<ff", *values)) is None
 
 
 @given(st.binary(max_size=8).filter(lambda data: len(data) != 8))
-def test_a_wrong_length_is_not_valid(data: bytes) -> None:
+def test_a_payload_of_a_wrong_length_is_invalid(data: bytes) -> None:
     assert [decode(data) for decode in (odrive.version, odrive.heartbeat, odrive.errors, odrive.estimates)] == 4 * [
         None
     ]
 
 
-def test_an_error_is_said_in_words_with_its_code() -> None:
+def test_errors_have_a_text_with_their_code() -> None:
     assert odrive.error_text(0) == ""
     assert odrive.error_text(0x0100_0200) == "DC_BUS_UNDER_VOLTAGE | WATCHDOG_TIMER_EXPIRED (0x1000200)"
     assert odrive.error_text(0x8000_0000) == "unknown error (0x80000000)"

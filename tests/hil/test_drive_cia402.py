@@ -1,4 +1,4 @@
-"""The CiA 402 driver in conversation with a node whose objects python-canopen serves."""
+"""The CiA 402 driver in conversation with a scripted drive, whose object dictionary python-canopen serves."""
 
 import math
 import struct
@@ -10,7 +10,7 @@ from typing import Any
 
 import canopen
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer
+from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives import protocols
 from hil.drives.base import Condition, Drive, DriveError, Feedback
@@ -54,7 +54,7 @@ def node_dictionary() -> canopen.ObjectDictionary:
 
 
 class Wire(canopen.Network):
-    """Collects what a local node sends."""
+    """Collects the frames that a local node sends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,14 +68,17 @@ class Wire(canopen.Network):
 
 
 class Axis(Peer):
-    """One drive, as far as bring-up talks to it. Objects are python-canopen's; NMT, process data and states are here.
+    """A scripted drive. python-canopen serves its objects; NMT, process data and the state machine are scripted here.
+
+    Args:
+        dictionary: Its objects; None: all that the driver uses.
 
     Attributes:
-        objects: Its object dictionary, as the node itself reads and writes it.
-        deaf: Whether it ignores a heartbeat that fails.
-        mute: Whether it answers no SDO.
-        stubborn: Whether it stays in fault until its communication is reset.
-        shows: What it says of an object whatever was written there.
+        objects: Values of its objects, as the node itself reads and writes them.
+        deaf: Whether it ignores the loss of our heartbeat.
+        mute: Whether it answers no SDO request.
+        stubborn: Whether it stays in fault until its communication is reset, as an EPOS4 does.
+        shows: Index -> value that it reports whatever was written.
     """
 
     def __init__(self, dictionary: canopen.ObjectDictionary | None = None) -> None:
@@ -92,7 +95,7 @@ class Axis(Peer):
         self.state, self.nmt, self.torque = "disabled", 127, 0
         self.deaf = self.mute = self.stubborn = False
         self.torques: list[tuple[str, int]] = []
-        self._beaten: int | None = None
+        self._heartbeat_time: int | None = None
         self._code, self._raised, self._held = 0, False, False
 
     def _written(self, index: int, subindex: int, od: Any, data: bytes) -> None:
@@ -109,14 +112,14 @@ class Axis(Peer):
             assert frame.data[1] == NODE
             return self._manage(frame.data[0])
         if frame.id == 0x77F:
-            self._beaten = now
+            self._heartbeat_time = now
         if frame.id == 0x200 + NODE and self.nmt == 5:
             self._obey(*struct.unpack("<Hh", frame.data))
         return []
 
     def _manage(self, order: int) -> list[Frame]:
         if order == 130:
-            self.nmt, self._beaten, self._held = 127, None, False
+            self.nmt, self._heartbeat_time, self._held = 127, None, False
             return [Frame(0x700 + NODE, bytes(1))]
         assert order == 1
         self.nmt = 5
@@ -146,9 +149,9 @@ class Axis(Peer):
     def tick(self, now: int) -> Iterable[Frame]:
         consumer = self.objects[0x1016][1].raw
         limit = (consumer & 0xFFFF) * MILLISECOND
-        if limit and self._beaten is not None and now - self._beaten > limit and not self.deaf:
+        if limit and self._heartbeat_time is not None and now - self._heartbeat_time > limit and not self.deaf:
             assert consumer >> 16 == 127
-            self._beaten, self.nmt = None, 127
+            self._heartbeat_time, self.nmt = None, 127
             yield self.fail(0x8130)
         if self.nmt == 5:
             yield Frame(0x180 + NODE, struct.pack("<ii", -1024, 60))
@@ -171,12 +174,29 @@ def brought_up(axis: Axis) -> tuple[Cia402Drive, Conversation]:
     return drive, talk
 
 
-def test_configuration_is_written_in_the_order_that_cia_301_prescribes() -> None:
+def test_identification_reads_profile_modes_rated_torque_and_state() -> None:
+    drive, talk = conversation(Axis())
+    talk.run(drive.identify(talk))
+    assert talk.lines == on_the_wire(
+        """
+        TX 605  40 00 10 00 00 00 00 00   # device type?
+        RX 585  43 00 10 00 92 01 02 00   # 0x00020192: profile 402
+        TX 605  40 02 65 00 00 00 00 00   # supported drive modes?
+        RX 585  43 02 65 00 00 02 00 00   # bit 9: cyclic synchronous torque
+        TX 605  40 76 60 00 00 00 00 00   # motor rated torque?
+        RX 585  43 76 60 00 F4 01 00 00   # 500 mN m
+        TX 605  40 41 60 00 00 00 00 00   # statusword?
+        RX 585  4B 41 60 00 40 02 00 00   # switch on disabled, remote
+        """
+    )
+
+
+def test_a_pdo_is_mapped_in_the_order_that_cia_301_prescribes() -> None:
     axis = Axis()
     drive, _ = brought_up(axis)
     first = [write for write in axis.writes if write[0] in (0x1801, 0x1A01)]
     assert first == [
-        (0x1801, 1, 0x8000_0000 | 0x280 + NODE),  # all are switched off first
+        (0x1801, 1, 0x8000_0000 | 0x280 + NODE),  # all PDOs are switched off first
         (0x1801, 1, 0x8000_0000 | 0x280 + NODE),
         (0x1A01, 0, 0),
         (0x1A01, 1, 0x6041_0010),
@@ -189,7 +209,32 @@ def test_configuration_is_written_in_the_order_that_cia_301_prescribes() -> None
     assert drive.condition is Condition.DISABLED and drive.fault == "" and drive.foreign == ""
 
 
-def test_configuration_leaves_the_drive_as_it_must_be() -> None:
+def test_configuration_resets_the_communication_first_and_starts_the_node_last() -> None:
+    drive, talk = conversation(Axis())
+    talk.run(drive.configure(talk))
+    talk.pump(lambda: False, 0.01)
+    assert talk.lines[:2] == on_the_wire(
+        """
+        TX 000  82 05   # NMT reset communication
+        RX 705  00      # boot-up
+        """
+    )
+    assert talk.lines[-9:] == on_the_wire(
+        """
+        TX 605  23 16 10 01 32 00 7F 00   # consumer heartbeat: node 127, 50 ms
+        RX 585  60 16 10 01 00 00 00 00
+        TX 605  40 16 10 01 00 00 00 00   # read back
+        RX 585  43 16 10 01 32 00 7F 00
+        TX 000  01 05                     # NMT start
+        RX 705  05                        # operational
+        TX 77F  05                        # our heartbeat
+        RX 185  00 FC FF FF 3C 00 00 00   # position -1024, velocity 60
+        RX 285  40 02 14 00 00 00         # switch on disabled, torque 20
+        """
+    )
+
+
+def test_configuration_sets_every_object() -> None:
     axis = Axis()
     brought_up(axis)
     objects = axis.objects
@@ -206,7 +251,7 @@ def test_configuration_leaves_the_drive_as_it_must_be() -> None:
     assert objects[0x1017].raw == 100
 
 
-def test_no_thread_is_started() -> None:
+def test_bring_up_starts_no_thread() -> None:
     import threading
 
     before = threading.active_count()
@@ -222,7 +267,7 @@ def refused(axis: Axis, match: str, verb: str = "identify") -> None:
     assert not any(frame.id == 0x200 + NODE for frame in talk.sent)
 
 
-def test_what_is_no_servo_drive_is_refused() -> None:
+def test_a_node_that_is_not_a_servo_drive_is_refused() -> None:
     axis = Axis()
     axis.objects[0x1000].raw = 0x0002_0191
     refused(axis, r"says profile 401, not 402")
@@ -234,19 +279,19 @@ def test_a_drive_without_torque_mode_is_refused() -> None:
     refused(axis, r"0x6502 \(Supported drive modes\) is 0x1A5: no cyclic synchronous torque")
 
 
-def test_another_rated_torque_is_refused() -> None:
+def test_a_rated_torque_other_than_in_the_config_is_refused() -> None:
     axis = Axis()
     axis.objects[0x6076].raw = 510
     refused(axis, r"0x6076 \(Motor rated torque\) is 0\.51 N m, the config's rated_torque is 0\.5 N m")
 
 
-def test_a_drive_that_somebody_has_enabled_is_refused() -> None:
+def test_a_drive_that_is_enabled_already_is_refused() -> None:
     axis = Axis()
     axis.objects[0x6041].raw = STATUSWORD["enabled"]
     refused(axis, "is in state operation enabled already")
 
 
-def test_a_drive_that_does_not_answer_is_named_on_the_runs_clock() -> None:
+def test_a_drive_that_does_not_answer_is_asked_twice_on_the_clock_of_the_run() -> None:
     axis = Axis()
     axis.mute = True
     drive, talk = conversation(axis)
@@ -255,36 +300,47 @@ def test_a_drive_that_does_not_answer_is_named_on_the_runs_clock() -> None:
     assert talk.now == pytest.approx(0.6e9)  # asked twice
 
 
-def test_a_mode_that_is_not_taken_is_refused() -> None:
+def test_a_drive_that_does_not_enter_torque_mode_is_refused() -> None:
     axis = Axis()
     axis.shows[0x6061] = 0
     refused(axis, r"0x6061 \(Modes of operation display\) reads 0, not 10, after 0\.5 s", "configure")
 
 
-def test_a_value_that_is_not_kept_is_refused() -> None:
+def test_a_drive_that_does_not_keep_a_value_is_refused() -> None:
     axis = Axis()
     axis.shows[0x6007] = 0
     refused(axis, r"0x6007 \(Abort connection option code\) was set to 3 and reads 0", "configure")
 
 
-def test_an_object_that_the_drive_lacks_is_named() -> None:
+def test_the_error_names_an_object_that_the_drive_does_not_have() -> None:
     dictionary = node_dictionary()
     del dictionary[0x6007]
     refused(Axis(dictionary), r"0x6007 .* cannot be set to 3: .*Object does not exist", "configure")
 
 
-def test_enable_climbs_the_stairs_with_the_torque_from_the_start() -> None:
+def test_enabling_makes_three_state_transitions_with_the_torque_from_the_start() -> None:
     axis = Axis()
     drive, talk = brought_up(axis)
     talk.torque = 5.0
+    talk.forget()
     talk.run(drive.enable(5.0))
+    assert talk.of(0x205, 0x285) == on_the_wire(
+        """
+        TX 205  06 00 38 FF         # shutdown, torque -200
+        RX 285  21 02 14 00 00 00   # ready to switch on
+        TX 205  07 00 38 FF         # switch on, torque -200
+        RX 285  33 02 14 00 00 00   # switched on
+        TX 205  0F 00 38 FF         # enable operation, torque -200
+        RX 285  37 02 14 00 00 00   # operation enabled
+        """
+    )
     assert drive.condition is Condition.ENABLED
     assert {torque for _, torque in axis.torques} == {-200}  # -5/50 N m of 0.5 N m
     assert [state for state, _ in axis.torques if state] and axis.state == "enabled"
     assert struct.unpack("<Hh", drive.command(0.0).data) == (15, 0)
 
 
-def test_enable_gives_up_where_the_drive_does_not_follow() -> None:
+def test_enabling_stops_if_the_drive_does_not_change_its_state() -> None:
     axis = Axis()
     drive, talk = brought_up(axis)
     axis._obey = lambda controlword, torque: None
@@ -305,12 +361,31 @@ def test_a_drive_that_does_not_obey_the_controlword_is_refused() -> None:
         next(steps)
 
 
-def test_the_watchdog_is_seen_to_act_and_the_drive_configured_anew() -> None:
+def test_the_watchdog_test_stops_our_heartbeat_and_configures_the_drive_again() -> None:
     axis = Axis()
-    axis.stubborn = True  # wants its communication reset before the fault
+    axis.stubborn = True  # its communication has to be reset before the fault
     drive, talk = brought_up(axis)
     talk.torque = 0.0
+    talk.forget()
     talk.run(drive.test_watchdog())
+    assert talk.of(0x000, 0x085, 0x205, 0x285, 0x705) == on_the_wire(
+        """
+        TX 205  00 00 00 00               # fault reset by an edge, though there is no fault yet
+        RX 285  40 02 14 00 00 00
+        TX 205  80 00 00 00
+        TX 205  00 00 00 00
+        RX 705  05                        # operational; our heartbeat stops here
+        RX 085  30 81 01 00 00 00 00 00   # emergency 0x8130: heartbeat lost
+        TX 000  82 05                     # NMT reset communication
+        RX 705  00                        # boot-up
+        TX 000  01 05                     # NMT start
+        RX 705  05                        # operational
+        RX 285  08 02 14 00 30 81         # fault 0x8130
+        TX 205  80 00 00 00               # fault reset
+        RX 285  40 02 14 00 00 00         # switch on disabled
+        TX 205  00 00 00 00
+        """
+    )
     assert drive.condition is Condition.DISABLED and drive.fault == "" and not drive.quiet
     assert {torque for _, torque in axis.torques} == {0}
     assert not {state for state, _ in axis.torques} & {"ready", "on", "enabled"}
@@ -318,7 +393,7 @@ def test_the_watchdog_is_seen_to_act_and_the_drive_configured_anew() -> None:
     assert drive.condition is Condition.ENABLED
 
 
-def test_a_watchdog_that_does_not_act_is_found() -> None:
+def test_a_watchdog_that_does_not_act_is_reported() -> None:
     axis = Axis()
     axis.deaf = True
     drive, talk = brought_up(axis)
@@ -327,13 +402,13 @@ def test_a_watchdog_that_does_not_act_is_found() -> None:
     assert not drive.quiet
 
 
-def test_a_watchdog_is_tested_only_once_armed() -> None:
+def test_a_watchdog_cannot_be_tested_before_it_is_armed() -> None:
     drive, talk = conversation(Axis())
     with pytest.raises(DriveError, match="not armed yet"):
         talk.run(drive.test_watchdog())
 
 
-def test_a_fault_is_reset_by_an_edge_and_nothing_is_enabled_out_of_it() -> None:
+def test_a_drive_in_fault_is_not_enabled_and_is_reset_by_an_edge_of_bit_7() -> None:
     axis = Axis()
     drive, talk = brought_up(axis)
     talk.torque = 0.0
@@ -342,11 +417,21 @@ def test_a_fault_is_reset_by_an_edge_and_nothing_is_enabled_out_of_it() -> None:
     assert drive.condition is Condition.FAULT and drive.fault == "emergency: over-current (0x2310)"
     with pytest.raises(DriveError, match="in fault: emergency: over-current"):
         talk.run(drive.enable(0.0))
+    talk.forget()
     talk.run(drive.reset())
+    assert talk.of(0x205, 0x285) == on_the_wire(
+        """
+        TX 205  00 00 00 00
+        RX 285  08 02 14 00 10 23   # fault 0x2310: over-current
+        TX 205  80 00 00 00         # fault reset
+        RX 285  40 02 14 00 00 00   # switch on disabled
+        TX 205  00 00 00 00
+        """
+    )
     assert drive.condition is Condition.DISABLED and drive.fault == ""
 
 
-def test_a_fault_that_stays_is_said() -> None:
+def test_a_fault_that_stays_is_reported() -> None:
     axis = Axis()
     axis.stubborn = True
     drive, talk = brought_up(axis)
@@ -356,12 +441,25 @@ def test_a_fault_that_stays_is_said() -> None:
         talk.run(drive.reset())
 
 
-def test_disable_and_quick_stop_hold_in_later_commands() -> None:
+def test_later_commands_keep_the_controlword_of_disable_and_quick_stop() -> None:
     drive, talk = brought_up(Axis())
     talk.torque = 0.0
     talk.run(drive.enable(0.0))
     for frames, controlword in ((drive.quick_stop_frames(), 2), (drive.disable_frames(), 0)):
         assert [frame.data for frame in frames] == [struct.pack("<Hh", controlword, 0)]
+    talk.forget()
+    for stop in (drive.quick_stop_frames, drive.disable_frames):
+        for frame in stop():
+            talk.send(frame)
+        talk.pump(lambda: False, 0.02)
+    assert talk.of(0x205, 0x285) == on_the_wire(
+        """
+        TX 205  02 00 00 00         # quick stop
+        RX 285  17 02 14 00 00 00   # quick stop active
+        TX 205  00 00 00 00         # disable voltage
+        RX 285  40 02 14 00 00 00   # switch on disabled
+        """
+    )
     drive.quick_stop_frames()
     assert struct.unpack("<Hh", drive.command(1.0).data)[0] == 2
 
@@ -371,7 +469,7 @@ def accept(drive: Drive, identifier: int, data: bytes, time: int = 7) -> None:
     drive.accept(Frame(identifier, data, time=time))
 
 
-def test_a_sample_is_at_the_joint() -> None:
+def test_a_sample_is_converted_to_the_joint() -> None:
     drive, _ = conversation(Axis())
     accept(drive, 0x180 + NODE, struct.pack("<ii", -1024, 60))
     assert drive.sample.position == pytest.approx(2 * math.pi * 0.25 / 50 + 0.5)
@@ -396,7 +494,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize(("word", "condition"), CONDITIONS.items())
-def test_the_condition_is_that_of_the_statusword(word: int, condition: Condition) -> None:
+def test_the_condition_follows_the_statusword(word: int, condition: Condition) -> None:
     drive, _ = conversation(Axis())
     assert drive.condition is Condition.UNKNOWN
     accept(drive, 0x280 + NODE, struct.pack("<HhH", word, 0, 0x7305))
@@ -404,7 +502,7 @@ def test_the_condition_is_that_of_the_statusword(word: int, condition: Condition
     assert ("encoder 1 (0x7305)" in drive.fault) == (condition is Condition.FAULT)
 
 
-def test_an_emergency_stays_until_it_is_taken_back() -> None:
+def test_an_emergency_lasts_until_the_drive_says_that_it_is_over() -> None:
     drive, _ = conversation(Axis())
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8130, 0x11))
     accept(drive, 0x280 + NODE, struct.pack("<HhH", 0x0237, 0, 0))
@@ -416,8 +514,8 @@ def test_an_emergency_stays_until_it_is_taken_back() -> None:
 @pytest.mark.parametrize(
     ("word", "off"), [("enabled", False), ("stopping", False), ("disabled", True), ("fault", True), ("reacting", False)]
 )
-def test_an_emergency_is_a_fault_but_no_proof_that_the_drive_is_off(word: str, off: bool) -> None:
-    """Some emergencies are warnings, and their drive goes on: it must be told what to do, and then to go off."""
+def test_an_emergency_is_a_fault_but_does_not_prove_that_the_drive_is_off(word: str, off: bool) -> None:
+    """Some emergencies are warnings that leave the drive on: it has to be commanded, and then disabled."""
     drive, _ = brought_up(Axis())
     accept(drive, 0x280 + NODE, struct.pack("<HhH", STATUSWORD[word], 0, 0))
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8120, 0x11))
@@ -428,7 +526,7 @@ def test_an_emergency_is_a_fault_but_no_proof_that_the_drive_is_off(word: str, o
 
 
 @pytest.mark.parametrize("nmt", [4, 127])
-def test_a_drive_that_leaves_operation_is_in_fault(nmt: int) -> None:
+def test_a_drive_that_leaves_nmt_state_operational_is_in_fault(nmt: int) -> None:
     drive, _ = brought_up(Axis())
     accept(drive, 0x700 + NODE, bytes((nmt,)), time=123)
     assert drive.condition is Condition.FAULT and "left NMT state operational" in drive.fault
@@ -437,7 +535,7 @@ def test_a_drive_that_leaves_operation_is_in_fault(nmt: int) -> None:
     assert drive.condition is Condition.DISABLED
 
 
-def test_a_drive_that_restarts_stays_in_fault_until_it_is_configured() -> None:
+def test_a_drive_that_has_restarted_is_in_fault_until_it_is_configured() -> None:
     drive, talk = brought_up(Axis())
     accept(drive, 0x700 + NODE, bytes((0,)))
     accept(drive, 0x700 + NODE, bytes((5,)))
@@ -459,13 +557,13 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("identifier", "data"), FOREIGN)
-def test_another_master_is_noticed(identifier: int, data: bytes) -> None:
+def test_frames_of_another_master_are_noticed(identifier: int, data: bytes) -> None:
     drive, _ = conversation(Axis())
     accept(drive, identifier, data)
     assert str(Frame(identifier, data)) in drive.foreign
 
 
-def test_orders_to_other_nodes_are_not_ours() -> None:
+def test_commands_to_other_nodes_are_ignored() -> None:
     drive, _ = conversation(Axis())
     accept(drive, 0x000, bytes((1, NODE + 1)))
     accept(drive, 0x580 + NODE, bytes(8))
@@ -473,33 +571,33 @@ def test_orders_to_other_nodes_are_not_ours() -> None:
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
     drive, _ = conversation(Axis())
     with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
         drive.command(torque)
 
 
-def test_our_heartbeat_goes_out_three_times_within_the_watchdog() -> None:
+def test_our_heartbeat_is_sent_three_times_within_the_watchdog() -> None:
     drive, _ = conversation(Axis())
     sent = [bool(drive.alive_frames()) for _ in range(160)]
     assert sent[0] and sum(sent) == 10  # every 16th tick of 1 ms, watchdog 50 ms
-    every = [index for index, beat in enumerate(sent) if beat]
+    every = [index for index, was_sent in enumerate(sent) if was_sent]
     assert max(b - a for a, b in pairwise(every)) * PERIOD <= 0.05 / 3
 
 
-def test_traffic_is_that_of_the_loop() -> None:
+def test_the_traffic_lists_every_frame_of_the_loop() -> None:
     traffic = Cia402Drive.traffic(settings(), PERIOD)
     assert [(each.size, pytest.approx(each.rate)) for each in traffic] == [
         (8, 1000), (4, 1000), (6, 100), (1, 10), (1, 62.5),
     ]  # fmt: skip
 
 
-def test_quanta_are_one_count_each() -> None:
+def test_the_smallest_steps_are_one_count_each() -> None:
     drive, _ = conversation(Axis())
     assert drive.quantum() == pytest.approx((2 * math.pi / 4096 / 50, 2 * math.pi / 60 / 50, 0.0005 * 50))
 
 
-def test_an_encoder_alone_is_mapped_and_started() -> None:
+def test_an_encoder_node_is_mapped_and_started() -> None:
     node = protocols.build(SensorSettings("x2", "main", "cia402", NODE, options=OPTIONS), PERIOD)
     assert type(node) is Cia402Encoder and not isinstance(node, Drive) and node.feedback is Feedback.SYNC
     axis = Axis()
@@ -516,7 +614,7 @@ def problems_of(**changes) -> list[str]:
     return caught.value.problems
 
 
-def test_every_missing_option_is_named_at_once() -> None:
+def test_an_error_names_all_missing_options_at_once() -> None:
     first, second, third = problems_of(options={"count_per_turn": 4096})
     assert first == "u1: count_per_turn: no such option (did you mean 'counts_per_turn'?)"
     assert second.startswith("u1: counts_per_turn: is missing (give the counts of 0x6064")
@@ -536,6 +634,6 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
-def test_settings_that_do_not_fit_are_named(changes: dict[str, Any], sentence: str) -> None:
+def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
     (problem,) = problems_of(**changes)
     assert problem.startswith(f"u1: {sentence}")

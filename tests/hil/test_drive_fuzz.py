@@ -1,4 +1,4 @@
-"""No frame makes a driver raise, and a frame that is not valid changes nothing but its counter."""
+"""No frame makes a driver raise, and an invalid frame changes only the count of rejected frames."""
 
 import math
 import struct
@@ -50,8 +50,8 @@ def drive_of(protocol: str) -> Drive:
 
 
 def state(drive: Drive) -> dict[str, object]:
-    held = vars(drive).items()
-    return {name: [*value] if isinstance(value, list) else value for name, value in held if name != "rejected"}
+    attributes = vars(drive).items()
+    return {name: [*value] if isinstance(value, list) else value for name, value in attributes if name != "rejected"}
 
 
 def feed(protocol: str, count: int) -> tuple[int, int]:
@@ -75,13 +75,13 @@ def feed(protocol: str, count: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("protocol", OPTIONS)
-def test_frames_by_chance(protocol: str) -> None:
+def test_random_frames(protocol: str) -> None:
     refused, accepted = feed(protocol, 100_000)
     assert refused > 10_000 and accepted > 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", OPTIONS)
-def test_a_million_frames_by_chance(protocol: str) -> None:
+def test_a_million_random_frames(protocol: str) -> None:
     refused, accepted = feed(protocol, 1_000_000)
     assert refused > 100_000 and accepted > 10_000

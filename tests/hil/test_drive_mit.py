@@ -1,11 +1,11 @@
-"""The MIT driver in conversation with a scripted motor."""
+"""The MIT driver in conversation with a scripted motor that answers every frame."""
 
 import math
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer
+from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives import protocols
 from hil.drives.base import Condition, DriveError, Feedback
@@ -32,8 +32,8 @@ class Motor(Peer):
     """One motor, which answers every frame.
 
     Args:
-        status: What its replies say.
-        watchdog: Of the drive [ms]; None: it has none.
+        status: Kind of status in its replies.
+        watchdog: Time-out of its watchdog [ms]; None: it has none.
     """
 
     def __init__(self, status: str = "none", watchdog: int | None = None) -> None:
@@ -75,7 +75,7 @@ def conversation(motor: Motor, **changes) -> tuple[MitDrive, Conversation]:
 
 
 @pytest.mark.parametrize("status", ["none", "cubemars", "damiao"])
-def test_bring_up_and_off_again(status: str) -> None:
+def test_a_motor_is_brought_up_enabled_and_disabled(status: str) -> None:
     motor = Motor(status)
     drive, talk = conversation(motor)
     for steps in (drive.identify(talk), drive.configure(talk), drive.test_watchdog()):
@@ -83,9 +83,20 @@ def test_bring_up_and_off_again(status: str) -> None:
     assert drive.condition is Condition.DISABLED and not drive.watchdog
     assert {data for _, data in motor.frames} == {ZERO, DISABLE}
     motor.frames.clear()
+    talk.forget()
     talk.run(drive.enable(4.0))
+    rest = {"none": "", "cubemars": "1E 00", "damiao": "1E 1E"}[status]  # temperature and fault, or two temperatures
+    enabled = "RX 000  13 99 99 7F F8 E3 1E 1E" if status == "damiao" else ""  # status 1
+    assert [line for line in talk.lines if line != "TX 003 7F FF 7F F0 00 00 07 1C"] == on_the_wire(
+        f"""
+        RX 000  03 99 99 7F F8 E3 {rest}   # after the first torque, -2 N m at the motor
+        TX 003  FF FF FF FF FF FF FF FC    # enable
+        {enabled}
+        """
+    )
+    assert talk.lines[0] == "TX 003 7F FF 7F F0 00 00 07 1C"
     assert drive.condition is Condition.ENABLED and motor.enabled
-    seed = drive.command(4.0).data  # -2 N m of the motor
+    seed = drive.command(4.0).data  # -2 N m at the motor
     assert {data for _, data in motor.frames} == {seed, ENABLE}
     assert seed.hex() == "7fff7ff00000071c"
     for _ in range(3):
@@ -95,32 +106,32 @@ def test_bring_up_and_off_again(status: str) -> None:
     assert drive.rejected == 0
 
 
-def test_disabled_is_not_believed_before_the_order_can_have_been_answered() -> None:
+def test_a_motor_counts_as_disabled_only_after_it_can_have_answered_the_command() -> None:
     motor = Motor()
     drive, talk = conversation(motor)
     talk.run(drive.configure(talk))
     talk.run(drive.enable(0.0))
     drive.disable_frames()
-    for _ in range(2):  # to commands that were on their way
+    for _ in range(2):  # replies to commands that were on their way
         drive.accept(Frame(0, motor.reply()))
     assert drive.condition is Condition.ENABLED
     drive.accept(Frame(0, motor.reply()))
     assert drive.condition is Condition.DISABLED
 
 
-def test_a_status_that_does_not_fit_is_refused() -> None:
+def test_replies_that_do_not_fit_the_status_are_refused() -> None:
     motor = Motor("none")
     drive, talk = conversation(motor, options={"status": "cubemars"})
     with pytest.raises(DriveError, match="its reply is not 8 bytes, as with status cubemars"):
         talk.run(drive.identify(talk))
 
 
-def test_a_motor_that_will_not_be_enabled_times_out() -> None:
+def test_enabling_times_out_if_the_motor_does_not_obey() -> None:
     motor = Motor("damiao")
     motor.refuses = True
     drive, talk = conversation(motor)
     talk.run(drive.configure(talk))
-    with pytest.raises(TimeoutError, match="order to enable"):
+    with pytest.raises(TimeoutError, match="command to enable"):
         talk.run(drive.enable(0.0))
 
 
@@ -133,7 +144,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("status", "error", "words"), FAULTS)
-def test_a_fault_is_said_and_nothing_is_enabled_out_of_it(status: str, error: int, words: str) -> None:
+def test_a_motor_in_fault_is_reported_and_not_enabled(status: str, error: int, words: str) -> None:
     motor = Motor(status)
     drive, talk = conversation(motor)
     motor.error = error
@@ -144,7 +155,7 @@ def test_a_fault_is_said_and_nothing_is_enabled_out_of_it(status: str, error: in
     assert motor.frames == []
 
 
-def test_the_fault_of_a_damiao_is_cleared_and_of_others_it_is_not_tried() -> None:
+def test_only_the_fault_of_a_damiao_is_cleared() -> None:
     for status in ("damiao", "cubemars"):
         motor = Motor(status)
         drive, talk = conversation(motor)
@@ -152,6 +163,14 @@ def test_the_fault_of_a_damiao_is_cleared_and_of_others_it_is_not_tried() -> Non
         drive.accept(Frame(0, motor.reply()))
         if status == "damiao":
             talk.run(drive.reset())
+            assert talk.lines == on_the_wire(
+                """
+                TX 003  FF FF FF FF FF FF FF FD   # disable
+                RX 000  53 99 99 7F F8 E3 1E 1E   # status 5: sensor fault
+                TX 003  FF FF FF FF FF FF FF FB   # clear fault
+                RX 000  03 99 99 7F F8 E3 1E 1E   # status 0: disabled
+                """
+            )
             assert drive.condition is Condition.DISABLED and drive.fault == ""
         else:
             with pytest.raises(TimeoutError, match="switch its power off and on"):
@@ -159,19 +178,36 @@ def test_the_fault_of_a_damiao_is_cleared_and_of_others_it_is_not_tried() -> Non
             assert CLEAR not in {data for _, data in motor.frames}
 
 
-def test_a_watchdog_is_seen_to_act_without_any_torque_command() -> None:
+def test_the_watchdog_test_enables_the_motor_and_sends_no_command() -> None:
     motor = Motor("damiao", watchdog=50)
     drive, talk = conversation(motor, options={"drive_watchdog": True})
-    motor.lost = True  # nobody has spoken to it for long
+    motor.lost = True  # it has received no command for a long time
     talk.run(drive.configure(talk))
+    talk.forget()
     talk.run(drive.test_watchdog())
+    assert talk.lines == on_the_wire(
+        """
+        TX 003  FF FF FF FF FF FF FF FD   # disable
+        RX 000  D3 99 99 7F F8 E3 1E 1E   # status D: communication lost
+        TX 003  FF FF FF FF FF FF FF FB   # clear fault
+        RX 000  03 99 99 7F F8 E3 1E 1E   # status 0: disabled
+        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
+        TX 003  FF FF FF FF FF FF FF FC   # enable, then silence
+        RX 000  13 99 99 7F F8 E3 1E 1E   # status 1: enabled
+        TX 003  7F FF 7F F0 00 00 07 FF   # zero torque
+        RX 000  D3 99 99 7F F8 E3 1E 1E   # status D: communication lost
+        TX 003  FF FF FF FF FF FF FF FD   # disable
+        TX 003  FF FF FF FF FF FF FF FB   # clear fault
+        RX 000  03 99 99 7F F8 E3 1E 1E   # status 0: disabled
+        """
+    )
     assert drive.watchdog and not drive.quiet
     assert drive.condition is Condition.DISABLED and drive.fault == ""
     assert {data for _, data in motor.frames} == {ZERO, ENABLE, DISABLE, CLEAR}
     assert not any(enabled and data == ZERO for enabled, data in motor.frames)
 
 
-def test_a_watchdog_that_does_not_act_is_found_and_the_motor_disabled() -> None:
+def test_a_watchdog_that_does_not_act_is_reported_and_the_motor_disabled() -> None:
     motor = Motor("damiao", watchdog=500)
     drive, talk = conversation(motor, options={"drive_watchdog": True})
     talk.run(drive.configure(talk))
@@ -180,7 +216,7 @@ def test_a_watchdog_that_does_not_act_is_found_and_the_motor_disabled() -> None:
     assert not motor.enabled and not drive.quiet
 
 
-def test_a_sample_is_at_the_joint() -> None:
+def test_a_sample_is_converted_to_the_joint() -> None:
     drive, _ = conversation(Motor())
     drive.accept(Frame(0, Motor().reply(), time=7))
     sample = drive.sample
@@ -191,7 +227,7 @@ def test_a_sample_is_at_the_joint() -> None:
     assert time == drive.alive == 7
 
 
-def test_replies_of_other_motors_are_nobody_elses_fault() -> None:
+def test_replies_of_other_motors_are_ignored() -> None:
     drive, _ = conversation(Motor())
     for data in (b"\x04" + bytes(5), b"\x04", b""):
         drive.accept(Frame(0, data))
@@ -212,20 +248,20 @@ def test_a_position_is_followed_over_the_ends_of_its_range() -> None:
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
     drive, _ = conversation(Motor())
     with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
         drive.command(torque)
 
 
-def test_another_master_is_noticed() -> None:
+def test_frames_of_another_master_are_noticed() -> None:
     drive, _ = conversation(Motor())
     assert drive.identities == {0, NODE}
     drive.accept(Frame(NODE, ENABLE))
     assert "FFFFFFFFFFFFFFFC" in drive.foreign
 
 
-def test_it_is_spoken_to_while_it_is_not_enabled() -> None:
+def test_a_motor_that_is_not_enabled_gets_zero_torque_in_every_tick() -> None:
     drive, talk = conversation(Motor())
     assert drive.feedback is Feedback.REPLY and drive.poll() == ()
     assert [frame.data for frame in drive.alive_frames()] == [ZERO]
@@ -234,7 +270,7 @@ def test_it_is_spoken_to_while_it_is_not_enabled() -> None:
     assert drive.alive_frames() == ()
 
 
-def test_traffic_and_quanta() -> None:
+def test_traffic_and_smallest_steps() -> None:
     sizes = {
         status: MitDrive.traffic(settings(options=OPTIONS | {"status": status}), PERIOD)
         for status in ("none", "damiao")
@@ -247,7 +283,7 @@ def test_traffic_and_quanta() -> None:
     assert drive.quantum() == pytest.approx((25 / 65535 / 2, 100 / 4095 / 2, 36 / 4095 * 2))
 
 
-def test_every_table_is_whole() -> None:
+def test_every_table_of_ranges_is_complete() -> None:
     assert len(tables()) > 15
     for name, ranges in tables().items():
         assert all(value > 0 for value in ranges), name
@@ -260,7 +296,7 @@ def problems_of(**changes) -> list[str]:
     return caught.value.problems
 
 
-def test_every_wrong_option_is_named_at_once() -> None:
+def test_an_error_names_all_wrong_options_at_once() -> None:
     options = {
         "motor": "ak80-8",
         "ranges": {"position": 12, "torqe": 3, "kp": 0},
@@ -289,16 +325,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"node": 16, "options": OPTIONS | {"status": "damiao"}}, "node: expected an id from 1 to 15"),
     ({"node": 256}, "node: expected an id from 1 to 255"),
     ({"torque_limit": 37.0}, "torque_limit: 37.0 at the joint is 18.5 N m at the motor, its range ends at 18 N m"),
-    ({"torque_limit": 0.008}, "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest there is"),
+    (
+        {"torque_limit": 0.008},
+        "torque_limit: 0.008 at the joint is 0.004 N m at the motor, the smallest on the wire is",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
-def test_settings_that_do_not_fit_are_named(changes: dict[str, Any], sentence: str) -> None:
+def test_an_error_names_the_setting_that_is_wrong(changes: dict[str, Any], sentence: str) -> None:
     (problem,) = problems_of(**changes)
     assert problem.startswith(f"u1: {sentence}")
 
 
-def test_there_is_no_encoder_node() -> None:
+def test_mit_has_no_encoder_nodes() -> None:
     with pytest.raises(ConfigError, match="mit has no encoder nodes: it measures only in reply to commands"):
         protocols.build(SensorSettings("x2", "main", "mit", NODE, options=OPTIONS), PERIOD)

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable
 
 import pytest
-from drive_conversation import MILLISECOND, Conversation, Peer
+from drive_conversation import MILLISECOND, Conversation, Peer, on_the_wire
 
 from hil.drives import protocols
 from hil.drives.base import Condition, Drive, DriveError, Feedback
@@ -26,12 +26,12 @@ def settings(**changes) -> DriveSettings:
 
 
 class Axis(Peer):
-    """One axis, as far as bring-up talks to it.
+    """A scripted axis.
 
     Args:
-        period: Of the encoder estimates [ms].
+        period: Period of the encoder estimates [ms].
         firmware: Major, minor, revision.
-        watchdog: Of the drive [ms]; None: not enabled.
+        watchdog: Time-out of its watchdog [ms]; None: not enabled.
     """
 
     def __init__(self, period: int = 1, firmware: tuple[int, int, int] = (0, 6, 10), watchdog: int | None = 50) -> None:
@@ -70,10 +70,41 @@ def conversation(axis: Axis, **changes) -> tuple[OdriveDrive, Conversation]:
     return drive, Conversation(axis, [drive])
 
 
-def test_bring_up_from_a_watchdog_that_ran_out_long_ago() -> None:
+def test_bring_up_sets_mode_and_limits_before_closed_loop_control() -> None:
+    drive, talk = conversation(Axis(), options={"current_limit": 20})
+    talk.run(drive.identify(talk))
+    assert [line for line in talk.lines if line[3:6] != "069"] == on_the_wire(
+        """
+        TX 06E  00 00 00 00 00 00 00 00   # torque 0 feeds the watchdog
+        RX 061  00 00 00 00 01 00 01 00   # heartbeat: no error, IDLE
+        TX 060  remote 8                  # Get_Version?
+        RX 060  02 04 04 3A 00 06 0A 00   # protocol 2, firmware 0.6.10
+        """
+    )
+    talk.forget()
+    talk.run(drive.configure(talk))
+    talk.run(drive.enable(4.0))
+    for frame in drive.disable_frames():
+        talk.send(frame)
+    assert [line for line in talk.lines if line[3:6] != "069"] == on_the_wire(
+        """
+        TX 067  01 00 00 00 00 00 00 00   # Set_Axis_State IDLE
+        TX 06B  01 00 00 00 01 00 00 00   # Set_Controller_Mode torque, passthrough
+        TX 06F  5D AD 12 41 00 00 A0 41   # Set_Limits 9.167 turn/s, 20 A
+        TX 06E  00 00 00 00 00 00 00 00   # Set_Input_Torque 0
+        RX 061  00 00 00 00 01 00 01 00   # heartbeat: IDLE
+        TX 06E  00 00 00 BF 00 00 00 00   # Set_Input_Torque -0.5 N m at the motor
+        TX 067  08 00 00 00 00 00 00 00   # Set_Axis_State CLOSED_LOOP_CONTROL
+        RX 061  00 00 00 00 08 00 01 00   # heartbeat: CLOSED_LOOP_CONTROL
+        TX 067  01 00 00 00 00 00 00 00   # Set_Axis_State IDLE
+        """
+    )
+
+
+def test_bring_up_clears_a_watchdog_that_expired_long_ago() -> None:
     axis = Axis()
     drive, talk = conversation(axis, options={"current_limit": 20})
-    axis.error = 0x0100_0000  # nobody fed it since it was switched on
+    axis.error = 0x0100_0000  # it was not fed after power-on
     talk.run(drive.identify(talk))
     assert drive.condition is Condition.FAULT
     talk.run(drive.configure(talk))
@@ -83,18 +114,18 @@ def test_bring_up_from_a_watchdog_that_ran_out_long_ago() -> None:
     axis.torques.clear()
     talk.run(drive.enable(4.0))
     assert drive.condition is Condition.ENABLED
-    assert set(axis.torques) == {-0.5}  # gear 8, sign -1; repeated, so that the watchdog stays fed
+    assert set(axis.torques) == {-0.5}  # gear 8, sign -1; repeated to feed the watchdog
     speed, current = struct.unpack("<ff", next(each.data for each in talk.sent if each.id & 0x1F == 0x0F))
     assert speed == pytest.approx(1.2 * 6.0 * 8.0 / (2 * math.pi)) and current == 20.0
 
 
-def test_without_a_current_limit_the_drives_own_limits_stay() -> None:
+def test_without_a_current_limit_the_limits_in_the_drive_stay() -> None:
     drive, talk = conversation(Axis())
     talk.run(drive.configure(talk))
     assert [frame.id & 0x1F for frame in talk.sent] == [0x07, 0x0B, 0x0E]
 
 
-def test_a_watchdog_that_is_off_is_found_without_torque() -> None:
+def test_a_watchdog_that_is_off_is_reported_without_torque() -> None:
     axis = Axis(watchdog=None)
     drive, talk = conversation(axis)
     with pytest.raises(TimeoutError, match="enable_watchdog"):
@@ -103,13 +134,13 @@ def test_a_watchdog_that_is_off_is_found_without_torque() -> None:
     assert set(axis.torques) == {0.0}
 
 
-def test_a_watchdog_that_is_slower_than_declared_is_found() -> None:
+def test_a_watchdog_that_is_slower_than_in_the_config_is_reported() -> None:
     drive, talk = conversation(Axis(watchdog=700), watchdog=0.05)
     with pytest.raises(TimeoutError, match=r"watchdog_timeout = 0\.05"):
         talk.run(drive.test_watchdog())
 
 
-def test_another_rate_than_declared_is_refused() -> None:
+def test_a_feedback_period_other_than_in_the_config_is_refused() -> None:
     drive, talk = conversation(Axis(period=10))
     with pytest.raises(DriveError, match=r"sends an encoder estimate every 0\.01 s, feedback_period says 0\.001"):
         talk.run(drive.identify(talk))
@@ -121,7 +152,7 @@ def test_an_old_firmware_is_refused() -> None:
         talk.run(drive.identify(talk))
 
 
-def test_an_axis_that_moves_already_is_refused() -> None:
+def test_an_axis_in_closed_loop_control_already_is_refused() -> None:
     axis = Axis(watchdog=None)
     axis.state = 8
     drive, talk = conversation(axis)
@@ -129,7 +160,7 @@ def test_an_axis_that_moves_already_is_refused() -> None:
         talk.run(drive.identify(talk))
 
 
-def test_an_axis_that_will_not_close_its_loop_times_out() -> None:
+def test_enabling_times_out_if_the_axis_is_not_calibrated() -> None:
     axis = Axis()
     axis.calibrated = False
     drive, talk = conversation(axis)
@@ -138,7 +169,7 @@ def test_an_axis_that_will_not_close_its_loop_times_out() -> None:
         talk.run(drive.enable(0.0))
 
 
-def test_nothing_is_enabled_out_of_a_fault() -> None:
+def test_an_axis_in_fault_is_not_enabled() -> None:
     drive, talk = conversation(Axis())
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0x20, 1, 0, 0)))
     with pytest.raises(DriveError, match=r"in fault: DRV_FAULT \(0x20\) \(reset it first\)"):
@@ -146,7 +177,7 @@ def test_nothing_is_enabled_out_of_a_fault() -> None:
     assert talk.sent == []
 
 
-def test_a_watchdog_that_runs_out_again_while_others_are_tested_is_reset_again() -> None:
+def test_a_watchdog_that_expires_again_during_the_test_of_another_drive_is_reset_again() -> None:
     axis = Axis()
     drive, talk = conversation(axis)
     steps = drive.reset()
@@ -161,7 +192,7 @@ def test_a_watchdog_that_runs_out_again_while_others_are_tested_is_reset_again()
     assert drive.condition is Condition.DISABLED
 
 
-def test_an_error_that_stays_is_said() -> None:
+def test_an_error_that_stays_is_reported() -> None:
     axis = Axis(watchdog=0)
     drive, talk = conversation(axis)
     axis.sticky = 0x200
@@ -176,7 +207,7 @@ def test_disable_goes_to_idle() -> None:
     assert drive.quick_stop_frames() == drive.disable_frames()
 
 
-def test_a_sample_is_at_the_joint() -> None:
+def test_a_sample_is_converted_to_the_joint() -> None:
     drive, _ = conversation(Axis())
     drive.accept(Frame(0x69, struct.pack("<ff", 0.25, -2.0), time=7))
     sample = drive.sample
@@ -187,38 +218,38 @@ def test_a_sample_is_at_the_joint() -> None:
 
 
 @pytest.mark.parametrize("torque", [math.nan, math.inf, -math.inf, 12.000001, -13.0])
-def test_a_torque_that_must_not_be_is_refused(torque: float) -> None:
+def test_a_torque_that_is_not_finite_or_above_the_limit_is_refused(torque: float) -> None:
     drive, _ = conversation(Axis())
     with pytest.raises(ValueError, match=r"u1: torque .* is not finite and within \+-12"):
         drive.command(torque)
 
 
-def test_the_drive_is_fed_before_it_is_enabled_and_only_where_no_command_was() -> None:
+def test_a_drive_that_is_not_enabled_gets_zero_torque_in_ticks_without_a_command() -> None:
     drive, _ = conversation(Axis())
     assert [frame.data for frame in drive.alive_frames()] == [bytes(8)]
     drive.command(1.0)
     assert drive.alive_frames() == ()
     assert len(drive.alive_frames()) == 1
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
-    assert drive.alive_frames() == ()  # a loop that hangs must not be hidden
+    assert drive.alive_frames() == ()  # its watchdog must notice a loop that hangs
 
 
 CONDITIONS = [
     ((0, 0), Condition.DISABLED),
     ((0, 1), Condition.DISABLED),
     ((0, 8), Condition.ENABLED),
-    ((0x20, 8), Condition.ENABLED),  # with a fault, but not off: it goes on to be told what to do
+    ((0x20, 8), Condition.ENABLED),  # it has an error but is still on, so it has to be commanded
     ((0x20, 1), Condition.FAULT),
     ((0, 3), Condition.UNKNOWN),
     ((0, 77), Condition.UNKNOWN),
 ]
 
 
-@pytest.mark.parametrize(("said", "condition"), CONDITIONS)
-def test_the_condition_is_that_of_the_last_heartbeat(said: tuple[int, int], condition: Condition) -> None:
+@pytest.mark.parametrize(("content", "condition"), CONDITIONS)
+def test_the_condition_follows_the_last_heartbeat(content: tuple[int, int], condition: Condition) -> None:
     drive, _ = conversation(Axis())
     assert drive.condition is Condition.UNKNOWN
-    drive.accept(Frame(0x61, struct.pack("<IBBBx", *said, 0, 0), time=9))
+    drive.accept(Frame(0x61, struct.pack("<IBBBx", *content, 0, 0), time=9))
     assert drive.condition is condition and drive.alive == 9
 
 
@@ -233,14 +264,14 @@ def test_active_errors_are_a_fault_at_once() -> None:
 
 
 @pytest.mark.parametrize("frame", [Frame(0x6E, bytes(8)), Frame(0x67, bytes(8)), Frame(0x69, remote=True, length=8)])
-def test_another_master_is_noticed(frame: Frame) -> None:
+def test_frames_of_another_master_are_noticed(frame: Frame) -> None:
     drive, _ = conversation(Axis())
     assert frame.id in drive.identities
     drive.accept(frame)
     assert str(frame) in drive.foreign
 
 
-def test_an_encoder_alone_only_listens() -> None:
+def test_an_encoder_node_only_asks_for_the_version() -> None:
     sensor = SensorSettings("x2", "main", "odrive", NODE, gear=100.0, options={"encoder_bits": 14})
     node = protocols.build(sensor, PERIOD)
     assert type(node) is OdriveEncoder and not isinstance(node, Drive) and node.feedback is Feedback.CYCLIC
@@ -253,16 +284,16 @@ def test_an_encoder_alone_only_listens() -> None:
 
 
 def test_traffic_is_feedback_command_and_heartbeat() -> None:
-    own = settings(options={"feedback_period": "2*ms"})
-    assert [(each.size, each.rate) for each in OdriveDrive.traffic(own, PERIOD)] == [(8, 500), (8, 400), (8, 10)]
+    slower = settings(options={"feedback_period": "2*ms"})
+    assert [(each.size, each.rate) for each in OdriveDrive.traffic(slower, PERIOD)] == [(8, 500), (8, 400), (8, 10)]
 
 
-def test_the_quantum_of_torque_is_that_of_single_precision_at_the_limit() -> None:
+def test_the_smallest_step_of_torque_is_that_of_single_precision_at_the_limit() -> None:
     drive, _ = conversation(Axis())
     assert drive.quantum()[2] == pytest.approx(8 * 2.0**-23)  # 1.5 N m at the motor
 
 
-def test_every_wrong_option_is_named_at_once() -> None:
+def test_an_error_names_all_wrong_options_at_once() -> None:
     wrong = settings(node=63, options={"feedback_priod": 0.001, "heartbeat_period": "5*m", "current_limit": True})
     with pytest.raises(ConfigError) as caught:
         protocols.build(wrong, PERIOD)
@@ -272,22 +303,22 @@ def test_every_wrong_option_is_named_at_once() -> None:
     assert third == "u1: current_limit: expected a current above 0 [A], got true"
 
 
-def test_settings_that_do_not_fit_are_named() -> None:
+def test_an_error_names_all_wrong_settings_at_once() -> None:
     wrong = settings(node=63, options={"feedback_period": 0.01})
     with pytest.raises(ConfigError) as caught:
         protocols.build(wrong, PERIOD)
     assert [line.split(":")[1] for line in caught.value.problems] == [" node", " feedback_period"]
 
 
-def test_an_unknown_protocol_is_named() -> None:
+def test_an_error_names_an_unknown_protocol() -> None:
     with pytest.raises(ConfigError, match=r"u1: protocol: no protocol 'odriv' \(did you mean 'odrive'\?\)"):
         protocols.build(settings(protocol="odriv"), PERIOD)
 
 
-def test_limits_that_are_not_set_are_said() -> None:
-    said = "its own current and speed limits stay as they are saved"
-    for options, unsaid in (({}, False), ({"current_limit": 20.0}, True)):
+def test_limits_that_stay_as_they_are_in_the_drive_are_reported() -> None:
+    note = "its own current and speed limits stay as they are saved"
+    for options, is_set in (({}, False), ({"current_limit": 20.0}, True)):
         drive = protocols.build(settings(options=options), PERIOD)
         assert isinstance(drive, OdriveDrive)
-        assert (said not in drive.unverified) is unsaid
+        assert (note not in drive.unverified) is is_set
         assert "control mode cannot be read back" in drive.unverified

@@ -1,4 +1,4 @@
-"""What the system grants, that all of it is undone, and what is said where it refuses."""
+"""What the system grants a loop, how it is undone, and which remedy a refusal names."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of
 
 
 def state() -> dict[str, Any]:
-    """What `prepare` may change of this thread and process."""
+    """The settings of this thread and process that `prepare` may change."""
     status = Path("/proc/self/status").read_text().splitlines()
     return {
         "policy": os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK,
@@ -33,7 +33,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def test_what_is_said_to_be_granted_is_so_and_all_of_it_is_undone() -> None:
+def test_everything_granted_takes_effect_and_is_undone_at_the_end() -> None:
     cpu = max(os.sched_getaffinity(0))
     before = state()
     with prepare(priority=5, cpu=cpu) as granted:
@@ -48,14 +48,14 @@ def test_what_is_said_to_be_granted_is_so_and_all_of_it_is_undone() -> None:
     assert state() == before
 
 
-def test_it_is_undone_after_an_error_too() -> None:
+def test_everything_is_undone_after_an_error() -> None:
     before = state()
     with pytest.raises(ZeroDivisionError), prepare(priority=5):
         raise ZeroDivisionError
     assert state() == before
 
 
-def test_what_is_not_asked_for_is_left_alone() -> None:
+def test_nothing_is_changed_without_a_request() -> None:
     before = state()
     with prepare(priority=0, cpu=None, lock=False) as granted:
         during = state()
@@ -66,7 +66,7 @@ def test_what_is_not_asked_for_is_left_alone() -> None:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A system on which nothing is permitted."""
+    """Makes the system refuse everything."""
 
     def refuse(*_: Any) -> None:
         raise PermissionError
@@ -77,7 +77,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("refused")
-def test_where_it_is_refused_it_says_what_to_do_and_only_who_insists_is_stopped() -> None:
+def test_a_refusal_names_its_remedy_and_raises_only_on_insist() -> None:
     with prepare() as granted:
         memory, priority = granted.missing
         assert memory.sentence.startswith("memory may be paged out: only 64 kB may be locked (as root, or with ")
@@ -86,27 +86,27 @@ def test_where_it_is_refused_it_says_what_to_do_and_only_who_insists_is_stopped(
             granted.insist()
 
 
-def test_who_has_everything_may_insist() -> None:
+def test_insist_does_not_raise_if_everything_was_granted() -> None:
     with prepare(priority=0, lock=False) as granted:
         granted.insist()
         assert granted.missing == ()
 
 
-def test_a_cpu_that_is_not_ours_is_refused_with_those_that_are() -> None:
+def test_for_a_cpu_that_is_not_available_those_that_are_get_listed() -> None:
     with prepare(priority=0, cpu=100_000, lock=False) as granted:
         assert [each.name for each in granted.missing] == ["cpu"]
         there_are = ", ".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
         assert granted.missing[0].sentence == f"CPU 100000 is not available (this process may use {there_are})"
 
 
-def test_a_priority_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_for_a_priority_that_does_not_exist_the_range_is_given() -> None:
     with prepare(priority=200, lock=False) as granted:
         sentence = granted.missing[0].sentence
     assert sentence.startswith("SCHED_FIFO 200: ") and sentence.endswith("(expected 1 to 99)")
 
 
 class Sluggish(Clock):
-    """Wakes late by what it is told, in turn; the last one stays."""
+    """Wakes late by the given times in turn, and then always by the last."""
 
     def __init__(self, late: list[int]) -> None:
         self._late, self._now = late, 0
@@ -119,7 +119,7 @@ class Sluggish(Clock):
         self._now = max(self._now, moment) + late
 
 
-def test_a_bare_loop_skips_what_has_gone_by_and_never_catches_up() -> None:
+def test_an_empty_loop_skips_missed_periods_and_never_catches_up() -> None:
     period = SECOND // 1000
     timing = bare_lateness(0.001, 0.02, Sluggish([10, 2 * period + 5, period + 7, 30]))
     assert timing.skipped == 3
@@ -129,7 +129,7 @@ def test_a_bare_loop_skips_what_has_gone_by_and_never_catches_up() -> None:
     assert timing.period.n == timing.lateness.n - 1
 
 
-def test_a_bare_loop_on_this_machine_is_never_early() -> None:
+def test_an_empty_loop_on_this_machine_is_never_early() -> None:
     timing = bare_lateness(0.002, 0.05)
     assert 0 <= timing.lateness.least <= timing.lateness.most
     assert timing.lateness.n + timing.skipped <= 25
@@ -161,13 +161,13 @@ def test_a_child_ends_when_its_parent_is_killed() -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
+def test_a_child_whose_parent_has_ended_ends_at_once() -> None:
     run = subprocess.run([sys.executable, "-c", CHILD, "1" if os.getpid() != 1 else "2"], capture_output=True)
     assert run.returncode == -signal.SIGKILL
     assert run.stdout == b""
 
 
-def test_another_system_says_that_it_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_another_system_it_returns_false(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not die_with_parent(os.getppid())
     with prepare(cpu=0) as granted:

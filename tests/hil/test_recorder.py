@@ -1,4 +1,4 @@
-"""The recorder's process and the files that it leaves."""
+"""What the process of the recorder writes, in normal runs and when something fails."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def some_rows(count: int, seed: int = 0) -> np.ndarray:
 
 
 def some_frames(count: int, seed: int = 0) -> Iterator[tuple[int, bool, Frame, int]]:
-    """Frames of every kind, 100 us apart, give or take."""
+    """Frames of every kind, about 100 us apart."""
     random = np.random.default_rng(seed)
     kinds, sizes = random.integers(0, 20, count), random.integers(0, 9, count)
     times = np.arange(count) * 100_000 + random.integers(0, 100_000, count)
@@ -87,7 +87,7 @@ def test_a_hundred_thousand_rows_and_frames_come_back_to_the_bit(tmp_path: Path)
     assert (made.lost, made.problem) == (lost, None)
 
 
-def test_lock_step_leaves_the_same_bytes_each_time_and_waits_for_room(tmp_path: Path) -> None:
+def test_in_lock_step_the_files_are_always_the_same_and_nothing_is_lost(tmp_path: Path) -> None:
     rows, frames = some_rows(1000), list(some_frames(11_000))
     assert frames[-1][3] > SECOND  # so that time divides the containers too
     for name in ("first", "second"):
@@ -117,7 +117,7 @@ def test_python_can_reads_buses_directions_and_times_of_the_runs_clock(tmp_path:
     assert np.abs(np.array([each[5] for each in read]) - seconds).max() < 1e-9  # half of a nanosecond, and rounding
 
 
-def test_times_hold_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
+def test_times_are_exact_to_the_nanosecond_over_a_day(tmp_path: Path) -> None:
     moments = [*range(5), SECOND - 1, SECOND, 86_400 * SECOND - 1, 86_400 * SECOND + 7]
     with recorder(tmp_path / "run") as made:
         for moment in moments:
@@ -144,7 +144,7 @@ def test_a_can_blf_cut_off_anywhere_gives_the_frames_before_the_cut(tmp_path: Pa
     assert len(set(counts)) > 6  # a container each second
 
 
-def test_events_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_events_are_on_disk_during_the_run(tmp_path: Path) -> None:
     with recorder(tmp_path / "run", lossless=False) as made:
         made.event("fault", "axle1: über-current\nlatched", 1_500_000_001, drive="axle1", code=0x2310, torque=np.nan)
         wait_for(lambda: len(read_events(tmp_path / "run")) == 1)
@@ -161,7 +161,7 @@ def test_events_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
     assert read_events(tmp_path / "run") == expected
 
 
-def test_rows_frames_and_the_status_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_rows_frames_and_the_status_are_on_disk_during_the_run(tmp_path: Path) -> None:
     with recorder(tmp_path / "run", lossless=False) as made:
         record_all(made, some_rows(3), list(some_frames(3)))
         wait_for(lambda: len(load_run(made.path)) == 3)
@@ -169,7 +169,7 @@ def test_rows_frames_and_the_status_are_on_disk_while_the_run_goes_on(tmp_path: 
         assert load_run(made.path).metadata["status"] == "running"
 
 
-def test_what_was_recorded_so_far_can_be_read_before_the_end(tmp_path: Path) -> None:
+def test_a_run_can_be_read_before_its_end(tmp_path: Path) -> None:
     rows, frames = some_rows(3000), list(some_frames(2000))
     with recorder(tmp_path / "run", lossless=False) as made:
         for start, end in ((0, 1000), (1000, 3000)):
@@ -189,7 +189,7 @@ def test_a_run_without_a_row_has_its_columns(tmp_path: Path) -> None:
     assert list(read_frames(tmp_path / "run")) == []
 
 
-def test_what_finds_no_room_on_the_wall_clock_is_counted(tmp_path: Path) -> None:
+def test_on_the_wall_clock_what_finds_no_room_is_counted(tmp_path: Path) -> None:
     with recorder(tmp_path / "run", lossless=False, capacity=Capacity(rows=100, frames=200, events=300)) as made:
         os.kill(made._process.pid, signal.SIGSTOP)
         record_all(made, some_rows(150), list(some_frames(220)))
@@ -206,7 +206,7 @@ def test_what_finds_no_room_on_the_wall_clock_is_counted(tmp_path: Path) -> None
     assert run.metadata["recorder"]["lost"] == made.lost == lost
 
 
-def test_an_event_larger_than_the_ring_is_lost_rather_than_waited_for(tmp_path: Path) -> None:
+def test_an_event_larger_than_the_ring_is_lost_without_waiting(tmp_path: Path) -> None:
     with recorder(tmp_path / "run", capacity=Capacity(events=100)) as made:
         made.event("state", "x" * 200, 0)
         assert made.lost["events"] == 1
@@ -219,7 +219,7 @@ def test_ranks_that_are_not_finite_are_minus_one(tmp_path: Path) -> None:
     assert (run["rank"].tolist(), run["status"].tolist()) == ([-1], [-1])
 
 
-def test_the_recorder_gone_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
+def test_if_the_recorder_dies_the_loop_continues_and_reports_it(tmp_path: Path) -> None:
     made = recorder(tmp_path / "run", capacity=Capacity(rows=10, frames=10, events=100))
     made.row(some_rows(1)[0])
     wait_for(lambda: len(load_run(made.path)) == 1)
@@ -238,11 +238,11 @@ def test_the_recorder_gone_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
 
 
 def full_disk(made: Recorder, size: int) -> None:
-    """No file of the recorder's may grow beyond a size [byte]."""
+    """Limits the size of each file of the recorder [byte]."""
     resource.prlimit(made._process.pid, resource.RLIMIT_FSIZE, (size, size))
 
 
-def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_what_was_written_stays(tmp_path: Path) -> None:
     made = recorder(tmp_path / "run", lossless=False)
     rows = some_rows(4000)
     record_all(made, rows[:100], [])
@@ -265,7 +265,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path: Path) -> None:
     assert len(read_events(tmp_path / "run")) == 1
 
 
-def test_frames_that_cannot_be_written_do_not_keep_the_rows_from_it(tmp_path: Path) -> None:
+def test_if_frames_cannot_be_written_the_rows_still_are(tmp_path: Path) -> None:
     made = recorder(tmp_path / "run")
     full_disk(made, 100_000)
     frames = list(some_frames(20_000))
@@ -301,7 +301,7 @@ def test_an_exception_closes_the_folder(tmp_path: Path) -> None:
             verb()
 
 
-def test_a_script_without_a_guard_records_and_is_run_once(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_records_and_runs_once(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "print('begun')\nfrom hil.recorder import Recorder\n"
         "made = Recorder('run', {'t': 's'}, {'config': 'demo'})\nmade.close({'status': 'done'})\n"
@@ -333,7 +333,7 @@ except KeyboardInterrupt:
 
 
 def start_loop(folder: Path, ending: str = "") -> subprocess.Popen[str]:
-    """A loop in a process, and a group of processes, of its own."""
+    """A loop in its own process and process group."""
     return subprocess.Popen(
         [sys.executable, "-c", LOOP.replace("ENDING", ending), str(folder)],
         stdout=subprocess.PIPE,
@@ -346,7 +346,7 @@ def start_loop(folder: Path, ending: str = "") -> subprocess.Popen[str]:
 
 
 def rows_told(loop: subprocess.Popen[str], at_least: int) -> int:
-    """Rows that the loop says it has recorded."""
+    """Number of rows that the loop reports as recorded."""
     assert loop.stdout is not None
     for line in loop.stdout:
         if int(line) >= at_least:
@@ -358,7 +358,7 @@ def status_of(folder: Path) -> str:
     return str(json.loads((folder / "summary.json").read_text())["status"])
 
 
-def test_a_loop_that_is_killed_leaves_a_folder_that_is_closed(tmp_path: Path) -> None:
+def test_a_killed_loop_leaves_a_closed_folder(tmp_path: Path) -> None:
     loop = start_loop(tmp_path / "run")
     told = rows_told(loop, 10_000)
     loop.kill()
@@ -377,7 +377,7 @@ def test_a_loop_that_is_killed_leaves_a_folder_that_is_closed(tmp_path: Path) ->
     assert (tmp_path / "run/trajectory.parquet").exists()
 
 
-def test_a_loop_that_ends_without_closing_neither_hangs_nor_loses(tmp_path: Path) -> None:
+def test_a_loop_that_ends_without_closing_loses_nothing_and_does_not_hang(tmp_path: Path) -> None:
     loop = start_loop(tmp_path / "run", "if k == 4999: sys.exit()")
     _, errors = loop.communicate(timeout=PATIENCE)
     assert errors == ""
@@ -385,7 +385,7 @@ def test_a_loop_that_ends_without_closing_neither_hangs_nor_loses(tmp_path: Path
     assert len(load_run(tmp_path / "run")) == 5000
 
 
-def test_ctrl_c_reaches_the_loop_and_not_the_recorder(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_the_loop_but_not_the_recorder(tmp_path: Path) -> None:
     loop = start_loop(tmp_path / "run")
     told = rows_told(loop, 2000)
     os.killpg(loop.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Drives on several buses: one keeps its pace while another is configured, and the run is as good as on one."""
+"""Drives on several buses: each bus keeps its rate while another is configured, and runs are as accurate as on one."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ MS = 1_000_000
 EMULATED = "{interface: emulated, bitrate: 1000000}"
 
 
-class Beating(Heard):
-    """A drive that waits for SYNC, and for a sign of life at each period."""
+class LoopDrive(Heard):
+    """A drive that waits for SYNC, and for a heartbeat in each period."""
 
     feedback = Feedback.SYNC
 
@@ -28,7 +28,7 @@ class Beating(Heard):
 
 
 def spread(names: str) -> tuple[str, ...]:
-    """The six drives of the robots, each on a bus of its own letter."""
+    """Overrides that put each of the six drives of the robots on the bus with its letter."""
     drives = load_config("coordinated_robots").document.values["hil"]["drives"]
     written = [{**drive, "bus": name} for drive, name in zip(drives, names, strict=True)]
     buses = ", ".join(f"{name}: {EMULATED}" for name in dict.fromkeys(names))
@@ -37,7 +37,7 @@ def spread(names: str) -> tuple[str, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("names", "period"), [("aaabbb", 0.00125), ("ababab", 0.0025), ("aabbcc", 0.0025)])
-def test_a_run_on_several_buses_is_done_within_what_the_loop_explains(names: str, period: float) -> None:
+def test_a_run_on_several_buses_is_as_accurate_as_on_one(names: str, period: float) -> None:
     begun = start(Request("coordinated_robots", (*spread(names), f"hil.period={period}"), duration=0.1, engine="vm"))
     ended = begun.run(None, lambda event: None)
     summary = ended.trajectory.summary()
@@ -58,10 +58,12 @@ def test_a_run_on_two_buses_is_reproducible_to_the_bit(tmp_path: Path) -> None:
     assert len(kept[0][0]) > 1000 and kept[0] == kept[1]
 
 
-def test_before_the_loop_sync_and_life_signs_go_out_once_a_period_however_often_somebody_asks() -> None:
+def test_before_the_loop_sync_and_heartbeats_are_sent_once_per_period_for_any_number_of_calls() -> None:
     rig = Rig()
     sent: list[tuple[int, int]] = []
-    dispatch = Dispatch(rig.buses, [Beating("a")], rig.clock, lambda bus, _, frame, time: sent.append((time, frame.id)))
+    dispatch = Dispatch(
+        rig.buses, [LoopDrive("a")], rig.clock, lambda bus, _, frame, time: sent.append((time, frame.id))
+    )
     for _ in range(40):  # as often as objects are read: every 0.25 ms
         due = dispatch.service(2 * MS)
         assert rig.clock.now() < due <= rig.clock.now() + 2 * MS
