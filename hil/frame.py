@@ -1,19 +1,19 @@
-"""A CAN frame, as codecs, buses and the emulator hand it on."""
+"""A CAN frame: what codecs, drives, buses and the emulator exchange."""
 
 from typing import Final
 
 
 class Frame:
-    """A classic CAN frame; it does not change.
+    """An immutable classic CAN frame.
 
     Attributes:
-        id: Arbitration id, 11 bits, or 29 where `extended`; of an error frame the class bits of SocketCAN.
+        id: Arbitration id, 11 bits, or 29 if `extended`; for an error frame the class bits of SocketCAN.
         data: Payload, 0 to 8 bytes.
         extended: Whether the id has 29 bits.
-        remote: Whether this asks for data: the payload is empty, `length` says how much is wanted.
-        error: Whether the controller reports an error by it: nothing was on the wire.
-        length: Data length code of a remote frame; that of others is len(data).
-        time: When it was received, on the run's clock [ns]; 0 before it was.
+        remote: Whether it asks for data: the payload is empty, and `length` is the number of bytes asked for.
+        error: Whether it is the controller's report of an error, and not a frame from the wire.
+        length: Data length code of a remote frame; for other frames len(data) holds.
+        time: Time at which it was received, on the run's clock [ns]; 0 if it was not received.
     """
 
     __slots__ = ("data", "error", "extended", "id", "length", "remote", "time")
@@ -28,7 +28,6 @@ class Frame:
         length: int = 0,
         time: int = 0,
     ) -> None:
-        """Takes the attributes."""
         self.id: Final = id
         self.data: Final = data
         self.extended: Final = extended
@@ -38,7 +37,7 @@ class Frame:
         self.time: Final = time
 
     def at(self, time: int) -> "Frame":
-        """The same frame, received at this moment [ns]."""
+        """The same frame, received at this time [ns]."""
         return Frame(self.id, self.data, self.extended, self.remote, self.error, self.length, time)
 
     def _values(self) -> tuple[int, bytes, bool, bool, bool, int, int]:

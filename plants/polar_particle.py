@@ -44,13 +44,12 @@ class PolarParticle(Plant):
     def actuation(self, q: Array, t: float) -> Array:
         return np.eye(2)
 
-    def motor_positions(self, q: Array) -> Array:
+    def motor_positions(self, q: Array) -> None:
         if self.published_metric:
             raise PlantError(
                 "PolarParticle.motor_positions: with published_metric Ftheta [N/m] has no conjugate displacement "
                 "(its power is r^2 Ftheta theta'; set published_metric: false)"
             )
-        return super().motor_positions(q)
 
     def energy(self, q: Array, v: Array, t: float) -> float:
         r, theta = q

@@ -29,7 +29,7 @@ from servoctl.bench.sweep import alone, difference, gain_sets, our_run
 from servoctl.bench.timing import Timings, interleaved, shown, timed
 from servoctl.engine import compiler
 from servoctl.export.source import StaticSource
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.sweep.batch import batch
 from servoctl.types import Array
 

@@ -254,12 +254,12 @@ FIELDS = [
     (
         "run",
         "run: {duration: 1, integrator: {method: dop853, step: 0.1}}",
-        "c.yaml:7: run.integrator.step: given with dop853, which chooses its own step (give rtol and atol)",
+        "c.yaml:7: run.integrator.step: does not fit dop853, which chooses its own step (give rtol and atol)",
     ),
     (
         "run",
         "run: {duration: 1, integrator: {rtol: 1e-3}}",
-        "c.yaml:7: run.integrator.rtol: given with rk4, whose step is fixed (give step, or another method)",
+        "c.yaml:7: run.integrator.rtol: does not fit rk4, which has a fixed step (give step, or another method)",
     ),
     (
         "run",
@@ -273,7 +273,11 @@ FIELDS = [
     ),
     ("run", RUN + "hil: []", "c.yaml:8: hil: expected a mapping, got []"),
     ("run", RUN + "tune: 3", "c.yaml:8: tune: expected a mapping, got 3"),
-    ("run", RUN + "inputs: {F: 1}", "c.yaml:8: inputs: given beside a law (the law computes the inputs; an open-loop"),
+    (
+        "run",
+        RUN + "inputs: {F: 1}",
+        "c.yaml:8: inputs: cannot be used with a law (the law computes the inputs; an open",
+    ),
     ("plant", "plant: {class: Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:ClassName"),
     ("plant", "plant: {class: a/b:Cart}", "c.yaml:1: plant.class: expected package.module:ClassName or file.py:Class"),
     ("plant", "plant: {parameters: {}}", "c.yaml:1: plant.class: missing (package.module:ClassName, or file.py:Class"),
@@ -314,7 +318,7 @@ FIELDS = [
     (
         "task",
         "task:\n- {name: a, holonomic: x, class: a:B}",
-        "c.yaml:4: task.a.class: given beside holonomic (a task entry has exactly one of them)",
+        "c.yaml:4: task.a.class: cannot be used with holonomic (a task entry has exactly one of them)",
     ),
     ("task", "task:\n- {holonomic: x}", "c.yaml:4: task[0].name: missing (name of the entry"),
     ("task", "task:\n- {name: a b, holonomic: x}", "c.yaml:4: task[0].name: expected a name of letters, digits and _"),
@@ -343,7 +347,7 @@ FIELDS = [
     (
         "task",
         "task:\n- {name: a, holonomic: x, parameters: {}}",
-        "c.yaml:4: task.a.parameters: given without a class (an equation uses the plant's parameters)",
+        "c.yaml:4: task.a.parameters: needs a class (an equation uses the plant's parameters)",
     ),
     (
         "task",
@@ -387,7 +391,7 @@ FIELDS = [
     (
         "law",
         CORRECTION.format("{poles: [-1, -2]}"),
-        "c.yaml:6: law.correction.poles: given without law.kind input_output (which takes poles; use baumgarte,",
+        "c.yaml:6: law.correction.poles: needs law.kind input_output (or use baumgarte,",
     ),
     (
         "law",
@@ -397,7 +401,7 @@ FIELDS = [
     (
         "law",
         CORRECTION.format("{p_feedback: {P: 1}, baumgarte: {alpha: 1, beta: 1}}"),
-        "c.yaml:6: law.correction.p_feedback: given beside baumgarte (a correction has exactly one kind)",
+        "c.yaml:6: law.correction.p_feedback: cannot be used with baumgarte (a correction has exactly one kind)",
     ),
     (
         "law",
@@ -427,7 +431,8 @@ FIELDS = [
     (
         "law",
         CORRECTION.format("{p_feedback: {P: {a: 1}}}"),
-        "c.yaml:6: law.correction.p_feedback.P: no value for task 'b' (name every task that has no own correction)",
+        "c.yaml:6: law.correction.p_feedback.P: no value for task 'b' (name every task that has no correction of "
+        "its own)",
     ),
     (
         "law",

@@ -44,7 +44,7 @@ def test_a_slip_is_named_with_its_remedy(setting: str, text: str) -> None:
 
 
 def test_a_law_that_does_not_sample_is_refused() -> None:
-    with pytest.raises(ConfigError, match=re.escape("realism: given without run.period (a realistic law samples")):
+    with pytest.raises(ConfigError, match=re.escape("realism: needs run.period (realism is for sampled laws")):
         sc.load("two_mass_spring", ["realism.delay=1*ms"])
 
 
@@ -58,14 +58,14 @@ def test_every_slip_comes_out_at_once() -> None:
 def test_gains_beyond_what_the_delay_bears_are_refused() -> None:
     sc.load("two_mass_spring", [*SAMPLED, "realism.delay=0.05"])  # 4 1/s at 5 cycles of 0.01 s
     said = refused("realism.delay=0.5")
-    assert "task.distance: unstable: a period of 0.01 s, 50 cycles late" in said
+    assert "task.distance: unstable at a period of 0.01 s (delay 50 cycles)" in said
 
 
 def test_a_mechanism_whose_loops_do_not_close_is_said() -> None:
     longer = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.L=0.01"], engine="vm", strict=False)
-    assert any("starts off its own loop.0 by -0.03" in warning for warning in longer.warnings), longer.warnings
+    assert any("violates its constraint loop.0 by -0.03" in warning for warning in longer.warnings), longer.warnings
     heavier = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.m=0.2"], engine="vm", strict=False)
-    assert not any("starts off" in warning for warning in heavier.warnings)
+    assert not any("violates its constraint" in warning for warning in heavier.warnings)
 
 
 def test_a_run_folder_runs_again(tmp_path: Path) -> None:

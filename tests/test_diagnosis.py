@@ -64,7 +64,7 @@ def test_the_quadrotor_needs_two_integrators_before_its_total_thrust(
     assert (code, summary["status"], summary["rank_max"]) == (4, "missed", 2)
     assert summary["status_counts"] == {"INFEASIBLE": 1501}
     for text in (err, summary["error"], summary["diagnosis"]):
-        assert "x, y, z are reached through one combination of the inputs alone, F1 + F2 + F3 + F4" in text
+        assert "x, y, z depend on only one combination of the inputs, F1 + F2 + F3 + F4" in text
         assert "dynamic extension (put 2 integrators before F1 + F2 + F3 + F4" in text
     assert summary["error"].startswith(f"{Status.MISSED.value}: x in 100% of the time")
     report = checked(capsys, config)
@@ -82,7 +82,7 @@ def test_the_tip_of_a_double_pendulum_runs_away_by_its_internal_dynamics(
     assert (code, summary["status"]) == (4, "stopped")
     for text in (err, summary["error"]):
         assert "it ran away: internal dynamics: unstable: 2 of 4 modes grow while the task is met" in text
-        assert "the fastest pole is 14.03 1/s at the start (take another output, add an actuator, or feed" in text
+        assert "the fastest pole is 14.03 1/s at the start (choose another output, add an actuator, or feed" in text
         assert "reduce" not in text
         assert "gains" not in text
         assert "period" not in text
@@ -122,7 +122,7 @@ def test_two_rows_for_one_input_are_said_to_be_too_many(capsys: pytest.CaptureFi
     report = checked(capsys, config)
     (found, _) = report["diagnosis"]
     assert (found["kind"], found["rows"]) == ("too_few_inputs", ["tip", "cart"])
-    assert "task: rank 1 of 2 rows: one input follows at most 1 of them" in found["text"]
+    assert "task: rank 1 of 2 rows: one input can follow at most 1 of them" in found["text"]
 
 
 OPTIONAL = [('name: x, holonomic: "x"', 'name: x, required: false, holonomic: "x"'),
@@ -149,7 +149,7 @@ def test_a_wish_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path:
     config = changed(tmp_path, "quadrotor", ("{name: z,", "{name: z, priority: 2, required: true,"))
     code, _, err = answer(capsys, "check", config)
     assert code == 2
-    assert "required: true, but priority 2 makes it a wish (leave required out, or take priority 1)" in err
+    assert "required: true, but a task of priority 2 may be missed (leave required out, or use priority 1)" in err
 
 
 def test_a_sweep_judges_its_runs_as_they_are_judged_alone() -> None:
@@ -193,7 +193,7 @@ def test_a_task_is_missed_where_it_is_out_of_reach_and_off_over_most_of_the_time
 
 def test_the_same_extension_is_found_without_symbols() -> None:
     run = sc.load(PLANTS / "quadrotor.yaml", engine="numpy")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert found.kind == "dynamic_extension"
 
 
@@ -232,7 +232,7 @@ def test_a_craft_with_thrust_and_turn_extends_its_thrust(tmp_path: Path, kind: s
         f"law: {{kind: {kind}, correction: {{{correction}}}}}\nrun: {{duration: 1}}\n"
     )
     run = sc.load(tmp_path / "craft.yaml")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dynamic_extension", ("x", "y"))
     assert "put 2 integrators before thrust in the plant" in found.text
 
@@ -245,11 +245,9 @@ def test_dependent_rows_that_no_extension_tells_apart_are_said_to_be_dependent(t
         "law: {correction: {baumgarte: {alpha: 2, beta: 2}}}\nrun: {duration: 1}\n"
     )
     run = sc.load(tmp_path / "craft.yaml")
-    (found,) = of_task(run.system, run.start, run.reach)
+    (found,) = of_task(run.system, run.start, run.task_map)
     assert (found.kind, found.rows) == ("dependent_rows", ("a", "twice"))
-    assert (
-        "task: rank 1 of 2 rows: a, twice are reached through one combination of the inputs alone, turn" in found.text
-    )
+    assert "task: rank 1 of 2 rows: a, twice depend on only one combination of the inputs, turn" in found.text
 
 
 ROLLING = """\

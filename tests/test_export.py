@@ -21,7 +21,7 @@ from servoctl.export.interface import comment, identifier
 from servoctl.export.source import single_literal
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command
 

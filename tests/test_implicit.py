@@ -14,8 +14,8 @@ from servoctl.engine import compiler
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.constraint import Holonomic
+from servoctl.simulation import progress
 from servoctl.simulation.implicit import differences
-from servoctl.simulation.integrate import progress
 from servoctl.types import Array
 
 COMPILED = pytest.param("c", marks=pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path"))

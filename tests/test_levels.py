@@ -261,13 +261,13 @@ def test_the_levels_of_the_3rrr_move_as_the_batch_of_their_rows() -> None:
     assert values["levels"]["platform"]["rows"] == [f"wrist_{k}.{i}" for k in "abc" for i in range(2)]
     assert values["off_all_at_once"] < 1e-12
     first, legs_line, platform_line, last = section(found)
-    assert first == "level after level at the start, no input acting; trace of P: freedoms that are left"
+    assert first == "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom"
     assert legs_line.startswith("legs: 9 rows of rank 9; trace of P 9; accelerations change by up to ")
     change = values["levels"]["platform"]["change"]
     assert platform_line == (
         f"platform: 6 rows of rank 6; trace of P 3; accelerations change by up to {change:.3g} rad/s^2 (forearm_c_phi)"
     )
-    assert last.startswith("off the motion under all rows at once, without clearance: ")
+    assert last.startswith("difference from all rows at once, without clearance: ")
 
 
 def test_what_a_clearance_lets_go_is_that_of_the_batch() -> None:
@@ -312,7 +312,7 @@ def test_dependent_rows_are_skipped_by_name(beads: Path) -> None:
     assert [levels[name]["rank"] for name in ("ground", "frame", "rest")] == [1, 1, 1]
     assert levels["rest"]["skipped"] == ["tie.0"]
     assert section(found)[3] == (
-        "rest: 2 rows of rank 1; skipped, for they depend on earlier levels: tie.0; trace of P 0; "
+        "rest: 2 rows of rank 1; skipped, since they depend on earlier levels: tie.0; trace of P 0; "
         "accelerations change by up to 2 m/s^2 (z)"
     )
     assert found.errors == []
@@ -374,7 +374,7 @@ def test_a_singular_mass_matrix_has_no_motion_level_by_level(beads: Path) -> Non
     beads.write_text(text(parameters="{m: 0}"))
     found = report(beads)
     (line,) = section(found)
-    assert line.startswith("not enforced: mass matrix: singular without the passive constraints, so only all levels")
+    assert line.startswith("cannot be enforced: mass matrix: singular without the passive constraints, so only")
     assert found.errors == []
     run = sc.load(beads)
     with pytest.raises(PlantError, match="give every body mass and inertia to see level by level"):

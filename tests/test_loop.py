@@ -4,13 +4,40 @@ import numpy as np
 import pytest
 
 import servoctl as sc
-from hil.loop import SECOND, Clock, Controller, Reading, Rig, SimulatedRig, Tick, TickLoop, VirtualClock
+from hil.loop import SECOND, Clock, Controller, Reading, Rig, Tick, TickLoop, VirtualClock
 from servoctl.engine.compiler import compiler
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
+from servoctl.simulation.traced import CompiledLoop, OpaqueLoop, rk4
 from servoctl.types import Array
 
 PERIOD = 5_000_000
+
+
+class IntegratedPlant(Rig):
+    """The plant of a loop under held inputs, integrated with Runge-Kutta in two steps a period."""
+
+    def __init__(self, run: sc.Run, clock: Clock) -> None:
+        self._loop, self._clock, self._now = run.loop, clock, clock.now()
+        self._state = np.concatenate([run.start.q, run.start.v, run.loop.memory_start])
+        self._command = np.zeros(run.loop.layout.command_size)
+
+    def start(self, deadline: int) -> None: ...
+
+    def read(self, deadline: int) -> Reading:
+        n, step = self._loop.system.model.n, PERIOD // 2
+        while self._now < self._clock.now():
+            self._state = rk4(self._rates, self._now / SECOND, self._state, step / SECOND)
+            self._now += step
+        return Reading(self._state[:n], self._state[n : 2 * n], np.zeros(0))
+
+    def _rates(self, t: float, x: Array) -> Array:
+        return self._loop.motion(t, x, self._command)[0]
+
+    def write(self, command: Array) -> None:
+        self._command = self._command.copy()
+        self._command[self._loop.layout.slices["u"]] = command
+
+    def stop(self) -> None: ...
 
 
 @pytest.mark.parametrize("config", ["two_mass_spring", "coordinated_robots", "flexible_joint_motor_raised"])
@@ -19,7 +46,7 @@ def test_a_sampled_law_moves_a_rig_as_it_moves_the_simulation(config: str, engin
     run = sc.load(config, ["run.period=0.005", "run.duration=0.2", "run.integrator={step: 0.0025}"], engine=engine)
     simulated = run.simulate()
     clock, controller = VirtualClock(), Controller(run.loop)
-    rig = SimulatedRig(run.loop, run.start, clock, 0.0025)
+    rig = IntegratedPlant(run, clock)
     states: list[Array] = []
     inputs: list[Array] = []
 

@@ -241,7 +241,7 @@ def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
     typed = {f"{package}/py.typed" for package in ("servoctl", "plants", "hil")}
     configs = {f"servoctl/configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "servoctl/cli/templates").iterdir()}
-    data = {f"hil/drives/{name}" for name in ("servoctl_cst.eds", "mit_ranges.yaml")}
+    data = {"hil/drives/mit_ranges.yaml"}
     data |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "hil/view/web").iterdir()}
     assert configs and templates
     assert sources | typed | configs | templates | data <= names

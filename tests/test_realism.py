@@ -11,7 +11,7 @@ import servoctl as sc
 from servoctl.assembly.run import Run
 from servoctl.check.report import check
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.noise import chance
+from servoctl.simulation.noise import tick_noise
 from servoctl.types import Array
 
 MASS = """
@@ -173,7 +173,7 @@ def test_delays_of_any_length_act_when_they_should(tmp_path: Path, realism: str,
 
 def late_mass(times: Array, late: tuple[float, float], lag: float, bound: float) -> Array:
     """x and v of the mass: commands wait in a list for the moment at which they arrive."""
-    uniform = chance(0, 0, len(times), 1)[:, -1]
+    uniform = tick_noise(0, 0, len(times), 1)[:, -1]
     x, u, waiting, states = np.array([0.1, 0.5, 0.0]), 0.0, [], []
     for k, t in enumerate(times):
         states.append(x[:2])
@@ -196,7 +196,7 @@ def late_mass(times: Array, late: tuple[float, float], lag: float, bound: float)
 def test_what_is_measured_has_the_noise_and_the_resolution_asked_for(tmp_path: Path) -> None:
     found = done(mass(tmp_path, VELOCITY % 0.5, "{noise: {v: 0.02}}", 40.0))
     noise = -found["u.F"] * 0.5 / 2.0 - found["v.x"]  # u = -m v~ / P
-    np.testing.assert_allclose(noise, 0.02 * chance(0, 0, len(noise), 1)[:, 1], atol=1e-14)
+    np.testing.assert_allclose(noise, 0.02 * tick_noise(0, 0, len(noise), 1)[:, 1], atol=1e-14)
     n = len(noise)
     assert noise.std() == pytest.approx(0.02, rel=4 / np.sqrt(2 * n))
     assert abs(noise.mean()) < 4 * 0.02 / np.sqrt(n)
@@ -224,7 +224,7 @@ def test_realism_that_says_nothing_changes_nothing() -> None:
 
 def test_friction_too_steep_for_the_step_is_said(tmp_path: Path) -> None:
     run = mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.0001}}")
-    assert any("near rest it answers at 1.5e+04 1/s" in warning for warning in run.warnings)
+    assert any("near rest its rate is 1.5e+04 1/s" in warning for warning in run.warnings)
     assert not mass(tmp_path, OPEN % "0", "{friction: {coulomb: 3, speed: 0.001}}").warnings
 
 

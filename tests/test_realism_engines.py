@@ -10,8 +10,7 @@ from servoctl.assembly.run import Run
 from servoctl.engine import compiler
 from servoctl.engine.batch import BatchProgram
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.fixed import held_steps
-from servoctl.simulation.noise import chance
+from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.sweep.batch import batch
 from servoctl.sweep.side_by_side import parameters_of, plan_for, random_of
@@ -71,15 +70,15 @@ def test_a_lane_is_the_scalar_code_to_the_bit(case: tuple[str, list[str]], lanes
     runs = [made((case[0], [*case[1], f"run.seed={i}", f"realism.delay={x}"]), "c") for i, x in enumerate(late)]
     loop, plan = first.loop, plan_for(first)
     assert isinstance(loop, CompiledLoop) and plan is not None
-    parts = held_steps(first.settings.integrator, 0.01)
+    substeps = first.settings.substeps
     starts = np.array([other.loop.vector(other.start) for other in runs])
     parameters = np.array([parameters_of(other) for other in runs])
     drawn = random_of(runs, len(plan.times))
-    outcome = BatchProgram(loop.step(parts), lanes).load().run(plan, parameters, starts, None, *drawn)
-    library = loop.c_library(parts)
+    outcome = BatchProgram(loop.step(substeps), lanes).load().run(plan, parameters, starts, None, *drawn)
+    library = loop.c_library(substeps)
     assert library is not None
     for i, other in enumerate(runs):
-        random = chance(other.settings.seed, 0, len(plan.times) - 1, other.system.model.n)
+        random = tick_noise(other.settings.seed, 0, len(plan.times) - 1, other.system.model.n)
         stops = np.array(plan.stops)
         states, _ = library.steps(starts[i], plan.times, parameters[i], plan.status, stops, random)
         np.testing.assert_array_equal(outcome.ends[i], states[-1])

@@ -45,7 +45,7 @@ def test_a_parameter_that_makes_it_unstable_is_named() -> None:
     gains = ["law.correction.baumgarte.alpha=1", "law.correction.baumgarte.beta=1"]
     run = sc.load("two_mass_spring", gains, engine="vm")
     growth = max(np.roots(polynomial("m1", 0.75, 1.0)).real)
-    said = f"m1: unstable where it is 25 % smaller than the law takes it for: grows by e every {1 / growth:.3g} s"
+    said = f"m1: unstable if it is 25 % smaller than in the law's model: grows by e every {1 / growth:.3g} s"
     assert said in analyse(run, change=0.25).warnings
     assert not [line for line in analyse(run, change=0.19).warnings if line.startswith("m1")]
 
@@ -75,7 +75,7 @@ def test_the_table_has_two_lines_for_each_parameter(capsys: pytest.CaptureFixtur
         main(["analyse", "two_mass_spring"])
     _, _, table = capsys.readouterr().out.partition("where a parameter of the plant is not what the law takes it for\n")
     said, *rows = table.splitlines()
-    assert said == "gain, phase, delay: the least margins of any input, the law acts at once"
+    assert said == "gain, phase, delay: the least margins of any input, continuous law"
     lines = [line.split() for line in rows]
     assert lines[1][:5] == ["(none)", "-4", "0.25", "1", "inf"]
     assert lines[3][:6] == ["m1", "+10", "%", "-3.63636-1.33299j", "0.275", "0.9389"]
@@ -105,5 +105,5 @@ def test_a_parameter_that_makes_it_unstable_leaves_no_margins() -> None:
     shifted = analyse(sc.load("two_mass_spring", gains, engine="vm"), change=0.25).robustness
     for one in shifted:
         assert bool(one.margins[0].actuators) == one.stable
-        assert one.to_dict()["margins"][0]["timing"] == "the law acts at once"
+        assert one.to_dict()["margins"][0]["timing"] == "continuous law"
     assert not all(one.stable for one in shifted)

@@ -161,7 +161,7 @@ def test_dry_friction_is_left_out_and_said() -> None:
     runs = (sc.load("two_mass_spring", [*REST, text], engine="vm") for text in (friction, viscous))
     both, one = (analyse(run, change=0.0) for run in runs)
     assert both.margins[-1].actuators == one.margins[-1].actuators
-    assert any("dry (Coulomb) friction is left out" in note for note in both.notes)
+    assert any("but not dry (Coulomb) friction" in note for note in both.notes)
     assert not any("friction" in note for note in one.notes)
 
 

@@ -8,7 +8,7 @@ from servoctl.errors import ConfigError
 from servoctl.simulation.traced import CompiledLoop
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_published_task_that_cannot_be_done_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="task"):
         servoctl.load(name, engine="numpy")

@@ -76,7 +76,7 @@ def test_the_command_says_where_the_limit_is(tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert ended.value.code == 0
     assert f"\nstability limit: {ALPHA} = 50\n" in said  # alpha h < 1, whatever beta below alpha
-    assert "5 runs, 3 failed" in said and "these gains bear" in said
+    assert "5 runs, 3 failed" in said and "these gains are stable up to" in said
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 0, high: 2, scale: log}}}}}}",
-            f"masses.yaml:6: tune.search.{ALPHA}: scale: log from low 0 (a positive low, or scale: linear)",
+            f"masses.yaml:6: tune.search.{ALPHA}: scale: log from low 0 (give a positive low, or scale: linear)",
         ),
         (f"tune: {{search: {{{ALPHA}: 3}}}}", f"masses.yaml:6: tune.search.{ALPHA}: expected a mapping, got 3"),
         (
@@ -80,7 +80,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, sampler: cmaes}}",
-            "masses.yaml:6: tune.sampler: cmaes with one path in search (take tpe)",
+            "masses.yaml:6: tune.sampler: cmaes with one path in search (use tpe)",
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{plant.parameters.m2: []}}}}",
@@ -88,7 +88,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
         ),
         (
             f"tune: {{search: {{{ALPHA}: {{low: 1, high: 2}}}}, uncertainty: {{{ALPHA}: [1]}}}}",
-            f"masses.yaml:6: tune.uncertainty.{ALPHA}: given in search already (leave one out)",
+            f"masses.yaml:6: tune.uncertainty.{ALPHA}: is in search already (leave one out)",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_trials_that_all_fail_keep_their_reason(config: Path, capsys: pytest.Cap
     words = f"tune.search={{{ALPHA}: {{low: 300, high: 400}}, {BETA}: {{low: 300, high: 400}}}}"
     code, out, _ = said(capsys, "--set", words, "--out", "study", "--trials", "4")
     assert code == 4
-    assert "unstable: a period of 0.01 s" in out
+    assert "unstable at a period of 0.01 s" in out
     table = pq.read_table(config.parent / "study/trials.parquet").to_pydict()
     assert table["status"] == ["failed"] * 4 and all("unstable" in reason for reason in table["reason"])
 

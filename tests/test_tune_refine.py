@@ -198,7 +198,7 @@ def test_a_descent_is_repeated_resumed_and_begun_again_from_more_trials(config: 
             "tune.objective.minimise=settling_time",
             "settling_time has no slope to go down (rms_violation, final_violation",
         ),
-        ("tune.objective.minimise=[rms_violation, input_rms.F]", "tune.refine: given with several objectives"),
+        ("tune.objective.minimise=[rms_violation, input_rms.F]", "tune.refine: needs a single objective"),
         ("realism.quantisation.q=1e-4", "realism.quantisation makes steps of every slope"),
         ("run.integrator={method: dop853}", "dop853 chooses its own steps (run.integrator.method: rk4)"),
     ],

@@ -28,16 +28,13 @@ from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
-from servoctl.errors import CompileError, ConfigError
+from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.engine_choice import take_engine_at_once
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
-
-LARGEST_SOURCE = 400_000
-"""C source whose compilation a start may wait for [byte]."""
 
 STOP_DECAYS = 5.0
 """Time constants that a controlled stop takes."""
@@ -187,7 +184,9 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     settings = hil_settings(loaded, model.plant)
     values = settings.values
     live = LiveGains(loaded, model, run.system.law)
-    notes = [*run.warnings, *_check_gains(loaded, run.system, values), *_take_engine(run.loop, engine)]
+    notes = [*run.warnings, *_check_gains(loaded, run.system, values)]
+    on_vm = take_engine_at_once(run.loop, engine)
+    notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
     drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
     sensors = tuple(build(each, values.period) for each in settings.sensors)
@@ -260,8 +259,8 @@ def _unread(settings: HilSettings, drives: Sequence[Drive]) -> list[str]:
     real = {name for name, keys in settings.buses.items() if keys["interface"] != EMULATED and not is_loopback(keys)}
     found: dict[str, list[str]] = {}
     for drive in drives:
-        if drive.unread and drive.settings.bus in real:
-            found.setdefault(drive.unread, []).append(drive.settings.name)
+        if drive.unverified and drive.settings.bus in real:
+            found.setdefault(drive.unverified, []).append(drive.settings.name)
     return [f"{', '.join(names)}: {sentence}" for sentence, names in found.items()]
 
 
@@ -269,22 +268,6 @@ def _placed(loaded: LoadedConfig, problem: str) -> str:
     """A problem of a field of the config, with its line."""
     field, _, what = problem.partition(": ")
     return f"{loaded.where(*field.split('.'))}: {what}"
-
-
-def _take_engine(loop: Loop, engine: str) -> list[str]:
-    """Puts the law on generated C where that is asked for or there within seconds."""
-    if engine not in ("auto", "c") or not isinstance(loop, CompiledLoop):
-        return []
-    try:
-        program = loop.program(0)
-        if engine == "auto" and len(program.source) > LARGEST_SOURCE and not program.cached:
-            return [
-                f"the law runs on the virtual machine: {len(program.source) / 1e6:.1f} MB of C (--engine c compiles)"
-            ]
-        loop.run_on(program.load(), 0)
-    except CompileError as error:
-        return [f"the law runs on the virtual machine: {error}"]
-    return []
 
 
 def stop_damping(settings: HilSettings, model: Model, start: State) -> list[float]:

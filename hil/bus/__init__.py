@@ -1,4 +1,4 @@
-"""Buses: what is common to all, python-can's, and how much of one a configuration uses."""
+"""How frames travel: the interface of every bus, the buses of python-can, and the load that a config puts on a bus."""
 
 from hil.bus.base import Bus, BusError, Health, Link, close_all
 

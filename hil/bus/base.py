@@ -1,4 +1,4 @@
-"""What every bus offers: send at once, receive until a deadline, and say how it is."""
+"""What every bus can do: send at once, receive until a deadline, and report its health."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from servoctl.errors import RigError
 
 @mypyc_attr(native_class=False)
 class BusError(RigError):
-    """A bus cannot be opened, or is down: no frame goes out."""
+    """A bus cannot be opened, or is down: it sends no frame."""
 
 
 class Link(Enum):
-    """How a CAN controller stands; in order of severity."""
+    """State of a CAN controller, in order of severity."""
 
     ACTIVE = "error active"
     WARNING = "error warning"
@@ -27,18 +27,18 @@ class Link(Enum):
 
 
 class Health(NamedTuple):
-    """What a bus knows of itself.
+    """Health of a bus.
 
     Attributes:
-        link: Of the controller, by the error frames that came in; latched until `Bus.restarted`.
-        reason: What made it so, in a person's words; of an active link the last error, empty where there was none.
-        sent: Frames handed to the controller.
-        received: Frames taken in, own echoes and error frames left out.
-        echoes: Own frames that came back and were dropped.
-        errors: Error frames.
-        refused: Frames that the controller did not take.
-        invalid: What came in and is no classic frame: FD, too long, unreadable.
-        lost: Frames that came in while the receive buffer was full; 0 where the bus cannot tell.
+        link: Worst state of the controller according to error frames; it stays until `Bus.restarted`.
+        reason: Why, as a sentence; for an active link the last error, or empty.
+        sent: Number of frames handed to the controller.
+        received: Number of frames received, without echoes and error frames.
+        echoes: Number of own frames that came back and were dropped.
+        errors: Number of error frames.
+        refused: Number of frames that the controller did not accept.
+        invalid: Number of records that are not classic frames: FD, too long, unreadable.
+        lost: Number of frames that arrived while the receive buffer was full; 0 if the bus cannot tell.
     """
 
     link: Link = Link.ACTIVE
@@ -57,7 +57,7 @@ class Bus(ABC):
     """One CAN bus, open.
 
     Attributes:
-        name: As the config calls it.
+        name: Its name in the config.
     """
 
     name: str
@@ -67,18 +67,18 @@ class Bus(ABC):
         """Hands a frame to the controller, without waiting.
 
         Raises:
-            BusError: The bus is down, or the controller's queue is full: which counts as down.
+            BusError: The bus is down, or the queue of the controller is full, which counts as down.
         """
 
     @abstractmethod
     def receive(self, until: int) -> Frame | None:
-        """The next frame, with its time; error frames and own echoes are taken out and counted.
+        """The next frame, with its time of arrival; error frames and own echoes are counted and left out.
 
         Args:
-            until: How long to wait, a moment on the run's clock [ns]; one that has passed takes what is there.
+            until: Time on the run's clock until which to wait [ns]; if it is past, only a frame already there is taken.
 
         Returns:
-            The frame, or None where none came in time.
+            The frame, or None if none came in time.
 
         Raises:
             BusError: The bus is down.
@@ -87,25 +87,25 @@ class Bus(ABC):
     @property
     @abstractmethod
     def health(self) -> Health:
-        """How the bus stands now."""
+        """Health of the bus now."""
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong with it: quicker to ask than `health`."""
+        """Whether the link is active and no error frame has come; faster than `health`."""
         health = self.health
         return health.link is Link.ACTIVE and not health.errors
 
     @abstractmethod
     def restarted(self) -> None:
-        """Forgets how bad the link was: an operator says that it is well again. Counts stay."""
+        """Forgets the worst state of the link, because an operator has repaired it. The counts stay."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes; further calls do nothing."""
+        """Closes the bus; further calls do nothing."""
 
 
 def close_all(buses: Iterable[Bus]) -> None:
-    """Closes every bus, whatever closing another one raises; the first such error comes last."""
+    """Closes every bus, even if closing one of them fails; then raises the first error."""
     failure: Exception | None = None
     for bus in buses:
         try:

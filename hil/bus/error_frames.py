@@ -1,6 +1,7 @@
-"""What a CAN controller reports by the error frames of SocketCAN.
+"""What the error frames of SocketCAN say about the CAN controller.
 
-Design: `state` of a python-can bus says ACTIVE whatever happens, on most interfaces, so the link is read off here.
+Design: most interfaces of python-can leave `state` of a bus at ACTIVE even in bus-off (SocketcanBus does not override
+the default of its base class), so the state of the link is read from error frames.
 
 Source: Linux, include/uapi/linux/can/error.h.
 """
@@ -33,7 +34,7 @@ _PROTOCOL = (
     (0x40, "active error announced"),
     (0x80, "while sending"),
 )
-_PLACES = {
+_POSITIONS = {
     0x03: "start of frame",
     **dict.fromkeys((0x02, 0x06, 0x07, 0x0F, 0x0E), "id"),
     0x04: "substitute RTR bit",
@@ -64,11 +65,11 @@ _SEVERITY = {link: severity for severity, link in enumerate(Link)}
 
 
 class Report(NamedTuple):
-    """What one error frame says.
+    """Content of one error frame.
 
     Attributes:
-        link: The worst state of the controller that it names; ACTIVE where it names none.
-        sentence: In a person's words.
+        link: The worst state of the controller in it; ACTIVE if it has none.
+        sentence: Its content in words.
     """
 
     link: Link
@@ -76,49 +77,49 @@ class Report(NamedTuple):
 
 
 def worse(one: Link, other: Link) -> Link:
-    """The more severe of two; the first of equals."""
+    """The more severe of two links; the first if they are equal."""
     return one if _SEVERITY[one] >= _SEVERITY[other] else other
 
 
 def report(frame: Frame) -> Report:
-    """Reads an error frame.
+    """Decodes an error frame.
 
     Args:
-        frame: With the class bits as id; what is missing of its eight bytes counts as zero.
+        frame: The error frame, with its class bits as id; bytes missing from its eight count as zero.
     """
     classes, data = frame.id, frame.data.ljust(8, b"\0")
-    link, said = Link.ACTIVE, []
+    link, sentences = Link.ACTIVE, []
     if classes & BUS_OFF:
         link = Link.OFF
-        said.append("bus-off: check cables, termination and bit rate")
+        sentences.append("bus-off: check cables, termination and bit rate")
     if classes & TX_TIMEOUT:
         link = worse(link, Link.DOWN)
-        said.append("the controller did not send in time")
+        sentences.append("the controller did not send in time")
     if classes & CONTROLLER:
         for bit, state, words in _CONTROLLER:
             if data[1] & bit:
                 link = worse(link, state)
-                said.append(words)
+                sentences.append(words)
         if not data[1]:
-            said.append("unspecified problem of the controller")
+            sentences.append("unspecified problem of the controller")
     if classes & NO_ACKNOWLEDGEMENT:
-        said.append("no acknowledgement: nobody else on the bus, or a broken cable")
+        sentences.append("no acknowledgement: no other node on the bus, or a broken cable")
     if classes & PROTOCOL:
-        said.append(_protocol(data))
+        sentences.append(_protocol(data))
     if classes & TRANSCEIVER:
-        said.append(f"transceiver: {_WIRES.get(data[4], 'unspecified')}")
+        sentences.append(f"transceiver: {_WIRES.get(data[4], 'unspecified')}")
     if classes & LOST_ARBITRATION:
-        said.append(f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost")
+        sentences.append(f"arbitration lost in bit {data[0]}" if data[0] else "arbitration lost")
     if classes & BUS_ERROR:
-        said.append("bus error")
+        sentences.append("bus error")
     if classes & RESTARTED:
-        said.append("the controller restarted")
+        sentences.append("the controller restarted")
     if classes & COUNTERS:
-        said.append(f"{data[6]} transmit and {data[7]} receive errors counted")
-    return Report(link, "; ".join(said) or f"error frame of unknown class 0x{classes:X}")
+        sentences.append(f"{data[6]} transmit and {data[7]} receive errors counted")
+    return Report(link, "; ".join(sentences) or f"error frame of unknown class 0x{classes:X}")
 
 
 def _protocol(data: bytes) -> str:
     kinds = [words for bit, words in _PROTOCOL if data[2] & bit]
-    place = f" in {_PLACES[data[3]]}" if data[3] in _PLACES else ""
-    return f"protocol error: {', '.join(kinds) or 'unspecified'}{place}"
+    position = f" in {_POSITIONS[data[3]]}" if data[3] in _POSITIONS else ""
+    return f"protocol error: {', '.join(kinds) or 'unspecified'}{position}"

@@ -1,7 +1,7 @@
-"""How emulated drives on a loopback bus are told from real ones: they answer one frame that no drive uses.
+"""How a loop recognises emulated drives on a loopback bus: they answer a frame that no real drive uses.
 
-Design: three frames of 29 bits. A loop asks, an emulator answers whether it is there and free, and the loop says when
-its task begins, which is when faults that count from there begin to count. None of them goes out on a real bus.
+Design: three frames with ids of 29 bits. The loop asks, an emulator answers whether it is free, and the loop tells it
+when the task begins, because scripted faults may be timed from there. None of them is sent on a real bus.
 """
 
 from hil.bus.base import Bus, BusError
@@ -15,17 +15,17 @@ REPLY = 0x1FFF5E51
 """Id of the answer, 29 bits."""
 
 BEGINNING = 0x1FFF5E52
-"""Id of the frame that says that the task begins, 29 bits."""
+"""Id of the frame that announces the start of the task, 29 bits."""
 
 VERSION = 2
 PAYLOAD = b"servoctl"[:7] + bytes([VERSION])
-"""Of all of them: changes with what host and emulator must agree on."""
+"""Payload of all three frames; its version changes with what loop and emulator must agree on."""
 BUSY = PAYLOAD[:7] + bytes([0x80 | VERSION])
-"""Of the answer while another loop has the drives."""
+"""Payload of the answer while another loop uses the drives."""
 
 
 def question() -> Frame:
-    """The frame that asks whether an emulator is there."""
+    """The frame that asks for an emulator."""
     return Frame(REQUEST, PAYLOAD, extended=True)
 
 
@@ -35,17 +35,17 @@ def is_question(frame: Frame) -> bool:
 
 
 def answer(busy: bool) -> Frame:
-    """What an emulator says to the question, busy with another loop or free."""
+    """The answer of an emulator that is busy with another loop, or free."""
     return Frame(REPLY, BUSY if busy else PAYLOAD, extended=True)
 
 
 def beginning() -> Frame:
-    """The frame that tells an emulator that the task begins."""
+    """The frame that announces the start of the task."""
     return Frame(BEGINNING, PAYLOAD, extended=True)
 
 
 def is_beginning(frame: Frame) -> bool:
-    """Whether a frame says so."""
+    """Whether a frame announces the start of the task."""
     return _is(frame, BEGINNING)
 
 
@@ -54,17 +54,17 @@ def _is(frame: Frame, identity: int, payload: bytes = PAYLOAD) -> bool:
 
 
 def answers_as_emulator(bus: Bus, clock: Clock, timeout: float) -> bool:
-    """Whether an emulator of this version is on a bus; sends one frame, so only for buses that are loopback.
+    """Whether an emulator of this version is on a bus.
 
-    Frames that come in meanwhile are discarded.
+    It sends one frame and discards what comes before the answer.
 
     Args:
-        bus: That `hil.bus.open.is_loopback` says yes to.
-        clock: The run's.
-        timeout: How long to wait for the answer [s].
+        bus: A loopback bus (`hil.bus.open.is_loopback`): nothing may be sent to real drives before they are checked.
+        clock: The run's clock.
+        timeout: Longest time to wait for the answer [s].
 
     Raises:
-        BusError: The bus is down, or an emulator answers that another loop has its drives.
+        BusError: The bus is down, or another loop uses the emulated drives.
     """
     bus.send(question())
     until = clock.now() + nanoseconds(timeout)

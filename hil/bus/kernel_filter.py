@@ -1,7 +1,7 @@
-"""Has the kernel drop what a socket need not hear.
+"""Makes the kernel drop datagrams that a socket does not need.
 
-Design: this stays Python. What the kernel is given the address of must live until it has read it, and compiled code
-lets go of a name behind its last use.
+Design: this module is not compiled. The kernel reads the filter through its address, so the buffer must live until the
+system call is over; compiled code frees a local variable after its last use.
 
 Source: Linux, include/uapi/linux/filter.h.
 """
@@ -17,21 +17,23 @@ _NETWORK_HEADER = 0xFFF00000  # SKF_NET_OFF of linux/filter.h
 
 
 def drop(opened: socket.socket, address: str, port: int) -> bool:
-    """Has the kernel drop what comes from one address and port; returns whether it does.
+    """Makes the kernel drop datagrams from one address and port.
 
-    A classic filter sees a datagram from its UDP header on.
+    Returns:
+        Whether the kernel does that.
     """
+    # A classic filter reads a datagram from its UDP header on; the source address is in the network header before it.
     program = (
         (0x28, 0, 0, 0),  # load the source port
-        (0x15, 0, 3, port),  # another: let in
+        (0x15, 0, 3, port),  # another port: accept
         (0x20, 0, 0, _NETWORK_HEADER + 12),  # load the source address
-        (0x15, 0, 1, int(ipaddress.IPv4Address(address))),  # another: let in
-        (0x06, 0, 0, 0),
-        (0x06, 0, 0, 0xFFFFFFFF),
+        (0x15, 0, 1, int(ipaddress.IPv4Address(address))),  # another address: accept
+        (0x06, 0, 0, 0),  # drop
+        (0x06, 0, 0, 0xFFFFFFFF),  # accept
     )
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *instruction) for instruction in program))
-    where = struct.pack("@HL", len(program), ctypes.addressof(code))
-    with suppress(OSError):  # `Raw.receive` drops them as well
-        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, where)
+    program_address = struct.pack("@HL", len(program), ctypes.addressof(code))
+    with suppress(OSError):  # `SocketChannel.receive` ignores them too
+        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program_address)
         return True
     return False

@@ -1,20 +1,18 @@
-"""How much of a bus a configuration uses, at worst.
-
-Source: Davis, Burns, Bril, Lukkien 2007, Controller Area Network (CAN) schedulability analysis, (1): a classic frame
-of s bytes with the most stuff bits there can be, interframe space included.
-"""
+"""How much of a bus a config uses in the worst case, and which loop rate still fits."""
 
 import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from hil.bus.frame_bits import worst_bits
+
 
 class FrameTraffic(NamedTuple):
-    """Frames of one kind.
+    """Frames of one kind on a bus.
 
     Attributes:
         size: Bytes of payload.
-        rate: Frames per second.
+        rate: Frames per second [1/s].
         extended: Whether the id has 29 bits.
     """
 
@@ -23,36 +21,20 @@ class FrameTraffic(NamedTuple):
     extended: bool = False
 
 
-def worst_bits(size: int, extended: bool = False) -> int:
-    """Most bits that a classic frame takes, interframe space included.
-
-    Args:
-        size: Bytes of payload, 0 to 8.
-        extended: Whether the id has 29 bits.
-    """
-    stuffed = (54 if extended else 34) + 8 * size
-    return (67 if extended else 47) + 8 * size + (stuffed - 1) // 4
-
-
-def least_bits(size: int, extended: bool = False) -> int:
-    """Bits of a classic frame without any stuff bit, interframe space included."""
-    return (67 if extended else 47) + 8 * size
-
-
 def worst_load(traffic: Iterable[FrameTraffic], bitrate: int) -> float:
-    """Fraction of a bus of this bit rate [bit/s] that the traffic takes at worst."""
+    """Fraction of a bus with this bit rate [bit/s] that the traffic uses in the worst case."""
     return sum(each.rate * worst_bits(each.size, each.extended) for each in traffic) / bitrate
 
 
 class BusLoad(NamedTuple):
-    """Whether a bus carries what a configuration asks of it.
+    """Load of a bus, against what is allowed.
 
     Attributes:
         load: Worst-case fraction of the bus that is used.
-        frames: Per second.
-        allowed: Fraction that may be.
-        highest_rate: Of the loop, that still fits [Hz]; 0 where not even the traffic that is always there does.
-        sentence: For a person: the load, and where it does not fit what would.
+        frames: Frames per second [1/s].
+        allowed: Largest fraction that may be used.
+        highest_rate: Highest loop rate that still fits [Hz]; 0 if the traffic that does not depend on it is too much.
+        sentence: The load in words, with the remedies if it does not fit.
     """
 
     load: float
@@ -69,13 +51,13 @@ class BusLoad(NamedTuple):
 def describe_load(
     traffic: Callable[[float], Iterable[FrameTraffic]], period: float, bitrate: int, max_bus_load: float
 ) -> BusLoad:
-    """How much of a bus a loop of this period uses at worst, and what to do where that is too much.
+    """Worst-case load of a bus by a loop, and the remedies if it is too much.
 
     Args:
-        traffic: Everything on the bus, both ways, for a period of the loop [s].
-        period: Of the loop [s].
-        bitrate: Of the bus [bit/s].
-        max_bus_load: Fraction of the bus that may be used.
+        traffic: Gives all frames on the bus, in both directions, for a period of the loop [s].
+        period: Period of the loop [s].
+        bitrate: Bit rate of the bus [bit/s].
+        max_bus_load: Largest fraction of the bus that may be used.
     """
 
     def load(rate: float) -> float:
@@ -97,18 +79,18 @@ def describe_load(
 
 
 def _highest(load: Callable[[float], float], rate: float, allowed: float) -> float:
-    """Highest rate [Hz] with load(rate) <= allowed, for a load that does not fall with the rate."""
+    """Highest rate [Hz] with load(rate) <= allowed; `load` must not fall with the rate."""
     low, high = 1.0, max(rate, 1.0)
     if load(low) > allowed:
         return 0.0
     while load(high) <= allowed and high < 1e6:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(60):  # bisection to rounding: 2^-60 of the interval
         middle = (low + high) / 2
         low, high = (middle, high) if load(middle) <= allowed else (low, middle)
     return low
 
 
 def _rounded_up(period: float) -> float:
-    """To 10 us."""
+    """A period [s], rounded up to 10 us."""
     return math.ceil(period * 1e5 - 1e-9) / 1e5

@@ -1,4 +1,4 @@
-"""Frames straight through the socket of `udp_multicast`: maps in MessagePack, as python-can has them.
+"""How a frame looks on the socket of `udp_multicast`: a MessagePack map, as python-can writes it.
 
 Source: python-can, interfaces/udp_multicast/utils.py; MessagePack specification.
 """
@@ -9,8 +9,8 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+from hil.bus.channel import Received, SocketChannel, UnreadableError
 from hil.bus.kernel_filter import drop
-from hil.bus.raw import Raw, Taken, UnreadableError
 from hil.frame import Frame
 
 _IP_MULTICAST_ALL = 49  # Linux, linux/in.h
@@ -39,14 +39,14 @@ _LAYOUT = struct.Struct(f">{len(_BEGIN)}sI{len(next(iter(_KINDS)))}sB{len(_DATA)
 
 
 def pack(frame: Frame) -> bytes:
-    """A frame as a map in MessagePack, with the keys of python-can in their order."""
+    """A frame as a MessagePack map, with the keys of python-can in their order."""
     size = len(frame.data)
     kind, dlc = _KIND[frame.extended, frame.remote, frame.error], frame.length if frame.remote else size
     return _LAYOUT.pack(_BEGIN, frame.id, kind, dlc, _DATA, size) + frame.data + _END
 
 
-def _by_layout(record: bytes, stamp: int) -> Taken | None:
-    """A frame that `pack` may have packed; None where the map looks different."""
+def _by_layout(record: bytes, stamp: int) -> Received | None:
+    """The frame of a map that is laid out as `pack` does it; None for any other map."""
     if len(record) < _LAYOUT.size:
         return None
     begin, identity, flags, dlc, key, size = _LAYOUT.unpack_from(record)
@@ -56,48 +56,52 @@ def _by_layout(record: bytes, stamp: int) -> Taken | None:
     extended, remote, error = kind
     if remote and size:
         return None
-    return Taken(identity, record[_LAYOUT.size : end], extended, remote, error, dlc, False, stamp)
+    return Received(identity, record[_LAYOUT.size : end], extended, remote, error, dlc, False, stamp)
 
 
-class RawMulticast(Raw):
-    """A socket of `udp_multicast`.
+class MulticastChannel(SocketChannel):
+    """Frames on a socket of `udp_multicast`.
 
-    Design: it sends from a socket of its own, so that by their source the kernel drops the echoes of what was sent. A
-    map of known shape is put together and taken apart by its layout; only other peers' maps pass through MessagePack.
+    Design: it sends from a second socket, so that the kernel can recognise our own datagrams by their source and drop
+    them. A map with the usual layout is packed and read as fixed bytes, which is fast; only maps of other layouts go
+    through MessagePack.
+
+    Args:
+        opened: The socket that receives.
+        group: Multicast address to send to.
+        port: Port to send to.
+
+    Raises:
+        OSError: There is no route to the group.
     """
 
     def __init__(self, opened: socket.socket, group: str, port: int) -> None:
-        """Takes the socket and where it sends.
-
-        Raises:
-            OSError: There is no route.
-        """
-        import msgpack  # of the extra `hil`
+        import msgpack  # comes with the extra `hil`
 
         super().__init__(opened, _LARGEST_BLOB, socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self._unpack = msgpack.unpackb
-        with suppress(OSError):  # else it hears every group that any process has joined on this port
+        with suppress(OSError):  # otherwise it also receives the groups that other processes have joined on this port
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         for option in (socket.IP_MULTICAST_TTL, socket.IP_MULTICAST_IF, socket.IP_MULTICAST_LOOP):
             self._sender.setsockopt(socket.IPPROTO_IP, option, opened.getsockopt(socket.IPPROTO_IP, option, 4))
         self._sender.connect((group, port))
-        self.own = self._sender.getsockname()
-        self._drops = drop(opened, *self.own)
+        self.own_address = self._sender.getsockname()
+        self._drops = drop(opened, *self.own_address)
 
     def send(self, frame: Frame) -> None:
         self._sender.send(pack(frame))
         self.dropped += self._drops
 
-    def _read(self, record: bytes, stamp: int) -> Taken:
+    def _read(self, record: bytes, stamp: int) -> Received:
         return _by_layout(record, stamp) or self._by_name(record, stamp)
 
-    def _by_name(self, record: bytes, stamp: int) -> Taken:
+    def _by_name(self, record: bytes, stamp: int) -> Received:
         try:
-            said = self._unpack(record)
-            identity, data, dlc = said["arbitration_id"], said["data"] or b"", said["dlc"]
-            extended, remote, error = said["is_extended_id"], said["is_remote_frame"], said["is_error_frame"]
-            fd = bool(said["is_fd"])
-        except Exception as problem:  # of MessagePack: all kinds
+            values = self._unpack(record)
+            identity, data, dlc = values["arbitration_id"], values["data"] or b"", values["dlc"]
+            extended, remote, error = values["is_extended_id"], values["is_remote_frame"], values["is_error_frame"]
+            fd = bool(values["is_fd"])
+        except Exception as problem:  # MessagePack raises many kinds
             raise UnreadableError(str(problem)) from problem
         if (
             type(identity) is not int
@@ -109,6 +113,6 @@ class RawMulticast(Raw):
             or error not in _BOOLEAN
             or (remote and data)
         ):
-            raise UnreadableError("no frame")
-        # 0 and 1 may be flags, but not to compiled code
-        return Taken(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, stamp)
+            raise UnreadableError("not a frame")
+        # A peer may send 0 and 1 for the flags, which compiled code does not take for booleans.
+        return Received(identity, data, bool(extended), bool(remote), bool(error), dlc, fd, stamp)

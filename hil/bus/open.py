@@ -1,4 +1,4 @@
-"""Opens the buses that a config names, and says what is missing where one cannot be opened."""
+"""Opens the buses that a config names, and explains what to do if one cannot be opened."""
 
 import difflib
 import errno
@@ -15,18 +15,18 @@ import can
 from can.interfaces import BACKENDS
 
 from hil.bus.base import BusError
-from hil.bus.multicast import RawMulticast
+from hil.bus.channel import Channel, SocketCanChannel
+from hil.bus.multicast import MulticastChannel
 from hil.bus.python_can import RECEIVE_BUFFER, Filter, PythonCanBus
-from hil.bus.raw import Raw, RawSocketCan
 from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
 
 MULTICAST_PORT = 43113
-"""Of `udp_multicast` where a config gives none: python-can's."""
+"""Port of `udp_multicast` if the config gives none: the default of python-can."""
 
-_SYSTEM_TIME = {"socketcan", "udp_multicast", "virtual"}  # their frames carry the system time of arrival
+_SYSTEM_TIME = {"socketcan", "udp_multicast", "virtual"}  # they stamp frames with the system time of arrival
 _OWN_KEYS = {"interface", "channel", "bitrate", "fd"}
-_NOT_YOURS = {"self", "can_filters", "args", "kwargs"}
+_NOT_FOR_CONFIGS = {"self", "can_filters", "args", "kwargs"}
 
 
 def open_bus(
@@ -36,17 +36,17 @@ def open_bus(
     filters: Sequence[Filter] = (),
     receive_buffer: int = RECEIVE_BUFFER,
 ) -> PythonCanBus:
-    """Opens one bus; nothing is sent on it.
+    """Opens one bus and sends nothing on it.
 
     Args:
-        name: As the config calls it.
-        keys: `interface`, `channel`, `bitrate` [bit/s] and whatever else python-can takes for this interface.
-        clock: The run's.
-        filters: What is let in; none lets everything in.
+        name: Its name in the config.
+        keys: `interface`, `channel`, `bitrate` [bit/s] and the keys that python-can takes for this interface.
+        clock: The run's clock.
+        filters: Frames to let in; empty: all.
         receive_buffer: Size to ask of the kernel [byte].
 
     Raises:
-        BusError: It cannot be opened: says why, and what to do.
+        BusError: It cannot be opened; the text gives the reason and the remedy.
     """
     where = f"bus {name}"
     interface = _known_interface(where, keys)
@@ -55,8 +55,8 @@ def open_bus(
         raise BusError(f"{where}: fd: only classic CAN is supported (leave it out)")
     if interface == "socketcan":
         if sys.platform != "linux":
-            raise BusError(f"{where}: interface: socketcan is there on Linux only")
-        from hil.bus.socketcan import check_interface  # of Linux only
+            raise BusError(f"{where}: interface: socketcan exists on Linux only")
+        from hil.bus.socketcan import check_interface  # imports what only Linux has
 
         check_interface(where, str(channel), bitrate)
     elif interface == "udp_multicast":
@@ -68,11 +68,11 @@ def open_bus(
             raise BusError(f"{where}: {key}: {interface} has no such key ({_closest(key, accepted)})")
     if "bitrate" in accepted:
         rest["bitrate"] = bitrate
-    if interface == "socketcan" and filters:  # the others filter in Python, which PythonCanBus does better
+    if interface == "socketcan" and filters:  # other interfaces filter in Python, as PythonCanBus does
         rest["can_filters"] = [
             {"can_id": each.id, "can_mask": each.mask, "extended": each.extended} for each in filters
         ]
-    raw = _raw(interface, channel, keys)
+    socket_channel = _socket_channel(interface, channel, keys)
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
         return PythonCanBus(
@@ -80,29 +80,31 @@ def open_bus(
             bus,
             clock,
             filters,
-            echoes=bool(keys.get("receive_own_messages")) or (interface == "udp_multicast" and raw is None),
+            echoes=bool(keys.get("receive_own_messages")) or (interface == "udp_multicast" and socket_channel is None),
             system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
             receive_buffer=receive_buffer,
-            raw=raw,
+            socket_channel=socket_channel,
         )
-    except Exception as error:  # drivers raise what they like
+    except Exception as error:  # drivers raise many kinds
         raise BusError(f"{where}: {_explained(interface, channel, error)}") from error
 
 
-def _raw(interface: str, channel: str | int, keys: Mapping[str, Any]) -> Callable[[socket.socket], Raw] | None:
-    """What knows the bytes on a bus's socket; None where they are python-can's affair."""
+def _socket_channel(
+    interface: str, channel: str | int, keys: Mapping[str, Any]
+) -> Callable[[socket.socket], Channel] | None:
+    """Makes the channel on a bus's socket; None if frames have to go through python-can."""
     if sys.platform != "linux" or keys.get("preserve_timestamps"):
         return None
     if interface == "socketcan":
-        return RawSocketCan
-    if interface == "udp_multicast" and "." in str(channel):  # an address of version 4
+        return SocketCanChannel
+    if interface == "udp_multicast" and "." in str(channel):  # an IPv4 address
         port = keys.get("port", MULTICAST_PORT)
-        return lambda opened: RawMulticast(opened, str(channel), port)
+        return lambda opened: MulticastChannel(opened, str(channel), port)
     return None
 
 
 def is_loopback(keys: Mapping[str, Any]) -> bool:
-    """Whether a bus cannot leave this machine, so that what answers on it can be an emulator."""
+    """Whether frames on a bus cannot leave this machine, so that an emulator may answer on it."""
     interface, hops = keys.get("interface"), keys.get("hop_limit")
     return interface == "virtual" or (interface == "udp_multicast" and type(hops) is int and hops == 0)
 
@@ -112,10 +114,10 @@ def _known_interface(where: str, keys: Mapping[str, Any]) -> str:
     if interface in BACKENDS:
         return str(interface)
     known = ["emulated", *sorted(BACKENDS)]
-    said = "missing" if interface is None else f"unknown: '{interface}'"
+    problem = "missing" if interface is None else f"unknown: '{interface}'"
     close = difflib.get_close_matches(str(interface), known, n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    raise BusError(f"{where}: interface: {said} ({hint}there are: {', '.join(known)})")
+    raise BusError(f"{where}: interface: {problem} ({hint}there are: {', '.join(known)})")
 
 
 def _channel(where: str, interface: str, keys: Mapping[str, Any]) -> str | int:
@@ -126,16 +128,16 @@ def _channel(where: str, interface: str, keys: Mapping[str, Any]) -> str | int:
         return channel
     examples = {"socketcan": "can0", "udp_multicast": "239.74.163.2", "virtual": "main", "pcan": "PCAN_USBBUS1"}
     example = f", such as {examples[interface]}" if interface in examples else ""
-    said = "missing" if channel is None else f"got {channel!r}"
-    raise BusError(f"{where}: channel: {said} (expected the name of the {interface} channel{example})")
+    problem = "missing" if channel is None else f"got {channel!r}"
+    raise BusError(f"{where}: channel: {problem} (expected the name of the {interface} channel{example})")
 
 
 def _bitrate(where: str, keys: Mapping[str, Any]) -> int:
     bitrate = keys.get("bitrate")
     if isinstance(bitrate, int) and not isinstance(bitrate, bool) and bitrate > 0:
         return bitrate
-    said = "missing" if bitrate is None else f"got {bitrate!r}"
-    raise BusError(f"{where}: bitrate: {said} (expected a whole number [bit/s], such as 1000000)")
+    problem = "missing" if bitrate is None else f"got {bitrate!r}"
+    raise BusError(f"{where}: bitrate: {problem} (expected a whole number [bit/s], such as 1000000)")
 
 
 def _check_multicast(where: str, channel: str) -> None:
@@ -150,17 +152,17 @@ def _check_multicast(where: str, channel: str) -> None:
 
 
 def _accepted(where: str, interface: str) -> set[str]:
-    """Keys that the constructor of an interface knows; python-can lets others pass without a word."""
+    """Keys that the constructor of an interface knows: python-can ignores others silently."""
     module, cls = BACKENDS[interface]
     try:
-        found = getattr(importlib.import_module(module), cls)
-    except Exception as error:  # drivers are loaded on import
+        interface_class = getattr(importlib.import_module(module), cls)
+    except Exception as error:  # importing an interface may load its driver
         raise BusError(f"{where}: {_explained(interface, '', error)}") from error
     names: set[str] = set()
-    for each in found.__mro__:
+    for each in interface_class.__mro__:
         if "__init__" in vars(each) and each is not object:
             names |= set(inspect.signature(each.__init__).parameters)
-    return names - _NOT_YOURS
+    return names - _NOT_FOR_CONFIGS
 
 
 def _closest(key: str, accepted: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the Linux kernel says of a CAN interface, before it is opened."""
+"""Whether a CAN interface of Linux is ready to be opened."""
 
 import errno
 import fcntl
@@ -17,15 +17,15 @@ _ARPHRD_CAN = 280
 
 
 def check_interface(where: str, channel: str, bitrate: int) -> None:
-    """Refuses an interface that is not there, not CAN, down, or runs at another bit rate.
+    """Checks that an interface exists, is a CAN interface, is up, and runs at the right bit rate.
 
     Args:
-        where: How errors begin: `bus main`.
-        channel: Name of the interface: `can0`.
-        bitrate: That the config says [bit/s].
+        where: Beginning of the error text, such as `bus main`.
+        channel: Name of the interface, such as `can0`.
+        bitrate: Bit rate in the config [bit/s].
 
     Raises:
-        BusError: With what to type.
+        BusError: It is not; the text gives the command that sets it right.
     """
     try:
         probe = socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW)
@@ -34,7 +34,7 @@ def check_interface(where: str, channel: str, bitrate: int) -> None:
             raise BusError(f"{where}: no permission to use CAN sockets") from error
         raise BusError(
             f"{where}: this kernel has no SocketCAN ({error.strerror}); try: sudo modprobe can_raw; "
-            "without hardware `interface: emulated` needs none"
+            "`interface: emulated` needs neither SocketCAN nor hardware"
         ) from error
     up = f"sudo ip link set {channel} up type can bitrate {bitrate}"
     if channel.startswith("vcan"):
@@ -42,7 +42,7 @@ def check_interface(where: str, channel: str, bitrate: int) -> None:
     with probe:
         kind = _ask(probe, _SIOCGIFHWADDR, channel)
         if kind is None:
-            raise BusError(f"{where}: channel: there is no interface '{channel}' ({_what_there_is(channel, up)})")
+            raise BusError(f"{where}: channel: there is no interface '{channel}' ({_how_to_add(channel, up)})")
         if kind != _ARPHRD_CAN:
             raise BusError(f"{where}: channel: '{channel}' is not a CAN interface ({_others(channel)})")
         if not (_ask(probe, _SIOCGIFFLAGS, channel) or 0) & _IFF_UP:
@@ -57,7 +57,7 @@ def check_interface(where: str, channel: str, bitrate: int) -> None:
 
 
 def _ask(probe: socket.socket, request: int, channel: str) -> int | None:
-    """Flags or hardware type of an interface; None where it is not there."""
+    """Flags or hardware type of an interface; None if it does not exist."""
     if len(channel.encode()) > 15:
         return None
     try:
@@ -77,13 +77,13 @@ def _others(channel: str) -> str:
     return f"CAN interfaces: {', '.join(names) or 'none'}"
 
 
-def _what_there_is(channel: str, up: str) -> str:
+def _how_to_add(channel: str, up: str) -> str:
     make = f"sudo ip link add {channel} type vcan; {up}" if channel.startswith("vcan") else f"plug it in, then: {up}"
     return f"{_others(channel)}; {make}"
 
 
 def _settings(channel: str) -> dict[str, Any]:
-    """What `ip` knows of the controller; empty where there is no `ip`, or nothing to know as with vcan."""
+    """Settings of the controller as `ip` reports them; empty without `ip`, or if there are none, as for vcan."""
     command = shutil.which("ip", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if command is None:
         return {}
@@ -91,7 +91,7 @@ def _settings(channel: str) -> dict[str, Any]:
         run = subprocess.run(
             [command, "-details", "-json", "link", "show", "dev", channel], capture_output=True, timeout=5, check=True
         )
-        found = json.loads(run.stdout)[0]["linkinfo"].get("info_data", {})
+        settings = json.loads(run.stdout)[0]["linkinfo"].get("info_data", {})
     except (OSError, subprocess.SubprocessError, ValueError, LookupError):
         return {}
-    return dict(found)
+    return dict(settings)

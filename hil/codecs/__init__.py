@@ -1,4 +1,4 @@
-"""Bytes <-> values, one module per protocol: pure functions that know nothing else of this project.
+"""How bytes become values and back, one module per protocol: pure functions that import no other part of servoctl.
 
-A decoder returns None for a payload that is not valid; an encoder raises ValueError for a value that must not be sent.
+A decoder returns None for an invalid payload; an encoder raises ValueError for a value that must not be sent.
 """

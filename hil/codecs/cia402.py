@@ -1,11 +1,12 @@
-"""CiA 402 drives in cyclic synchronous torque mode over CANopen (CiA 301): process data, NMT, emergency, state machine.
+"""What the frames of a CiA 402 drive in torque mode mean: process data, NMT, emergencies, the state machine.
 
-Sources: the state machine, object and option tables of CiA 402 as vendors publish them (Beckhoff's object references
-of the AMP8000 and EL72x1, the rst tables of CiA402 implementations), the EDS of RobStride's drive, the ids of CiA
-301's predefined connection set.
+Process data, little endian, torques in thousandths of the rated torque:
+- RPDO1: controlword U16, target torque I16;
+- TPDO1: position I32, velocity I32;
+- TPDO2: statusword U16, torque I16, error code U16.
 
-Process data, little endian: RPDO1 controlword U16, target torque I16; TPDO1 position I32, velocity I32; TPDO2
-statusword U16, torque I16, error code U16. Torques are in thousandths of the rated torque.
+Sources: CiA 301 (ids of the predefined connection set) and CiA 402 as vendors publish their tables: Beckhoff's object
+references of the AMP8000 and EL72x1, the rst tables of CiA402 implementations, the EDS of RobStride's drive.
 """
 
 from enum import Enum
@@ -36,9 +37,9 @@ ENABLE_OPERATION = 0x0F
 FAULT_RESET = 0x80
 
 TORQUE_MODE = 10
-"""Cyclic synchronous torque, in 0x6060 and 0x6061."""
+"""Cyclic synchronous torque, as a value of 0x6060 and 0x6061."""
 TORQUE_MODE_BIT = 1 << 9
-"""The same, in 0x6502."""
+"""Cyclic synchronous torque, as a bit of 0x6502."""
 
 HEARTBEAT_LOST = 0x8130
 ERRORS = {
@@ -58,7 +59,7 @@ ERRORS = {
     0x8611: "following error",
     0x8700: "SYNC",
 }
-GROUPS = {
+ERROR_GROUPS = {
     0x10: "generic",
     0x20: "current",
     0x30: "voltage",
@@ -79,7 +80,7 @@ _EMERGENCY = Struct("<HB5s")
 
 
 class Cia402State(Enum):
-    """States of the drive's state machine."""
+    """State of a CiA 402 drive, by the names of the standard."""
 
     NOT_READY = "not ready to switch on"
     SWITCH_ON_DISABLED = "switch on disabled"
@@ -101,7 +102,7 @@ PATTERNS = (
     (0x4F, 0x0F, Cia402State.FAULT_REACTION),
     (0x4F, 0x08, Cia402State.FAULT),
 )
-"""Mask and value of the statusword in each state."""
+"""Mask and value of the statusword in each state; bit 5, quick stop, is active low."""
 
 
 def _decoded(word: int) -> Cia402State | None:
@@ -112,14 +113,14 @@ _STATES = tuple(_decoded(word) for word in range(0x80))
 
 
 class Cia402Status(NamedTuple):
-    """What TPDO2 says.
+    """Content of TPDO2.
 
     Attributes:
-        state: Of the drive.
-        remote: Whether it obeys the controlword.
-        limited: Whether an internal limit is active: it makes less torque than it is asked for.
+        state: State of the drive.
+        remote: Whether the drive obeys the controlword (statusword bit 9).
+        limited: Whether an internal limit is active, so that the torque is less than the target (statusword bit 11).
         torque: Actual torque [1/1000 of the rated torque].
-        error: Code of the last fault.
+        error: Error code of the last fault.
     """
 
     state: Cia402State
@@ -130,7 +131,7 @@ class Cia402Status(NamedTuple):
 
 
 def state_of(statusword: int) -> Cia402State | None:
-    """The state; None where no state has this pattern."""
+    """The state in a statusword; None if no state has this pattern."""
     return _STATES[statusword & 0x6F]
 
 
@@ -145,12 +146,14 @@ def per_mille(torque: float, rated: float) -> int:
     except (OverflowError, ValueError) as error:
         raise ValueError(f"torque {torque} N m is not finite") from error
     if not -0x8000 <= thousandths <= 0x7FFF:
-        raise ValueError(f"torque {torque} N m is {thousandths} thousandths of {rated} N m (16 bits are there)")
+        raise ValueError(
+            f"torque {torque} N m is {thousandths} thousandths of {rated} N m (at most 16 bits go on the wire)"
+        )
     return thousandths
 
 
 def command(controlword: int, torque: int) -> bytes:
-    """RPDO1: controlword, target torque [1/1000 of the rated torque]."""
+    """Payload of RPDO1: controlword, target torque [1/1000 of the rated torque]."""
     return _COMMAND.pack(controlword, torque)
 
 
@@ -160,7 +163,7 @@ def feedback(data: bytes) -> tuple[int, int] | None:
 
 
 def status(data: bytes) -> Cia402Status | None:
-    """Decodes TPDO2; None where the statusword fits no state."""
+    """Decodes TPDO2; None if the statusword is of no state."""
     if len(data) != 6:
         return None
     word, torque, error = _STATUS.unpack(data)
@@ -169,23 +172,23 @@ def status(data: bytes) -> Cia402Status | None:
 
 
 def emergency(data: bytes) -> tuple[int, int, bytes] | None:
-    """Decodes an emergency: error code (0x00xx: no error any more), error register, five bytes of the vendor."""
+    """Decodes an emergency: error code (0x00xx: the error is over), error register, five bytes of the vendor."""
     return _EMERGENCY.unpack(data) if len(data) == 8 else None
 
 
 def nmt_state(data: bytes) -> int | None:
-    """Decodes a heartbeat: boot-up, stopped, operational or pre-operational."""
+    """Decodes a heartbeat: an NMT state out of `NMT_STATES`."""
     return state if len(data) == 1 and (state := data[0] & 0x7F) in NMT_STATES else None
 
 
-def nmt(order: int, node: int) -> bytes:
-    """An NMT order to one node; node 0 means all."""
-    return bytes((order, node))
+def nmt(command: int, node: int) -> bytes:
+    """Payload of an NMT command to one node; node 0 addresses all."""
+    return bytes((command, node))
 
 
 def error_text(code: int) -> str:
-    """An error code of 0x603F or of an emergency, in words; empty where it says no error."""
+    """An error code of 0x603F or of an emergency in words; empty for no error."""
     if code >> 8 == 0:
         return ""
-    group = GROUPS.get(code >> 8) or GROUPS.get(code >> 8 & 0xF0, "unknown")
+    group = ERROR_GROUPS.get(code >> 8) or ERROR_GROUPS.get(code >> 8 & 0xF0, "unknown")
     return f"{ERRORS.get(code, f'{group} error')} (0x{code:04X})"

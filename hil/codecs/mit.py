@@ -1,8 +1,9 @@
-"""MIT frames, as mini-cheetah's motor driver and its descendants have them (CubeMars AK, RobStride, Damiao).
+"""What the frames of MIT drives mean: mini-cheetah's motor driver and its descendants (CubeMars AK, RobStride, Damiao).
 
-Command, eight bytes, big-endian bits: position 16, velocity 12, kp 12, kd 12, torque 12; torque of the motor =
-kp (position - its own) + kd (velocity - its own) + torque. Reply: id of the motor 8, position 16, velocity 12, torque
-12, then two bytes that differ by maker. Each number runs linearly over a range that only the motor's table tells.
+Command, eight bytes, big-endian bits: position 16, velocity 12, kp 12, kd 12, torque 12. The motor makes the torque
+kp (position - measured position) + kd (velocity - measured velocity) + torque. Reply: id of the motor 8, position 16,
+velocity 12, torque 12, then two bytes that differ by maker. Each number is linear over a range, which is not in the
+frame but in the data sheet of the motor.
 
 Sources: mini-cheetah-tmotor-python-can (canmotorlib.py), TMotorCANControl (mit_can.py), the manual of CubeMars' AK80-64
 (V1.0.8), RobStride's extract of the RS00 specification, DAMIAO_Control_Arduino for the codes of Damiao.
@@ -17,7 +18,7 @@ ENABLE, DISABLE, CLEAR_FAULT = 0xFC, 0xFD, 0xFB
 _FULL = b"\xff" * 6
 _SPECIAL = b"\xff" * 7
 _NO_MOTION = bytes.fromhex("7fff7ff00000")
-"""Position and velocity zero, no gains."""
+"""First six bytes of a torque command: position and velocity 0 (half a step below), kp = kd = 0; torque bits 0."""
 
 _TORQUE = Struct(">H")
 MOST_12 = 0xFFF
@@ -47,14 +48,14 @@ DAMIAO_FAULTS = {
 
 
 class Ranges(NamedTuple):
-    """Largest values: of position, velocity and torque to either side of zero, of the gains from zero.
+    """Largest values in the frames of a motor: position, velocity and torque are symmetric, gains start at 0.
 
     Attributes:
-        position: [rad].
-        velocity: [rad/s].
-        torque: [N m].
-        kp: [N m/rad].
-        kd: [N m s/rad].
+        position: Position [rad].
+        velocity: Velocity [rad/s].
+        torque: Torque [N m].
+        kp: Stiffness [N m/rad].
+        kd: Damping [N m s/rad].
     """
 
     position: float
@@ -65,14 +66,14 @@ class Ranges(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a motor says.
+    """Content of a reply.
 
     Attributes:
-        first: First byte: the motor's id, and for Damiao its status in the upper four bits.
-        position: [rad].
-        velocity: [rad/s].
-        torque: [N m].
-        rest: Bytes after these, none or two.
+        first: First byte: the id of the motor; for Damiao its upper four bits are the status.
+        position: Position [rad].
+        velocity: Velocity [rad/s].
+        torque: Torque [N m].
+        rest: The bytes that differ by maker: none or two.
     """
 
     first: int
@@ -83,7 +84,7 @@ class Reply(NamedTuple):
 
 
 def special(code: int) -> bytes:
-    """A frame that is an order: `ENABLE`, `DISABLE` or `CLEAR_FAULT`."""
+    """Payload of a special command: `ENABLE`, `DISABLE` or `CLEAR_FAULT`."""
     return _SPECIAL + bytes((code,))
 
 
@@ -97,16 +98,17 @@ def _value(bits: int, low: float, high: float, most: int) -> float:
     return low + bits * (high - low) / most
 
 
-def is_order(data: bytes) -> bool:
-    """Whether a command is no command of motion but an order, as `special` makes them."""
+def is_special(data: bytes) -> bool:
+    """Whether a payload is a special command rather than a command of motion."""
     return data[:6] == _FULL and data[7:] in (bytes((ENABLE,)), bytes((DISABLE,)), bytes((CLEAR_FAULT,)))
 
 
 def command(ranges: Ranges, position: float, velocity: float, kp: float, kd: float, torque: float) -> bytes:
-    """A whole command; what is out of range goes to its end.
+    """Payload of a command; a value out of range is moved to the end of the range.
 
     Raises:
-        ValueError: A value is not finite, or the frame could be taken for an order: all but the torque at its end.
+        ValueError: A value is not finite, or all but the torque are at their largest, which looks like a special
+            command.
     """
     bits = _bits(position, -ranges.position, ranges.position, MOST_16)
     bits = bits << 12 | _bits(velocity, -ranges.velocity, ranges.velocity, MOST_12)
@@ -115,12 +117,14 @@ def command(ranges: Ranges, position: float, velocity: float, kp: float, kd: flo
     bits = bits << 12 | _bits(torque, -ranges.torque, ranges.torque, MOST_12)
     data = bits.to_bytes(8, "big")
     if data.startswith(_FULL):
-        raise ValueError(f"position, velocity and gains at their largest look like an order: {data.hex()}")
+        raise ValueError(f"position, velocity and gains at their largest look like a special command: {data.hex()}")
     return data
 
 
 def torque_command(ranges: Ranges, torque: float) -> bytes:
-    """A command of torque alone, rounded towards zero; zero itself is no step, so it is half a step below.
+    """Payload of a command of torque alone, rounded towards zero.
+
+    Zero lies between the steps 2047 and 2048 of the 12 bits; it is sent as 2047, half a step below zero.
 
     Raises:
         ValueError: The torque is not finite, or out of range.

@@ -1,7 +1,7 @@
-"""ODrive CANSimple, firmware 0.6: standard ids `node << 5 | command`, little endian.
+"""What the frames of ODrive CANSimple mean, firmware 0.6: ids of 11 bits, `node << 5 | command`; little endian.
 
 Sources: ODrive's CAN protocol reference (docs.odriverobotics.com, can-protocol), its DBC for firmware 0.6.10 as the
-package odrive-can carries it, and the error words of `odrive.enums` 0.6.11.
+package odrive-can contains it, and the error words of `odrive.enums` 0.6.11.
 """
 
 from math import isfinite
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 NODES = range(0x3F)
 PROTOCOL = 2
-"""What Get_Version calls this protocol."""
+"""Number of this protocol in Get_Version."""
 
 GET_VERSION = 0x00
 HEARTBEAT = 0x01
@@ -23,8 +23,27 @@ SET_INPUT_TORQUE = 0x0E
 SET_LIMITS = 0x0F
 CLEAR_ERRORS = 0x18
 
-ORDERS = (0x02, 0x04, 0x06, 0x07, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F, 0x11, 0x12, 0x13, 0x16, 0x18, 0x19, 0x1A, 0x1B, 0x1F)
-"""Commands that only a master sends; all others are answers, which a master may ask for by a remote frame."""
+MASTER_COMMANDS = (
+    0x02,
+    0x04,
+    0x06,
+    0x07,
+    0x0B,
+    0x0C,
+    0x0D,
+    0x0E,
+    0x0F,
+    0x11,
+    0x12,
+    0x13,
+    0x16,
+    0x18,
+    0x19,
+    0x1A,
+    0x1B,
+    0x1F,
+)
+"""Commands that only a master sends; all others are answers, which a master requests by a remote frame."""
 
 IDLE, CLOSED_LOOP = 1, 8
 STATES = (
@@ -82,7 +101,7 @@ _WORD = Struct("<I4x")
 
 
 class Version(NamedTuple):
-    """Answer to Get_Version."""
+    """Content of the answer to Get_Version."""
 
     protocol: int
     hardware: tuple[int, int, int]
@@ -91,7 +110,14 @@ class Version(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """How an axis stands; `error` is a set of the bits of `ERRORS`."""
+    """Content of Heartbeat.
+
+    Attributes:
+        error: Active errors, bits of `ERRORS`.
+        state: Axis state, an index of `STATES`.
+        result: Result of the last procedure.
+        done: Whether the trajectory is done.
+    """
 
     error: int
     state: int
@@ -100,12 +126,12 @@ class Heartbeat(NamedTuple):
 
 
 def identifier(node: int, command: int) -> int:
-    """Arbitration id of a command of a node."""
+    """Arbitration id of a node's command."""
     return node << 5 | command
 
 
 def error_text(bits: int) -> str:
-    """The errors in words with their code; empty where there are none."""
+    """The errors in words, with their code; empty for no error."""
     if not bits:
         return ""
     names = [name for bit, name in ERRORS.items() if bits & bit]
@@ -113,7 +139,7 @@ def error_text(bits: int) -> str:
 
 
 def state_text(state: int) -> str:
-    """Name of an axis state."""
+    """Name of an axis state, as in `odrive.enums`."""
     return STATES[state] if state < len(STATES) else f"unknown state {state}"
 
 
@@ -134,12 +160,12 @@ def heartbeat(data: bytes) -> Heartbeat | None:
 
 
 def errors(data: bytes) -> tuple[int, int] | None:
-    """Decodes Get_Error: active errors, reason of the last disarming."""
+    """Decodes Get_Error: active errors, and the errors that disarmed the axis last."""
     return _TWO_WORDS.unpack(data) if len(data) == 8 else None
 
 
 def estimates(data: bytes) -> tuple[float, float] | None:
-    """Decodes Get_Encoder_Estimates: position [turn], velocity [turn/s]; None where one is not finite."""
+    """Decodes Get_Encoder_Estimates: position [turn], velocity [turn/s]; None if one is not finite."""
     if len(data) != 8:
         return None
     position, velocity = _TWO_FLOATS.unpack(data)
@@ -147,35 +173,35 @@ def estimates(data: bytes) -> tuple[float, float] | None:
 
 
 def axis_state(state: int) -> bytes:
-    """Set_Axis_State."""
+    """Payload of Set_Axis_State."""
     return _STATE.pack(state)
 
 
 def controller_mode(control: int, entry: int) -> bytes:
-    """Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; input 1 passthrough, 6 torque ramp."""
+    """Payload of Set_Controller_Mode: control 1 torque, 2 velocity, 3 position; entry 1 passthrough, 6 torque ramp."""
     return _TWO_WORDS.pack(control, entry)
 
 
 def input_torque(torque: float) -> bytes:
-    """Set_Input_Torque, at the motor's shaft [N m], rounded towards zero.
+    """Payload of Set_Input_Torque, at the shaft of the motor [N m], rounded towards zero.
 
     Raises:
-        ValueError: The torque is not finite, or no single-precision number.
+        ValueError: The torque is not finite, or too large for single precision.
     """
     try:
         data = _TORQUE.pack(torque)
     except OverflowError as error:
-        raise ValueError(f"torque {torque} N m is no single-precision number") from error
+        raise ValueError(f"torque {torque} N m is too large for single precision") from error
     rounded: float = _TORQUE.unpack(data)[0]
     if not isfinite(rounded):
         raise ValueError(f"torque {torque} N m is not finite")
-    if abs(rounded) > abs(torque):
+    if abs(rounded) > abs(torque):  # the number before it: one less as an integer, for both signs
         return _WORD.pack(_WORD.unpack(data)[0] - 1)
     return data
 
 
 def limits(velocity: float, current: float) -> bytes:
-    """Set_Limits: velocity [turn/s], current [A].
+    """Payload of Set_Limits: velocity [turn/s], current [A].
 
     Raises:
         ValueError: One is not finite.
@@ -186,5 +212,5 @@ def limits(velocity: float, current: float) -> bytes:
 
 
 def clear_errors() -> bytes:
-    """Clear_Errors, without letting the drive blink."""
+    """Payload of Clear_Errors; 0: the LED of the drive does not blink."""
     return b"\0"

@@ -1,4 +1,4 @@
-"""Drives as the loop sees them: samples in, torques out, and explicit verbs for everything else."""
+"""How the loop uses a drive: samples in, torques out, and a handshake for everything else."""
 
 from hil.drives.base import Condition, Drive, DriveError, Exchange, Feedback, HandshakeStep, Node, Steps
 from hil.drives.sample import Sample

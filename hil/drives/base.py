@@ -1,8 +1,8 @@
-"""What every drive offers, whatever it speaks.
+"""What every drive can do, in any protocol.
 
-Design: a drive never waits and never touches a bus. It decodes frames that are handed to it, encodes torques, and says
-what a verb takes as a generator of steps: frames to send, what must then be true, and how long that may take. Whoever
-runs the steps runs those of all drives side by side, on any clock.
+Design: a driver never waits and has no bus. It decodes the frames that it is given and encodes torques. A handshake
+(identify, configure, enable ...) is a generator of steps: frames to send, the condition that must then become true, and
+the time limit. The caller runs the steps of all drives side by side, on any clock.
 """
 
 from abc import ABC, abstractmethod
@@ -18,13 +18,13 @@ from servoctl.errors import RigError
 
 
 class DriveError(RigError):
-    """A drive refuses, does not answer in time, or is not what the config says it is."""
+    """A drive refuses, does not answer in time, or differs from the config."""
 
 
 class Condition(Enum):
-    """How a drive stands, by the last frame that said so."""
+    """State of a drive, according to its last frames."""
 
-    UNKNOWN = "has not said how it stands"
+    UNKNOWN = "has not reported its state"
     DISABLED = "disabled"
     ENABLED = "enabled"
     STOPPING = "stopping by itself"
@@ -32,7 +32,7 @@ class Condition(Enum):
 
 
 class Feedback(Enum):
-    """When a node sends its samples."""
+    """What makes a node send a sample."""
 
     SYNC = "after each SYNC"
     CYCLIC = "by its own timer"
@@ -40,13 +40,13 @@ class Feedback(Enum):
 
 
 class HandshakeStep(NamedTuple):
-    """One step of a verb.
+    """One step of a handshake.
 
     Attributes:
-        send: Frames that go out at once, in this order.
-        done: Whether the step is over; asked after every tick.
-        limit: Time that it may take [s].
-        expected: What is waited for, for the error: "axle1: <expected> within 0.5 s".
+        send: Frames to send at once, in this order.
+        done: Whether the step is over; called after every tick.
+        limit: Longest time that the step may take [s].
+        expected: What the step waits for, for the error: "axle1: <expected> within 0.5 s".
     """
 
     send: Sequence[Frame]
@@ -56,14 +56,14 @@ class HandshakeStep(NamedTuple):
 
 
 Steps = Generator[HandshakeStep, None, None]
-"""A verb in progress. It may raise `DriveError` when what the drive says is wrong."""
+"""A handshake in progress. It raises `DriveError` if the answers of the drive are wrong."""
 
 
 class Exchange(ABC):
-    """The bus of one node before the loop runs, for those who must wait for an answer in the middle of a step.
+    """The bus of one node before the loop runs, for a handshake that waits for answers within a step (SDO).
 
     Attributes:
-        listeners: Called with every frame that comes in, beside the nodes.
+        listeners: Called with every frame received, in addition to the nodes.
     """
 
     listeners: list[Callable[[Frame], None]]
@@ -78,22 +78,25 @@ class Exchange(ABC):
 
     @abstractmethod
     def pump(self, done: Callable[[], bool], limit: float) -> bool:
-        """Hands frames to all nodes and listeners until `done()`, or for `limit` [s]; watchdogs stay fed meanwhile.
+        """Passes frames to all nodes and listeners until `done()`, or for `limit` [s], and keeps watchdogs fed.
 
         Returns:
-            done().
+            The last value of done().
         """
 
 
 class Node(ABC):
-    """Something on a bus that measures one displacement.
+    """A node on a bus that measures one displacement.
+
+    Args:
+        settings: Its settings in the config.
 
     Attributes:
-        settings: What the config says of it.
-        feedback: When it sends its samples.
-        sample: The last valid one; None before there is one.
-        identities: Ids of the frames that it sends to the host; id + extended. Frames of others are not handed to it.
-        rejected: Frames with one of these ids that were not valid: wrong length, not finite, another node's.
+        settings: Its settings in the config.
+        feedback: What makes it send a sample.
+        sample: The last valid sample; None before the first.
+        identities: Ids of 11 bits that it accepts; it is not given other frames.
+        rejected: Number of invalid frames with one of these ids: wrong length, not finite, of another node.
     """
 
     feedback: Feedback
@@ -106,61 +109,61 @@ class Node(ABC):
     @property
     @abstractmethod
     def identities(self) -> frozenset[int]:
-        """Ids of the frames that this node sends."""
+        """Ids of frames to pass to `accept`: those that this node sends, and those that only another master sends."""
 
     @abstractmethod
     def accept(self, frame: Frame) -> None:
-        """Takes a frame of this node in; an invalid one changes nothing but `rejected`. Never raises."""
+        """Decodes a frame with one of its ids; an invalid frame only counts in `rejected`. It never raises."""
 
     @staticmethod
     @abstractmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
-        """Frames per second of this node in the loop, both ways, at worst; SYNC is counted once per bus elsewhere."""
+        """Worst-case frames of this node in the loop, in both directions; without SYNC, which goes out once per bus."""
 
     @abstractmethod
     def poll(self) -> Sequence[Frame]:
-        """Frames that ask this node for a sample, sent at the start of a tick; none where it sends by itself.
-
-        SYNC is not among them: it goes out once per bus.
-        """
+        """Frames that request a sample at the start of a tick, without SYNC; empty if the node sends by itself."""
 
     @abstractmethod
     def quantum(self) -> tuple[float, float, float]:
-        """Smallest steps on the wire, at the joint: of position, velocity, torque; NaN where there is none of it."""
+        """Smallest steps on the wire, at the joint: position, velocity, torque; NaN for what is not on the wire."""
 
     def visible(self) -> float:
-        """Smallest motion of the joint that surely shows [joint unit]: the wire may be finer than the encoder."""
+        """Smallest motion of the joint that the encoder shows [joint unit]; the wire may be finer than the encoder."""
         return self.quantum()[0]
 
     @abstractmethod
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks without moving anything that the node is what the config says: versions, units, modes, ranges."""
+        """Compares the node with the config, without moving anything: versions, units, modes, ranges."""
 
 
 class Drive(Node):
     """A node that makes torque.
 
+    Args:
+        settings: Its settings in the config.
+
     Attributes:
-        settings: What the config says of it.
-        condition: How it stands.
-        fault: What it says is wrong, in a person's words with its code; empty where nothing is.
-        saturated: Whether it says that it cannot make the torque it is asked for.
-        watchdog: Whether it stops by itself when nothing comes; where not, `test_watchdog` does nothing.
-        watchdog_said: Whether it is known which of the two; where not, it must not make torque on a real bus.
-        unread: A setting that it cannot be asked for, and what to do; empty where `identify` and `configure` see all.
-        heartbeat: Longest time between frames that prove it alive [s]; None where it only answers.
-        alive: When the last such frame came [ns].
-        foreign: Why frames on the bus look like another master's; empty where none do.
-        asked_on: Whether this run has begun to enable it.
-        quiet: Whether a verb wants the drive's watchdog to run out: until it ends the loop sends no command to this
-            drive, and the bus no frame of `alive_frames`.
+        settings: Its settings in the config.
+        condition: Its state.
+        fault: Its fault in words, with the code; empty for no fault.
+        saturated: Whether it reports that it cannot make the commanded torque.
+        watchdog: Whether it stops by itself when commands stop; if not, `test_watchdog` does nothing.
+        watchdog_known: Whether the config says which of the two; if not, it must not make torque on a real bus.
+        unverified: A setting that cannot be read back, and what to do; empty if `identify` and `configure` check all.
+        heartbeat: Longest time between frames that prove it alive [s]; None if it only answers.
+        alive: Time of the last such frame [ns].
+        foreign: Evidence of another master on the bus, in words; empty if there is none.
+        enable_requested: Whether this run has begun to enable it.
+        quiet: Whether its watchdog is to run out: until this is False again, the loop sends it no command, and the bus
+            no frame of `alive_frames`.
     """
 
     settings: DriveSettings
     heartbeat: float | None = None
     watchdog = True
-    watchdog_said = True
-    unread = ""
+    watchdog_known = True
+    unverified = ""
 
     def __init__(self, settings: DriveSettings) -> None:
         super().__init__(settings)
@@ -169,62 +172,62 @@ class Drive(Node):
         self.saturated = False
         self.alive = 0
         self.foreign = ""
-        self.asked_on = False
+        self.enable_requested = False
         self.quiet = False
 
     @property
-    def surely_off(self) -> bool:
-        """Whether it says that it makes no torque."""
+    def confirmed_off(self) -> bool:
+        """Whether it reports that it makes no torque."""
         return self.condition in (Condition.DISABLED, Condition.FAULT)
 
     @property
-    def maybe_on(self) -> bool:
-        """Whether it may make torque that this run has to answer for, or says that it does."""
-        return not self.surely_off and (self.asked_on or self.condition is not Condition.UNKNOWN)
+    def possibly_on(self) -> bool:
+        """Whether it may make torque because of this run, or reports that it does."""
+        return not self.confirmed_off and (self.enable_requested or self.condition is not Condition.UNKNOWN)
 
     @abstractmethod
     def command(self, torque: float) -> Frame:
-        """The frame that asks for a torque.
+        """The frame that commands a torque.
 
         Args:
-            torque: At the joint, finite and within `torque_limit` [actuator unit].
+            torque: Torque or force at the joint, finite and within `torque_limit` [actuator unit].
 
         Raises:
-            ValueError: It is not finite, or above the limit: nothing may be sent.
+            ValueError: It is not finite, or above the limit. Nothing may be sent then.
         """
 
-    def asked(self, frame: Frame) -> bytes | None:
-        """The part of a frame that says the torque, as `command` encodes it; None where it is no command of torque.
+    def torque_bytes(self, frame: Frame) -> bytes | None:
+        """The bytes of a frame that hold the torque, as `command` encodes it; None if it does not command a torque.
 
         Args:
-            frame: One that was sent with the id of a command.
+            frame: A frame that was sent with the id of a command.
         """
         return frame.data
 
     @abstractmethod
     def alive_frames(self) -> Sequence[Frame]:
-        """Frames that keep the drive's watchdog fed, beside commands; equal ones go out once per bus and tick."""
+        """Frames, besides commands, that feed the watchdog of the drive; equal ones go out once per bus and tick."""
 
     @abstractmethod
     def configure(self, exchange: Exchange) -> Steps:
-        """Sets mode, limits and watchdog and reads them back; the drive stays disabled."""
+        """Sets mode, limits and watchdog, and reads them back; the drive stays disabled."""
 
     @abstractmethod
     def test_watchdog(self) -> Steps:
-        """Lets the armed watchdog run out, sees the drive go to fault by itself, resets that; never makes torque."""
+        """Lets the armed watchdog run out without torque, checks that the drive goes to fault, and resets the fault."""
 
     @abstractmethod
     def enable(self, torque: float) -> Steps:
-        """Brings the drive to `ENABLED`, with this torque from the first instant on."""
+        """Brings the drive to `ENABLED`, with this torque from the first moment: a vertical axis must not drop."""
 
     @abstractmethod
     def reset(self) -> Steps:
-        """Clears a fault that is latched in the drive; it stays disabled."""
+        """Clears a latched fault; the drive stays disabled."""
 
     @abstractmethod
     def disable_frames(self) -> Sequence[Frame]:
-        """Frames that disable the drive from whatever condition it is in; may be sent again and again."""
+        """Frames that disable the drive from any condition; they may be sent repeatedly."""
 
     @abstractmethod
     def quick_stop_frames(self) -> Sequence[Frame]:
-        """Frames at which the drive brakes by itself where it can, else those of `disable_frames`."""
+        """Frames that make the drive brake by itself, or those of `disable_frames` if it cannot."""

@@ -1,8 +1,8 @@
-"""CiA 402 drives in cyclic synchronous torque mode.
+"""How a CiA 402 drive is brought up, commanded in cyclic synchronous torque mode, and stopped.
 
-Each SYNC is answered by TPDO1 with position and velocity, each `status_every`-th also by TPDO2 with the status; a fault
-comes at once as an emergency. RPDO1 acts as it arrives. The drive's watchdog is its heartbeat consumer: our heartbeat
-goes out from the loop, so it ends where the loop ends.
+The drive answers each SYNC by TPDO1 with position and velocity, and every `status_every`-th SYNC also by TPDO2 with its
+status. A fault comes at once as an emergency. RPDO1 acts when it arrives. The watchdog of the drive is its heartbeat
+consumer (0x1016): the loop itself sends our heartbeat, so it stops when the loop stops.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,11 @@ from servoctl.config.document import Problem
 
 MOST_COUNTS = 2**31
 SLOWEST_STATUS = 0.1
-"""Longest time between statuses [s]: verbs wait half a second for a few of them."""
+"""Longest time between statuses [s]: a handshake step waits 0.5 s for a few of them."""
 LONGEST_WATCHDOG = 65.0
+"""0x1016 has 16 bits of milliseconds [s]."""
 BOOT_TIME = 1.0
-"""Time for a drive to come back after its communication was reset [s]."""
+"""Longest time for the boot-up message after NMT reset communication [s]."""
 
 CONDITIONS = {
     Cia402State.NOT_READY: Condition.DISABLED,
@@ -40,12 +41,12 @@ CONDITIONS = {
     Cia402State.FAULT: Condition.FAULT,
 }
 
-STAIRS = (
+STATE_TRANSITIONS = (
     (codec.SHUTDOWN, Cia402State.READY),
     (codec.SWITCH_ON, Cia402State.SWITCHED_ON),
     (codec.ENABLE_OPERATION, Cia402State.ENABLED),
 )
-"""Controlwords that lead to operation, and the states that confirm them."""
+"""Controlwords that lead to operation, and the state that confirms each (transitions 2, 3 and 4 of CiA 402)."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Cia402Options(Cia402EncoderOptions):
     """Options of a drive.
 
     Attributes:
-        master: Node id under which the loop sends its heartbeat.
-        status_every: Number of SYNCs from one status frame to the next.
+        master: Node id of the heartbeat that the loop sends.
+        status_every: Number of SYNCs from one status (TPDO2) to the next.
     """
 
     master: int = number("a node id from 1 to 127", 127, least=1, below=128, whole=True)
@@ -62,7 +63,12 @@ class Cia402Options(Cia402EncoderOptions):
 
 
 class Cia402Drive(Cia402Encoder, Drive):
-    """A drive in torque mode."""
+    """A CiA 402 drive in torque mode.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
 
     settings: DriveSettings
     _options: Cia402Options
@@ -70,7 +76,6 @@ class Cia402Drive(Cia402Encoder, Drive):
     heartbeat = setup.HEARTBEAT
 
     def __init__(self, settings: DriveSettings, period: float) -> None:
-        """Starts with nothing known of the drive."""
         super().__init__(settings, period)
         self._rated = settings.rated_torque or nan
         self._command_id = codec.RPDO1 + settings.node
@@ -81,8 +86,8 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._boots = 0
         self._started = self._restarted = False
         self._exchange: Exchange | None = None
-        self._beat = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
-        self._beat_every = _beat_every(settings, period)
+        self._heartbeat_frame = Frame(codec.HEARTBEAT + self._options.master, bytes((codec.OPERATIONAL,)))
+        self._heartbeat_every = _heartbeat_every(settings, period)
         self._ticks = 0
 
     @staticmethod
@@ -108,15 +113,15 @@ class Cia402Drive(Cia402Encoder, Drive):
             found.append(Problem(("watchdog",), f"{what} (set hil.safety.drive_watchdog lower)"))
         return found
 
-    def _answers(self) -> dict[int, Callable[[Frame], bool]]:
+    def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
         node = self.settings.node
-        orders = (codec.SYNC, *(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
+        only_master = (codec.SYNC, *(base + node for base in codec.RPDOS), codec.SDO_REQUEST + node)
         return {
-            **super()._answers(),
+            **super()._handlers_by_id(),
             codec.TPDO2 + node: self._on_status,
             codec.EMERGENCY + node: self._on_emergency,
             codec.NMT: self._on_nmt,
-            **dict.fromkeys((*orders, codec.HEARTBEAT + self._options.master), self._on_order),
+            **dict.fromkeys((*only_master, codec.HEARTBEAT + self._options.master), self._on_foreign),
         }
 
     @staticmethod
@@ -124,8 +129,9 @@ class Cia402Drive(Cia402Encoder, Drive):
         assert isinstance(settings, DriveSettings)
         options = options_of(Cia402Options, settings)
         status = FrameTraffic(6, 1 / (period * options.status_every))
-        beats = FrameTraffic(1, 1 / setup.HEARTBEAT), FrameTraffic(1, 1 / (period * _beat_every(settings, period)))
-        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, *beats]
+        theirs = FrameTraffic(1, 1 / setup.HEARTBEAT)
+        ours = FrameTraffic(1, 1 / (period * _heartbeat_every(settings, period)))
+        return [*Cia402Encoder.traffic(settings, period), FrameTraffic(4, 1 / period), status, theirs, ours]
 
     def _on_heartbeat(self, frame: Frame) -> bool:
         if not super()._on_heartbeat(frame):
@@ -159,14 +165,14 @@ class Cia402Drive(Cia402Encoder, Drive):
     def _on_nmt(self, frame: Frame) -> bool:
         if len(frame.data) != 2:
             return False
-        return self._on_order(frame) if frame.data[1] in (0, self.settings.node) else True
+        return self._on_foreign(frame) if frame.data[1] in (0, self.settings.node) else True
 
-    def _on_order(self, frame: Frame) -> bool:
-        self.foreign = self.foreign or f"somebody else is master of this drive: {frame}"
+    def _on_foreign(self, frame: Frame) -> bool:
+        self.foreign = self.foreign or f"another master controls this drive: {frame}"
         return True
 
     def _judge(self) -> None:
-        """Condition and fault, by the last heartbeat, emergency and status."""
+        """Sets condition and fault from the last heartbeat, emergency and status."""
         status = self._status
         self.condition = CONDITIONS[status.state] if status else Condition.UNKNOWN
         self.fault = ""
@@ -178,21 +184,23 @@ class Cia402Drive(Cia402Encoder, Drive):
             self.fault = f"emergency: {codec.error_text(self._emergency)}"
         elif status and self.condition is Condition.FAULT:
             self.fault = f"{status.state.value}: {codec.error_text(status.error) or 'no error code'}"
-        warned = self._emergency and self._nmt == codec.OPERATIONAL and not self._restarted
-        if self.fault and not (warned and self.condition in (Condition.ENABLED, Condition.STOPPING)):
-            self.condition = Condition.FAULT  # but an emergency alone leaves some drives on: their status says it
+        # An emergency may be a mere warning (0x8120, error passive) that leaves the drive on. As long as its status
+        # says that it is on, it has to be commanded, and then disabled.
+        warning = self._emergency and self._nmt == codec.OPERATIONAL and not self._restarted
+        if self.fault and not (warning and self.condition in (Condition.ENABLED, Condition.STOPPING)):
+            self.condition = Condition.FAULT
 
     @property
-    def surely_off(self) -> bool:
-        """Not while it reacts to a fault, for by that it may brake."""
-        return super().surely_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
+    def confirmed_off(self) -> bool:
+        """Not during the fault reaction: the drive may still brake then."""
+        return super().confirmed_off and (self._status is None or self._status.state is not Cia402State.FAULT_REACTION)
 
     def command(self, torque: float) -> Frame:
-        asked = codec.per_mille(motor_torque(self.settings, torque), self._rated)
-        return Frame(self._command_id, codec.command(self._controlword, asked))
+        target = codec.per_mille(motor_torque(self.settings, torque), self._rated)
+        return Frame(self._command_id, codec.command(self._controlword, target))
 
-    def asked(self, frame: Frame) -> bytes | None:
-        """The target torque behind the controlword."""
+    def torque_bytes(self, frame: Frame) -> bytes | None:
+        """The target torque, which follows the controlword."""
         return frame.data[2:4]
 
     def quantum(self) -> tuple[float, float, float]:
@@ -200,15 +208,15 @@ class Cia402Drive(Cia402Encoder, Drive):
         return position, velocity, abs(self.settings.joint_torque(self._rated / 1000))
 
     def alive_frames(self) -> Sequence[Frame]:
-        """Our heartbeat, three times within the drive's watchdog."""
+        """Our heartbeat, three times within the watchdog of the drive."""
         self._ticks += 1
-        return (self._beat,) if (self._ticks - 1) % self._beat_every == 0 else ()
+        return (self._heartbeat_frame,) if (self._ticks - 1) % self._heartbeat_every == 0 else ()
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks profile, torque mode, rated torque, and that nobody has enabled the drive.
+        """Checks profile, torque mode and rated torque, and that the drive is not enabled.
 
         Raises:
-            DriveError: It is not what the config says, or does not answer.
+            DriveError: The drive differs from the config, or does not answer.
         """
         from hil.drives.sdo import Objects  # canopen is slow to import
 
@@ -218,14 +226,16 @@ class Cia402Drive(Cia402Encoder, Drive):
         yield from ()
 
     def configure(self, exchange: Exchange) -> Steps:
-        """Resets the communication, sets and reads back everything, and starts the node."""
+        """Resets the communication, sets everything and reads it back, and starts the node."""
         from hil.drives.sdo import Objects  # canopen is slow to import
 
         self._exchange, self._started, self._restarted, self._status = exchange, False, False, None
         self._controlword = codec.DISABLE_VOLTAGE
         booted = after(lambda: self._boots, 1)
         boot = "the boot-up message after NMT reset communication (is the node id right, and the bit rate?)"
-        yield HandshakeStep([self._order(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
+        # After a lost heartbeat an EPOS4 ignores the fault reset until its communication is reset (EPOS4 firmware
+        # specification, as EposLib models it). A reset also clears what an earlier master has configured.
+        yield HandshakeStep([self._nmt_frame(codec.RESET_COMMUNICATION)], booted, BOOT_TIME, boot)
         self._emergency = 0
         with Objects(self.settings.node, exchange) as objects:
             setup.silence(objects, self.settings.node)
@@ -235,14 +245,14 @@ class Cia402Drive(Cia402Encoder, Drive):
             setup.set_mode(objects, self.settings)
             setup.set_heartbeats(objects, self._options.master, self.settings.watchdog)
         running = lambda: self._nmt == codec.OPERATIONAL and self._status is not None  # noqa: E731
-        yield HandshakeStep([self._order(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
+        yield HandshakeStep([self._nmt_frame(codec.START)], running, 0.5, "NMT state operational, and TPDO2 after SYNC")
         self._started = True
 
     def test_watchdog(self) -> Steps:
-        """Lets our heartbeat fail, sees the drive notice, and configures it anew: some drives want that.
+        """Stops our heartbeat, checks that the drive notices, and configures it again, which an EPOS4 needs.
 
         Raises:
-            DriveError: `configure` was not run before.
+            DriveError: `configure` has not run before.
         """
         if self._exchange is None:
             raise DriveError("its watchdog is not armed yet (configure it first)")
@@ -251,40 +261,40 @@ class Cia402Drive(Cia402Encoder, Drive):
         lost = "an emergency or fault 0x8130 (heartbeat lost) while our heartbeat is silent (0x1016 does not act)"
         self.quiet = True
         try:
-            yield HandshakeStep([], self._has_noticed, limit, lost)
+            yield HandshakeStep([], self._noticed_loss, limit, lost)
         finally:
             self.quiet = False
         yield from self.configure(self._exchange)
         yield from self.reset()
 
-    def _has_noticed(self) -> bool:
-        """Whether the drive says that our heartbeat is lost, or left operation for it."""
+    def _noticed_loss(self) -> bool:
+        """Whether the drive reports that our heartbeat is lost, or has left NMT state operational because of it."""
         status = self._status
-        said = self._emergency == codec.HEARTBEAT_LOST
+        emergency = self._emergency == codec.HEARTBEAT_LOST
         fault = status is not None and status.state is Cia402State.FAULT and status.error == codec.HEARTBEAT_LOST
-        return said or fault or self._nmt == codec.PRE_OPERATIONAL
+        return emergency or fault or self._nmt == codec.PRE_OPERATIONAL
 
     def enable(self, torque: float) -> Steps:
         refuse_fault(self)
         try:
-            for controlword, state in STAIRS:
+            for controlword, state in STATE_TRANSITIONS:
                 self._controlword = controlword
                 yield HandshakeStep([self.command(torque)], partial(self._is, state), 0.5, f"state {state.value}")
                 refuse_fault(self)
-                if self._status and not self._status.remote:
+                if self._status and not self._status.remote:  # a local operator panel has the drive
                     raise DriveError("its remote bit (statusword 9) is clear: it does not obey the controlword")
         finally:
             if self.condition is not Condition.ENABLED:
                 self._controlword = codec.DISABLE_VOLTAGE
 
     def _is(self, state: Cia402State) -> bool:
-        """Whether the drive is in a state, or will not get there."""
+        """Whether the drive is in a state, or in fault, so that it will not get there."""
         return self.condition is Condition.FAULT or (self._status is not None and self._status.state is state)
 
     def reset(self) -> Steps:
-        """Lowers and raises bit 7 of the controlword; nothing happens where there is no fault.
+        """Clears a fault by a rising edge of bit 7 of the controlword (transition 15); without one, nothing happens.
 
-        A drive that lost its heartbeat may want `configure` first: its communication is to be reset.
+        A drive that lost our heartbeat may need `configure` first, to reset its communication.
         """
         self._emergency = 0
         for controlword in (codec.DISABLE_VOLTAGE, codec.FAULT_RESET, codec.DISABLE_VOLTAGE):
@@ -295,22 +305,22 @@ class Cia402Drive(Cia402Encoder, Drive):
         self._judge()
         refuse_fault(self)
 
-    def _is_clear(self, came: Callable[[], bool], wanted: bool) -> bool:
-        """Whether news came and, where that is wanted, tell of no fault."""
+    def _is_clear(self, came: Callable[[], bool], no_fault: bool) -> bool:
+        """Whether new statuses came and, if `no_fault`, show no fault."""
         faults = (Cia402State.FAULT, Cia402State.FAULT_REACTION)
-        return came() and self._status is not None and not (wanted and self._status.state in faults)
+        return came() and self._status is not None and not (no_fault and self._status.state in faults)
 
     def disable_frames(self) -> Sequence[Frame]:
-        """Disable voltage; what `command` encodes from now on says so too."""
+        """Disable voltage (transitions 7, 9, 10, 12); later commands keep this controlword."""
         self._controlword = codec.DISABLE_VOLTAGE
         return (self.command(0.0),)
 
     def quick_stop_frames(self) -> Sequence[Frame]:
-        """Quick stop; what `command` encodes from now on says so too."""
+        """Quick stop (transition 11); later commands keep this controlword."""
         self._controlword = codec.QUICK_STOP
         return (self.command(0.0),)
 
 
-def _beat_every(settings: DriveSettings, period: float) -> int:
-    """Ticks from one of our heartbeats to the next."""
+def _heartbeat_every(settings: DriveSettings, period: float) -> int:
+    """Ticks from one of our heartbeats to the next: three fit into the watchdog, so that one may be lost."""
     return max(1, int(settings.watchdog / 3 / period))

@@ -1,4 +1,4 @@
-"""The encoder of a CiA 402 drive alone: position and velocity in TPDO1 after each SYNC."""
+"""How the encoder of a CiA 402 drive is read: position and velocity in TPDO1 after each SYNC."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Cia402EncoderOptions:
 
     Attributes:
         counts_per_turn: Counts of 0x6064 per turn of the motor.
-        velocity_unit: Speed of the motor per count of 0x606C [rad/s].
+        velocity_unit: Speed of the motor per count of 0x606C [rad/s]; no default, since vendors differ (EPOS4: rpm).
     """
 
     counts_per_turn: int = number("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
@@ -32,18 +32,17 @@ class Cia402EncoderOptions:
 
 
 class Cia402Encoder(Node):
-    """The encoder of a drive, which sends after each SYNC."""
+    """The encoder of a CiA 402 drive.
+
+    Args:
+        settings: Settings that `hil.drives.protocols.build` has checked.
+        period: Period of the loop [s].
+    """
 
     feedback = Feedback.SYNC
     Options: ClassVar[type[Cia402EncoderOptions]] = Cia402EncoderOptions
 
     def __init__(self, settings: SensorSettings, period: float) -> None:
-        """Starts without a sample.
-
-        Args:
-            settings: Checked, as `hil.drives.protocols.build` does.
-            period: Of the loop [s].
-        """
         super().__init__(settings)
         self._options = options_of(self.Options, settings)
         self._count = settings.joint_rate(TURN / self._options.counts_per_turn)
@@ -51,23 +50,23 @@ class Cia402Encoder(Node):
         self._feedback_id = codec.TPDO1 + settings.node
         self._torque = nan
         self._nmt: int | None = None
-        self._handlers = self._answers()
+        self._handlers = self._handlers_by_id()
 
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
-        """What is wrong with settings and options together.
+        """Problems that settings and options have together.
 
         Args:
-            settings: Of the node.
-            options: Of the node.
-            period: Of the loop [s].
+            settings: Settings of the node.
+            options: Its options.
+            period: Period of the loop [s].
         """
         if settings.node not in codec.NODES:
             return [Problem(("node",), f"expected a node id from 1 to 127, got {settings.node}")]
         return []
 
-    def _answers(self) -> dict[int, Callable[[Frame], bool]]:
-        """Id -> what takes its frames, beside TPDO1; it returns whether the frame is valid."""
+    def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
+        """Id -> handler of its frames, which returns whether a frame is valid; without TPDO1, the most frequent."""
         node = self.settings.node
         return {codec.HEARTBEAT + node: self._on_heartbeat, codec.SDO_ANSWER + node: lambda _: True}
 
@@ -103,18 +102,18 @@ class Cia402Encoder(Node):
         return ()
 
     def identify(self, exchange: Exchange) -> Steps:
-        """Checks the profile, maps TPDO1 and starts the node: it has no other bring-up."""
+        """Checks the profile, maps TPDO1 and starts the node: an encoder node is not configured otherwise."""
         from hil.drives.sdo import Objects  # canopen is slow to import
 
         with Objects(self.settings.node, exchange) as objects:
             setup.check_type(objects)
             setup.silence(objects, self.settings.node)
             setup.map_feedback(objects, self.settings.node)
-        had = self.sample
-        yield HandshakeStep([self._order(codec.START)], lambda: self.sample is not had, 0.5, "TPDO1 after SYNC")
+        before = self.sample
+        yield HandshakeStep([self._nmt_frame(codec.START)], lambda: self.sample is not before, 0.5, "TPDO1 after SYNC")
 
-    def _order(self, order: int) -> Frame:
-        return Frame(codec.NMT, codec.nmt(order, self.settings.node))
+    def _nmt_frame(self, command: int) -> Frame:
+        return Frame(codec.NMT, codec.nmt(command, self.settings.node))
 
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps at the joint: one count each."""

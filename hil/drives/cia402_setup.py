@@ -1,61 +1,69 @@
-"""What a CiA 402 drive is asked and told over SDO before the loop runs.
+"""Which objects of a CiA 402 drive are checked and set over SDO before the loop runs.
 
-Source: CiA 301 for the communication objects, CiA 402 for the option codes; see `hil.codecs.cia402`. A PDO is mapped
-in the order that CiA 301 prescribes: switched off, no entries, entries, their number, type, switched on.
+CiA 301 prescribes the order in which a PDO is mapped: switch it off, set the number of entries to 0, set the entries,
+their number, the transmission type, and switch it on.
+
+Source: CiA 301 for communication objects, CiA 402 for option codes; see `hil.codecs.cia402`.
 """
 
 from collections.abc import Sequence
 from math import floor
+from typing import TYPE_CHECKING
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError
-from hil.drives.sdo import Objects
 from hil.drives.settings import DriveSettings
+
+if TYPE_CHECKING:
+    from hil.drives.sdo import Objects  # canopen is slow to import, and only bring-up needs it
 
 HEARTBEAT = 0.1
 """Period of the drive's heartbeat [s]."""
 RATED_TOLERANCE = 0.01
-"""Relative difference between the drive's rated torque and the config's."""
+"""Largest relative difference between the rated torque of the drive and of the config."""
 INVALID = 1 << 31
-"""In the id of a PDO: it is off."""
+"""Bit in the COB-ID of a PDO that switches it off."""
 ASYNCHRONOUS = 255
-"""PDO type: acts as it arrives."""
+"""Transmission type of a PDO that acts when it arrives."""
 
 QUICK_STOP_THEN_DISABLE = 2
+"""Value of 0x605A, 0x605E: quick-stop ramp, then switch on disabled. Low-cost drives may cut the torque at once."""
 ABORT_BY_QUICK_STOP = 3
+"""Value of 0x6007: quick stop when heartbeat or bus is lost. Some firmware swaps 2 and 3: test the real drive."""
 
+# entries of a PDO mapping: index, subindex, bits
 CONTROLWORD, TARGET_TORQUE = 0x6040_0010, 0x6071_0010
 POSITION, VELOCITY = 0x6064_0020, 0x606C_0020
 STATUSWORD, TORQUE, ERROR_CODE = 0x6041_0010, 0x6077_0010, 0x603F_0010
 
 
 def most_torque(settings: DriveSettings) -> int:
-    """The torque limit in thousandths of the rated torque, rounded down."""
+    """The torque limit in thousandths of the rated torque, rounded down; 0 without a rated torque."""
     rated = settings.rated_torque or 0.0
     return floor(1000 * abs(settings.motor_torque(settings.torque_limit)) / rated) if rated else 0
 
 
-def check_type(objects: Objects) -> None:
-    """Refuses what is no CiA 402 drive.
+def check_type(objects: "Objects") -> None:
+    """Checks that the node is a CiA 402 drive.
 
     Raises:
-        DriveError: It is none, or does not answer.
+        DriveError: It is not, or does not answer.
     """
     profile = objects.read(0x1000) & 0xFFFF
     if profile != 402:
         raise DriveError(f"0x1000 (Device type) says profile {profile}, not 402 (is this the right node?)")
 
 
-def check_drive(objects: Objects, settings: DriveSettings) -> None:
-    """Refuses a drive that is not what the config says, or that is enabled already.
+def check_drive(objects: "Objects", settings: DriveSettings) -> None:
+    """Checks torque mode and rated torque, and that the drive is not enabled already.
 
     Raises:
-        DriveError: It has no torque mode, another rated torque, or is enabled by somebody else.
+        DriveError: It has no torque mode, has another rated torque, or is enabled.
     """
     modes = objects.read(0x6502)
     if not modes & codec.TORQUE_MODE_BIT:
         raise DriveError(f"0x6502 (Supported drive modes) is 0x{modes:X}: no cyclic synchronous torque (bit 9)")
-    rated = objects.read(0x6076) / 1000
+    rated = objects.read(0x6076) / 1000  # in mN m
     declared = settings.rated_torque or 0.0
     if abs(rated - declared) > RATED_TOLERANCE * declared:
         what = f"0x6076 (Motor rated torque) is {rated:g} N m, the config's rated_torque is {declared:g} N m"
@@ -65,26 +73,26 @@ def check_drive(objects: Objects, settings: DriveSettings) -> None:
         raise DriveError(f"is in state {state.value} already (disable it; is there another master?)")
 
 
-def map_feedback(objects: Objects, node: int) -> None:
-    """TPDO1 with position and velocity after each SYNC."""
+def map_feedback(objects: "Objects", node: int) -> None:
+    """Maps TPDO1: position and velocity after each SYNC."""
     _map(objects, 0x1800, codec.TPDO1 + node, 1, (POSITION, VELOCITY))
 
 
-def silence(objects: Objects, node: int) -> None:
-    """All PDOs off: one that is on by default would let another node's frame command the axis."""
-    for number in range(4):
+def silence(objects: "Objects", node: int) -> None:
+    """Switches all PDOs off: a PDO that is on by default (EPOS4: RPDO3, 4) would obey frames meant for other nodes."""
+    for number in range(len(codec.RPDOS)):
         for base, cob in ((0x1400, codec.RPDO1), (0x1800, codec.TPDO1)):
             if objects.has(base + number, 1):
                 objects.write(base + number, INVALID | cob + 0x100 * number + node, 1)
 
 
-def map_drive(objects: Objects, node: int, status_every: int) -> None:
-    """RPDO1 with controlword and torque, TPDO2 with status."""
+def map_drive(objects: "Objects", node: int, status_every: int) -> None:
+    """Maps RPDO1, with controlword and torque, and TPDO2, with the status."""
     _map(objects, 0x1400, codec.RPDO1 + node, ASYNCHRONOUS, (CONTROLWORD, TARGET_TORQUE))
     _map(objects, 0x1801, codec.TPDO2 + node, status_every, (STATUSWORD, TORQUE, ERROR_CODE))
 
 
-def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
+def _map(objects: "Objects", communication: int, cob: int, kind: int, entries: Sequence[int]) -> None:
     mapping = communication + 0x200
     objects.write(communication, INVALID | cob, 1)
     objects.write(mapping, 0, 0)
@@ -97,24 +105,24 @@ def _map(objects: Objects, communication: int, cob: int, kind: int, entries: Seq
     objects.set(communication, cob, 1)
 
 
-def set_reactions(objects: Objects) -> None:
-    """Quick stop, then disabled: on quick stop, on a fault, and where the connection is lost."""
+def set_reactions(objects: "Objects") -> None:
+    """Sets the reaction to a quick stop, to a fault and to a lost connection: quick-stop ramp, then disabled."""
     objects.set(0x6007, ABORT_BY_QUICK_STOP)
     objects.set(0x605A, QUICK_STOP_THEN_DISABLE)
     objects.set(0x605E, QUICK_STOP_THEN_DISABLE)
 
 
-def set_mode(objects: Objects, settings: DriveSettings) -> None:
-    """Torque mode, confirmed, with its limit, and no torque."""
+def set_mode(objects: "Objects", settings: DriveSettings) -> None:
+    """Sets torque mode, its limit and zero torque, and waits until the mode is active."""
     objects.set(0x6072, most_torque(settings))
     objects.write(0x6071, 0)
-    if objects.has(0x60B2):
+    if objects.has(0x60B2):  # is added to the target torque
         objects.set(0x60B2, 0)
     objects.write(0x6060, codec.TORQUE_MODE)
     objects.wait(0x6061, codec.TORQUE_MODE, 0.5)
 
 
-def set_heartbeats(objects: Objects, master: int, watchdog: float) -> None:
-    """The drive's heartbeat, and how long it does without the master's [s]."""
+def set_heartbeats(objects: "Objects", master: int, watchdog: float) -> None:
+    """Sets the period of the drive's heartbeat, and its watchdog on the master's [s]."""
     objects.set(0x1017, round(1000 * HEARTBEAT))
     objects.set(0x1016, master << 16 | round(1000 * watchdog), 1)

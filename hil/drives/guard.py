@@ -1,4 +1,4 @@
-"""What all drivers ask before a torque goes out, and before they enable."""
+"""What every driver checks before a torque goes out or a drive is enabled, and which command it repeats."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,11 +8,11 @@ from hil.frame import Frame
 
 
 class Feed:
-    """What keeps a drive fed, or talking, that hears nothing but commands.
+    """Which command to repeat for a drive whose watchdog, or whose replies, depend on commands alone.
 
     Attributes:
-        fed: Whether a command was encoded since `frames` was called last.
-        seed: Command that is repeated while the drive is being enabled; None at all other times.
+        fed: Whether a command was encoded since the last call of `frames`.
+        seed: Command to repeat while the drive is being enabled; None at all other times.
     """
 
     def __init__(self) -> None:
@@ -20,9 +20,13 @@ class Feed:
         self.seed: Frame | None = None
 
     def frames(self, zero: Frame, enabled: bool) -> Sequence[Frame]:
-        """The frame that is missing, if one is.
+        """The command that is missing in this tick, if one is.
 
-        None goes to a drive that is enabled: a loop that hangs must not be hidden from its watchdog.
+        An enabled drive gets none: its watchdog must notice a loop that hangs.
+
+        Args:
+            zero: Command of zero torque.
+            enabled: Whether the drive is enabled.
         """
         fed, self.fed = self.fed, False
         if fed:
@@ -38,13 +42,13 @@ def motor_torque(settings: DriveSettings, torque: float) -> float:
     Raises:
         ValueError: It is not finite, or above the limit.
     """
-    if not -settings.torque_limit <= torque <= settings.torque_limit:  # NaN is not either
+    if not -settings.torque_limit <= torque <= settings.torque_limit:  # NaN fails both comparisons
         raise ValueError(f"{settings.name}: torque {torque} is not finite and within +-{settings.torque_limit}")
     return settings.motor_torque(torque)
 
 
 def refuse_fault(drive: Drive) -> None:
-    """Nothing is enabled out of a fault.
+    """Stops a handshake if the drive is in fault.
 
     Raises:
         DriveError: The drive is in fault.
@@ -54,6 +58,6 @@ def refuse_fault(drive: Drive) -> None:
 
 
 def after(count: Callable[[], int], more: int) -> Callable[[], bool]:
-    """Whether a counter has gone up by `more` from now on."""
+    """A condition: whether a counter has risen by `more` since this call."""
     start = count()
     return lambda: count() - start >= more

@@ -1,7 +1,7 @@
-"""The ids that a node takes on its bus.
+"""Which ids a node uses on its bus.
 
-Design: nodes of two protocols may share a bus, but an id means something else in each: what one motor says of its
-position would be a torque for another. So no id may have two owners.
+Design: nodes of two protocols may share a bus, but an id has another meaning in each: the position of one motor could
+be the torque command of another. So no id may have two owners.
 """
 
 from typing import NamedTuple
@@ -12,51 +12,51 @@ from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 
-OF_ODRIVE = 32
-"""Ids of an ODrive: its address, and five bits for what is said."""
+ODRIVE_IDS = 32
+"""Ids of one ODrive: the lower five bits are the command."""
 
 
 class Ids(NamedTuple):
     """Ids of one node, 11 bits.
 
     Attributes:
-        own: Of no other node.
-        shared: Of all nodes of its protocol that have them.
+        exclusive: Ids that no other node may use.
+        shared: Ids that nodes of the same protocol may share.
     """
 
-    own: frozenset[int]
+    exclusive: frozenset[int]
     shared: frozenset[int]
 
 
 def ids_of(settings: SensorSettings) -> Ids:
-    """The ids of a node whose options are right."""
-    return _OF[settings.protocol](settings)
+    """The ids of a node; its options must be valid."""
+    return _IDS[settings.protocol](settings)
 
 
 def common(one: SensorSettings, other: SensorSettings) -> frozenset[int]:
-    """Ids of two nodes that would be taken for each other's."""
+    """Ids in which two nodes conflict."""
     a, b = ids_of(one), ids_of(other)
-    owned = a.own & (b.own | b.shared) | a.shared & b.own
+    owned = a.exclusive & (b.exclusive | b.shared) | a.shared & b.exclusive
     return owned if one.protocol == other.protocol else owned | a.shared & b.shared
 
 
 def _odrive(settings: SensorSettings) -> Ids:
-    first = settings.node * OF_ODRIVE
-    return Ids(frozenset(range(first, first + OF_ODRIVE)), frozenset())
+    first = settings.node * ODRIVE_IDS
+    return Ids(frozenset(range(first, first + ODRIVE_IDS)), frozenset())
 
 
 def _cia402(settings: SensorSettings) -> Ids:
     """Source: CiA 301, predefined connection set."""
-    own = {base + number * 0x100 for base in (cia402.TPDO1, cia402.RPDO1) for number in range(4)}
-    own |= {cia402.EMERGENCY, cia402.SDO_ANSWER, cia402.SDO_REQUEST, cia402.HEARTBEAT}
+    exclusive = {base + number * 0x100 for base in (cia402.TPDO1, cia402.RPDO1) for number in range(4)}
+    exclusive |= {cia402.EMERGENCY, cia402.SDO_ANSWER, cia402.SDO_REQUEST, cia402.HEARTBEAT}
     shared = {cia402.NMT, cia402.SYNC}
     if isinstance(settings, DriveSettings):
         shared.add(cia402.HEARTBEAT + options_of(Cia402Options, settings).master)
-    return Ids(frozenset(base + settings.node for base in own), frozenset(shared))
+    return Ids(frozenset(base + settings.node for base in exclusive), frozenset(shared))
 
 
 def _mit(settings: SensorSettings) -> Ids:
     return Ids(frozenset({settings.node}), frozenset({options_of(MitOptions, settings).host}))
 
 
-_OF = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}
+_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}

@@ -29,7 +29,7 @@ class MitDrive(Drive):
 
     feedback = Feedback.REPLY
     Options: ClassVar[type[MitOptions]] = MitOptions
-    unread = (
+    unverified = (
         "the ranges of MIT frames cannot be read back: other ones than the motor's scale every torque, and show by "
         "the motion alone (compare motor or ranges with its data sheet)"
     )
@@ -45,7 +45,7 @@ class MitDrive(Drive):
         options = options_of(MitOptions, settings)
         self._ranges, self._status, self._host = options.table, options.status, options.host
         self._period = period
-        self.watchdog, self.watchdog_said = bool(options.drive_watchdog), options.drive_watchdog is not None
+        self.watchdog, self.watchdog_known = bool(options.drive_watchdog), options.drive_watchdog is not None
         self._lengths = (6, 8) if options.status == "none" else (8,)
         self._first = settings.node & 0xF if options.status == "damiao" else settings.node
         self._first_mask = 0xF if options.status == "damiao" else 0xFF
@@ -156,9 +156,9 @@ class MitDrive(Drive):
         self._feed.fed = True
         return Frame(self.settings.node, data)
 
-    def asked(self, frame: Frame) -> bytes | None:
+    def torque_bytes(self, frame: Frame) -> bytes | None:
         """The whole command, unless it is an order."""
-        return None if codec.is_order(frame.data) else frame.data
+        return None if codec.is_special(frame.data) else frame.data
 
     def quantum(self) -> tuple[float, float, float]:
         settings, ranges = self.settings, self._ranges

@@ -44,7 +44,7 @@ class OdriveDrive(OdriveEncoder, Drive):
     settings: DriveSettings
     _options: OdriveOptions
     Options = OdriveOptions
-    unread = (
+    unverified = (
         "the control mode cannot be read back over CANSimple: torque control is ordered at start-up, and another mode "
         "shows by the motion alone (axis0.controller.config.control_mode: save it as TORQUE_CONTROL, and run --stage "
         "zero first)"
@@ -60,12 +60,14 @@ class OdriveDrive(OdriveEncoder, Drive):
         self._active = 0
         self._feed = Feed()
         if self._options.current_limit is None:
-            self.unread += "; its own current and speed limits stay as they are saved (give current_limit to set both)"
+            self.unverified += (
+                "; its own current and speed limits stay as they are saved (give current_limit to set both)"
+            )
 
     @property
     def identities(self) -> frozenset[int]:
         answers = (codec.GET_VERSION, codec.HEARTBEAT, codec.GET_ERROR, codec.GET_ENCODER_ESTIMATES)
-        return frozenset(self._id(command) for command in (*answers, *codec.ORDERS))
+        return frozenset(self._id(command) for command in (*answers, *codec.MASTER_COMMANDS))
 
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
@@ -87,7 +89,7 @@ class OdriveDrive(OdriveEncoder, Drive):
         elif command == codec.GET_ERROR and (errors := codec.errors(frame.data)):
             self._active = errors[0]
             self._judge()
-        elif command in codec.ORDERS:
+        elif command in codec.MASTER_COMMANDS:
             self.foreign = self.foreign or f"somebody else commands this drive: {frame}"
         else:
             super()._other(frame)

@@ -1,4 +1,4 @@
-"""The options of a protocol: a frozen dataclass, read from a config's mapping with every problem at once."""
+"""How the options of a protocol are read from a config: into a frozen dataclass, with all problems at once."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, field, fields
@@ -12,16 +12,16 @@ from servoctl.expression.suggest import remedy
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
-"""Gives the value of an option; raises ValueError with a sentence."""
+"""Converts the value of an option; raises ValueError with a sentence."""
 
 
 def option(expected: str, read: Reader, default: Any = MISSING) -> Any:
-    """A field of a class of options.
+    """A field of an options dataclass.
 
     Args:
-        expected: What to give, with its unit, for the error where it is missing.
-        read: Checks a value that was given.
-        default: What holds where none is given; without one the option is required.
+        expected: The expected value with its unit, for the error if it is missing.
+        read: Checks and converts the value in the config.
+        default: Value if the config has none; without a default, the option is required.
     """
     metadata = {"expected": expected, "read": read}
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
@@ -55,33 +55,35 @@ def word(expected: str, known: Iterable[str], default: Any = MISSING) -> Any:
     return option(expected, read, default)
 
 
-def read_options(kind: type[T], given: Any) -> tuple[T | None, list[Problem]]:
-    """The options, or what is wrong with them.
+def read_options(kind: type[T], values: Any) -> tuple[T | None, list[Problem]]:
+    """The options, or their problems.
 
     Args:
         kind: A dataclass whose fields were made by `option`.
-        given: What the config says: key -> value.
+        values: Option -> value in the config.
     """
     known: dict[str, Field[Any]] = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    problems = [Problem((name,), f"no such option ({remedy(str(name), known)})") for name in given if name not in known]
-    values = {}
+    problems = [
+        Problem((name,), f"no such option ({remedy(str(name), known)})") for name in values if name not in known
+    ]
+    converted = {}
     for name, each in known.items():
-        if name not in given:
+        if name not in values:
             if each.default is MISSING:
                 problems.append(Problem((name,), f"is missing (give {each.metadata['expected']})"))
             continue
         try:
-            values[name] = each.metadata["read"](given[name])
+            converted[name] = each.metadata["read"](values[name])
         except ValueError as error:
             problems.append(Problem((name,), str(error)))
-    return (None, problems) if problems else (kind(**values), [])
+    return (None, problems) if problems else (kind(**converted), [])
 
 
 def options_of(kind: type[T], settings: SensorSettings) -> T:
-    """The options of a node.
+    """The options of a node, converted.
 
     Raises:
-        ConfigError: One is unknown, missing or wrong; carries every problem.
+        ConfigError: An option is unknown, missing or wrong; the error has all problems.
     """
     options, problems = read_options(kind, settings.options)
     if options is None:
@@ -90,5 +92,5 @@ def options_of(kind: type[T], settings: SensorSettings) -> T:
 
 
 def in_sentences(settings: SensorSettings, problems: Iterable[Problem]) -> list[str]:
-    """Problems of a node as sentences."""
+    """Problems of a node as sentences: `<node>: <field>: <problem>`."""
     return [f"{settings.name}: {'.'.join(map(str, problem.path))}: {problem.what}" for problem in problems]

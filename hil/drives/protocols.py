@@ -1,4 +1,4 @@
-"""The protocols there are: name -> what builds a drive or an encoder node that speaks it."""
+"""Which protocols exist, and the driver that a config's settings ask for."""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from servoctl.expression.suggest import remedy
 
 
 class Protocol(NamedTuple):
-    """A protocol; its classes are imported only once a config names it.
+    """The driver classes of a protocol; they are imported when a config names it.
 
     Attributes:
         drive: Module and class of a drive.
-        sensor: Module and class of an encoder node; empty where the protocol offers none.
+        sensor: Module and class of an encoder node; empty if the protocol has none.
     """
 
     drive: str
@@ -31,10 +31,10 @@ PROTOCOLS = {
 
 
 def node_class(settings: SensorSettings) -> Any:
-    """The class of a drive, or of an encoder node, of the protocol in the settings.
+    """The driver class for the settings, of a drive or of an encoder node.
 
     Raises:
-        ConfigError: There is no such protocol, or it has no encoder nodes.
+        ConfigError: The protocol does not exist, or has no encoder nodes.
     """
     protocol = PROTOCOLS.get(settings.protocol)
     if protocol is None:
@@ -42,42 +42,42 @@ def node_class(settings: SensorSettings) -> Any:
         raise ConfigError(in_sentences(settings, [Problem(("protocol",), what)]))
     path = protocol.drive if isinstance(settings, DriveSettings) else protocol.sensor
     if not path:
-        able = ", ".join(word for word, each in PROTOCOLS.items() if each.sensor)
-        what = f"{settings.protocol} has no encoder nodes: it measures only in reply to commands (use: {able})"
+        capable = ", ".join(word for word, each in PROTOCOLS.items() if each.sensor)
+        what = f"{settings.protocol} has no encoder nodes: it measures only in reply to commands (use: {capable})"
         raise ConfigError(in_sentences(settings, [Problem(("protocol",), what)]))
     module, name = path.split(":")
     return getattr(import_module(module), name)
 
 
 def problems(settings: SensorSettings, period: float) -> list[Problem]:
-    """Everything that is wrong with what a config says of a node, by field; empty where it can be built.
+    """All problems of a node's settings, by field; empty if its driver can be built.
 
     Args:
-        settings: Of the node; its protocol is one of `PROTOCOLS`.
-        period: Of the loop [s].
+        settings: Settings of the node; the protocol is one of `PROTOCOLS`.
+        period: Period of the loop [s].
     """
     kind = node_class(settings)
-    options, found = read_options(kind.Options, settings.options)
-    return found if options is None else kind.problems(settings, options, period)
+    options, wrong = read_options(kind.Options, settings.options)
+    return wrong if options is None else kind.problems(settings, options, period)
 
 
 def options_problems(settings: SensorSettings) -> list[Problem]:
-    """What of that its options alone show, whatever the period."""
+    """The problems of a node's options alone, which do not depend on the period."""
     return read_options(node_class(settings).Options, settings.options)[1]
 
 
 def build(settings: SensorSettings, period: float) -> Node:
-    """The driver of a node: a `Drive` where the settings are a drive's.
+    """The driver of a node: a `Drive` for the settings of a drive.
 
     Args:
-        settings: Of the node.
-        period: Of the loop [s].
+        settings: Settings of the node.
+        period: Period of the loop [s].
 
     Raises:
-        ConfigError: The settings do not fit the protocol; carries every problem.
+        ConfigError: The settings do not fit the protocol; the error has all problems.
     """
-    found = problems(settings, period)
-    if found:
-        raise ConfigError(in_sentences(settings, found))
+    wrong = problems(settings, period)
+    if wrong:
+        raise ConfigError(in_sentences(settings, wrong))
     node: Node = node_class(settings)(settings, period)
     return node

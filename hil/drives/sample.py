@@ -1,22 +1,21 @@
-"""What a node has measured."""
+"""What a node has measured: one sample at the joint."""
 
 from typing import Final
 
 
 class Sample:
-    """What a node has measured, at the joint; it does not change.
+    """An immutable measurement of a node, in the units of the joint.
 
     Attributes:
-        position: [joint unit].
-        velocity: [joint unit/s]; NaN where the node does not measure it.
-        torque: [actuator unit]; NaN where the node does not measure it.
-        time: When the frame was received [ns].
+        position: Displacement [joint unit].
+        velocity: Speed [joint unit/s]; NaN if the node does not measure it.
+        torque: Torque or force [actuator unit]; NaN if the node does not measure it.
+        time: Time at which the frame was received [ns].
     """
 
     __slots__ = ("position", "time", "torque", "velocity")
 
     def __init__(self, position: float, velocity: float, torque: float, time: int) -> None:
-        """Takes the attributes."""
         self.position: Final = position
         self.velocity: Final = velocity
         self.torque: Final = torque

@@ -1,11 +1,11 @@
-"""Objects of a CANopen node over SDO: python-canopen's client, without its threads and without waiting on any clock.
+"""How objects of a CANopen node are read and set: python-canopen's SDO client, without its threads and its clock.
 
-Its queue is never waited for: whatever it sends is followed by `Exchange.pump` until the answer is there, on the run's
-clock, or the time is over.
+Design: the client would wait on its own queue for an answer. Here each frame that it sends is followed by
+`Exchange.pump` until the answer has come or the time is over, on the run's clock; the client then finds the answer in
+its queue, or nothing.
 """
 
 import logging
-from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -14,54 +14,58 @@ from canopen.objectdictionary import ObjectDictionaryError
 
 from hil.codecs import cia402 as codec
 from hil.drives.base import DriveError, Exchange
-from hil.drives.eds import FILE
+from hil.drives.object_dictionary import object_dictionary
 from hil.frame import Frame
 
 LIMIT = 0.3
-"""Time for one answer [s]."""
+"""Longest time for one answer [s]."""
 _ABORT = 0x80
 _NAMED = (1, 2)
-"""Requests whose answer names the object: initiate download, initiate upload."""
+"""Command specifiers whose answer names the object: initiate download, initiate upload."""
 
-logging.getLogger("canopen").addHandler(logging.NullHandler())  # what goes wrong comes out as a DriveError
+logging.getLogger("canopen").addHandler(logging.NullHandler())  # errors are raised as DriveError
 
 
 class _Network(canopen.Network):
-    """A network that sends through an exchange and waits for the answer there."""
+    """A network of python-canopen that sends through an exchange and waits for the answer there."""
 
     def __init__(self, exchange: Exchange, node: int) -> None:
         super().__init__()
         self._exchange = exchange
         self._answer = codec.SDO_ANSWER + node
         self._answered = False
-        self._asked = b""
+        self._object = b""  # index and subindex that the answer must name
 
     def send_message(self, can_id: int, data: Any, remote: bool = False) -> None:
         self._answered = False
-        self._asked = bytes(data[1:4]) if data[0] >> 5 in _NAMED else b""
+        self._object = bytes(data[1:4]) if data[0] >> 5 in _NAMED else b""
         self._exchange.send(Frame(can_id, bytes(data), remote=remote))
         if data[0] != _ABORT:
             self._exchange.pump(lambda: self._answered, LIMIT)
 
     def hear(self, frame: Frame) -> None:
         fits = frame.id == self._answer and len(frame.data) == 8 and not (frame.extended or frame.remote or frame.error)
-        if fits and frame.data[1:4].startswith(self._asked):  # and not a late answer to a question that was repeated
+        if fits and frame.data[1:4].startswith(self._object):  # not a late answer to another request
             self._answered = True
             self.notify(frame.id, bytearray(frame.data), frame.time / 1e9)
 
 
 class Objects:
-    """The objects of one node; a context manager, in which the exchange is listened to."""
+    """The objects of one node; a context manager that listens to the exchange.
+
+    Args:
+        node: Address of the node.
+        exchange: The bus.
+    """
 
     def __init__(self, node: int, exchange: Exchange) -> None:
-        """Sends nothing yet."""
         self._exchange = exchange
         self._network = _Network(exchange, node)
-        remote = canopen.RemoteNode(node, _dictionary(node))
+        remote = canopen.RemoteNode(node, object_dictionary())
         self._network.add_node(remote)
         self._sdo = remote.sdo
-        self._sdo.RESPONSE_TIMEOUT = 0.0  # the answer is there, or came too late
-        self._sdo.MAX_RETRIES = 2  # requests that may be lost
+        self._sdo.RESPONSE_TIMEOUT = 0.0  # the answer has come, or is late
+        self._sdo.MAX_RETRIES = 2  # a request may be lost
 
     def __enter__(self) -> "Objects":
         self._exchange.listeners.append(self._network.hear)
@@ -71,7 +75,7 @@ class Objects:
         self._exchange.listeners.remove(self._network.hear)
 
     def read(self, index: int, sub: int | None = None) -> int:
-        """Value of an object.
+        """Reads an object.
 
         Raises:
             DriveError: The drive refuses, or does not answer.
@@ -109,7 +113,7 @@ class Objects:
         """
         kept = self.read(index, sub)
         if kept != value:
-            raise DriveError(f"{_place(index, sub)} was set to {value} and reads {kept}")
+            raise DriveError(f"{_name(index, sub)} was set to {value} and reads {kept}")
 
     def has(self, index: int, sub: int | None = None) -> bool:
         """Whether the drive has the object.
@@ -120,7 +124,7 @@ class Objects:
         try:
             self._variable(index, sub).raw  # noqa: B018
         except canopen.SdoAbortedError as error:
-            if error.code in (0x0602_0000, 0x0609_0011):
+            if error.code in (0x0602_0000, 0x0609_0011):  # no such object, no such subindex
                 return False
             raise self._error("read", index, sub, error) from error
         except canopen.SdoCommunicationError as error:
@@ -138,22 +142,17 @@ class Objects:
             if last == value:
                 return
             self._exchange.pump(lambda: False, 0.01)
-        raise DriveError(f"{_place(index)} reads {last}, not {value}, after {limit} s")
+        raise DriveError(f"{_name(index)} reads {last}, not {value}, after {limit} s")
 
     def _variable(self, index: int, sub: int | None) -> Any:
-        found = self._sdo[index]
-        return found if sub is None else found[sub]
+        entry = self._sdo[index]
+        return entry if sub is None else entry[sub]
 
     def _error(self, verb: str, index: int, sub: int | None, error: Exception) -> DriveError:
-        return DriveError(f"{_place(index, sub)} cannot be {verb}: {error}")
+        return DriveError(f"{_name(index, sub)} cannot be {verb}: {error}")
 
 
-@cache
-def _dictionary(node: int) -> canopen.ObjectDictionary:
-    return canopen.import_od(str(FILE), node)
-
-
-def _place(index: int, sub: int | None = None) -> str:
-    entry: Any = _dictionary(1)[index]
+def _name(index: int, sub: int | None = None) -> str:
+    entry: Any = object_dictionary()[index]
     name = entry.name if sub is None else f"{entry.name}, {entry[sub].name}"
     return f"0x{index:04X}{'' if sub is None else f':{sub}'} ({name})"

@@ -1,4 +1,4 @@
-"""What a config says of a drive or of an encoder node, in the units of the joint."""
+"""What a config says about a drive or an encoder node, in the units of the joint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SensorSettings:
-    """A node that measures one displacement.
+    """Settings of a node that measures one displacement.
 
-    A displacement of the joint is `sign * motor / gear + offset`, in the unit of the coordinate or of what is
-    conjugate to the actuator.
+    The displacement of the joint is `sign * motor / gear + offset`. Its unit is that of the coordinate, or for an
+    actuator the one whose product with the actuator unit is an energy.
 
     Attributes:
-        name: Of the actuator, or of the coordinate for an encoder node.
+        name: Name of the actuator, or of the coordinate for an encoder node.
         bus: Name of its bus.
         protocol: `odrive`, `cia402` or `mit`.
         node: Its address.
-        gear: Radians of the motor per unit of the joint: a ratio, or [rad/m] for a joint that slides.
-        sign: 1, or -1 where the motor turns against the joint.
-        offset: Displacement of the joint where the encoder reads zero [joint unit].
-        options: What only its protocol knows: key -> value.
+        gear: Radians of the motor per unit of the joint: a ratio, or [rad/m] for a sliding joint.
+        sign: 1, or -1 if the motor turns against the joint.
+        offset: Displacement of the joint at which the encoder reads zero [joint unit].
+        options: Options of its protocol: key -> value.
     """
 
     name: str
@@ -51,15 +51,15 @@ class SensorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DriveSettings(SensorSettings):
-    """A drive.
+    """Settings of a drive.
 
     Attributes:
-        rated_torque: Of the motor [N m]; the unit of torque on the wire for `cia402`.
+        rated_torque: Rated torque of the motor [N m]; `cia402` sends torques as fractions of it.
         torque_limit: Largest |u|, at the joint [actuator unit].
         torque_rate_limit: Largest |du/dt|, at the joint [actuator unit/s].
         speed_limit: Largest |speed| of the joint [joint unit/s].
-        position_limits: Of the joint [joint unit].
-        watchdog: Time after which the drive must stop by itself when nothing comes [s].
+        position_limits: Lower and upper limit of the joint [joint unit].
+        watchdog: Time without commands after which the drive must stop by itself [s].
         brake: Whether a brake holds the joint while the drive is not enabled.
     """
 
@@ -76,5 +76,5 @@ class DriveSettings(SensorSettings):
         return self.sign * torque / self.gear
 
     def joint_torque(self, motor_torque: float) -> float:
-        """Torque or force at the joint [actuator unit] of a torque of the motor [N m]."""
+        """Torque or force at the joint [actuator unit] for a torque of the motor [N m]."""
         return self.sign * motor_torque * self.gear

@@ -1,24 +1,28 @@
-"""What becomes of a torque command before it acts: current loop, limit, quantisation, errors of the torque constant."""
+"""The torque that a motor makes of its command: current loop, limit, quantisation, error of the torque constant.
+
+Design: lag, quantisation and friction are those of simulated runs, `servoctl.simulation.realism`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp
+from math import exp, floor
 from typing import Any
 
 from hil.loop.clock import SECOND
+from servoctl.simulation.realism import quantised, remaining
 
 
 @dataclass(frozen=True)
 class ActuatorOptions:
-    """What an actuator is like.
+    """Properties of an actuator.
 
     Attributes:
         lag: Time constant of the current loop [s].
-        limit: Largest torque of the motor [N m]; None: no limit but that of the drive.
-        quantum: Smallest step of torque of the motor [N m]; 0: none.
+        limit: Largest torque of the motor [N m]; None: only the drive limits it.
+        quantum: Smallest step of the motor's torque [N m]; 0: none.
         coulomb: Dry friction at the joint [actuator unit].
         viscous: Friction at the joint in proportion to its speed [actuator unit per its speed].
-        brake_delay: Until the brake has closed [s].
+        brake_delay: Time that the brake takes to close [s].
     """
 
     lag: float = 0.001
@@ -30,27 +34,27 @@ class ActuatorOptions:
 
 
 class Actuator:
-    """The torque of one motor, a first-order lag behind the command, integrated exactly.
+    """The torque of one motor: a first-order lag behind the command, integrated exactly.
 
-    Design: what moves lies in four numbers, those of all motors side by side, so that the compiled step of the machine
-    moves them too.
+    Design: its state is four numbers in an array of all motors, so that the compiled step of the machine can advance
+    them too.
 
     Attributes:
         limit: Largest torque [N m].
-        factor: True torque per torque asked for: 1, unless the torque constant is wrong; a fault sets it.
-        derating: Share of the limit that is left; a fault sets it.
+        factor: True torque per commanded torque: 1 unless the torque constant is wrong; a fault sets it.
+        derating: Fraction of the limit that is available; a fault sets it.
         saturated: Whether the last command was above the limit.
     """
 
     __slots__ = ("_asked", "_lag", "_quantum", "_state", "derating", "factor", "limit", "saturated")
 
     def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
-        """At rest, without torque.
+        """Starts at rest, without torque.
 
         Args:
-            options: What it is like.
-            state: Where its numbers lie, zero at first: torque [N m], impulse since a step began [N m s], target
-                [N m], and when that was [ns]; None: in a list of its own.
+            options: Its properties.
+            state: Storage of its state, zero at first: torque [N m], impulse since the start of a step [N m s],
+                target [N m], time of these [ns]; None: a list of its own.
         """
         self._lag, self._quantum = options.lag, options.quantum
         self.limit = float("inf") if options.limit is None else options.limit
@@ -60,10 +64,10 @@ class Actuator:
         self._state = [0.0, 0.0, 0.0, 0.0] if state is None else state
 
     def command(self, torque: float, now: int) -> None:
-        """Asks for a torque [N m] from now [ns] on; one that is not a number asks for none."""
+        """Commands a torque [N m] from now [ns] on; NaN commands 0."""
         self._asked = torque = torque if torque == torque else 0.0
         if self._quantum:
-            torque = self._quantum * round(torque / self._quantum)
+            torque = quantised(torque, self._quantum, floor)
         limit = self.limit * self.derating
         self.saturated = not -limit <= torque <= limit
         if self.saturated:
@@ -74,24 +78,24 @@ class Actuator:
         state[2], state[3] = target, now
 
     def refresh(self, now: int) -> None:
-        """Takes a change of `limit`, `factor` or `derating` into account."""
+        """Applies a change of `limit`, `factor` or `derating`."""
         self.command(self._asked, now)
 
     def torque(self, now: int) -> float:
-        """The torque now [N m]."""
+        """Torque now [N m]."""
         return float(after(self._state, now, self._lag, exp)[0])
 
 
 def after(state: Any, now: Any, lag: Any, exp: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Torque [N m] and impulse [N m s] now, of `lag T' = target - T`; on numbers, arrays or symbols.
+    """Torque [N m] and impulse [N m s] now, by `lag T' = target - T`; on numbers, arrays or symbols.
 
     Args:
         state: The four numbers of `Actuator`.
-        now: [ns].
-        lag: Time constant [s]; where it is 0 the torque equals its target.
-        exp: Of such values.
+        now: Time [ns].
+        lag: Time constant [s]; without a lag the torque in `state` equals the target.
+        exp: For such values.
     """
     torque, impulse, target, since = state
     elapsed, above = (now - since) / SECOND, torque - target
-    left = exp(-elapsed / (lag + (lag == 0)))
+    left = remaining(elapsed, lag, exp)
     return target + above * left, impulse + target * elapsed + above * lag * (1.0 - left)

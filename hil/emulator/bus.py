@@ -1,4 +1,4 @@
-"""The run's own controller on an emulated wire."""
+"""The loop's CAN interface on an emulated bus."""
 
 from collections import deque
 
@@ -8,23 +8,23 @@ from hil.emulator.wire import Wire
 from hil.frame import Frame
 
 QUEUE = 10
-"""Frames that wait to be sent at most: `txqueuelen` of a SocketCAN interface as it comes."""
+"""Largest number of frames that wait to be sent: the default `txqueuelen` of a SocketCAN interface."""
 
 
 class EmulatedBus(Bus):
-    """A bus in virtual time: to wait for a frame is what makes time pass.
+    """A bus in virtual time: time passes while the loop waits for a frame.
 
     Attributes:
         clock_step: Added to the time of each frame [ns]; a fault sets it.
     """
 
     def __init__(self, wire: Wire, queue: int = QUEUE, restart: int | None = None) -> None:
-        """Puts a controller on a wire.
+        """Attaches the loop's controller to a wire.
 
         Args:
             wire: The bus.
-            queue: Frames that wait to be sent at most.
-            restart: How long after bus-off the controller asks to come back [ns]; None: never.
+            queue: Largest number of frames that wait to be sent.
+            restart: Time from bus-off until the controller restarts [ns]; None: never.
         """
         self.name, self.clock_step = wire.name, 0
         self._wire, self._world = wire, wire.world
@@ -61,8 +61,8 @@ class EmulatedBus(Bus):
                 self._received += 1
                 return frame.at(frame.time + self.clock_step) if self.clock_step else frame
             self._errors += 1
-            said = report(frame)
-            self._link, self._reason = worse(self._link, said.link), said.sentence
+            error = report(frame)
+            self._link, self._reason = worse(self._link, error.link), error.sentence
 
     @property
     def well(self) -> bool:

@@ -17,8 +17,8 @@ from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.objects import Key
 from hil.emulator.states import DriveState, following
 from hil.emulator.timers import Timer
-from hil.emulator.world import World
 from hil.frame import Frame
+from hil.loop.virtual_time import World
 
 TORQUE_MODE = 10
 _ENABLED = DriveState.OPERATION_ENABLED

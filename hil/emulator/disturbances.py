@@ -1,4 +1,4 @@
-"""What can go wrong on a wire, and between it and a receiver."""
+"""Disturbances of frames on a wire, and between the wire and a receiver."""
 
 import random
 
@@ -8,15 +8,21 @@ from hil.frame import Frame
 
 
 class Selected(Disturbance):
-    """Concerns some of the frames."""
+    """A disturbance of selected frames.
+
+    Args:
+        random_numbers: Its random numbers.
+        direction: `any`, `to_host` or `from_host`.
+        identity: Id of the frames under the mask; None: all ids.
+        mask: Bits of the id that count.
+    """
 
     def __init__(self, random_numbers: random.Random, direction: str, identity: int | None, mask: int) -> None:
-        """Takes the frames of a direction, `any`, `to_host` or `from_host`, whose id equals `identity` under a mask."""
         self.random = random_numbers
         self._direction, self._identity, self._mask = direction, identity, mask
 
     def concerns(self, frame: Frame, sender: Station, receiver: Station | None) -> bool:
-        """Whether a frame on its way is one of them."""
+        """Whether a frame is one of the selected ones; a receiver of None stands for all stations."""
         if self._identity is not None and (frame.id ^ self._identity) & self._mask:
             return False
         if self._direction == "from_host":
@@ -25,10 +31,10 @@ class Selected(Disturbance):
 
 
 class Loss(Selected):
-    """Frames that a receiver does not take, alone or in bursts."""
+    """Loss of frames at a receiver, alone or in bursts."""
 
     def lose(self, p: float, burst: int) -> "Loss":
-        """Loses a frame with probability p, and then the ones after it, `burst` in all."""
+        """Loses a frame with probability p and the next ones, `burst` frames in total."""
         self._p, self._burst, self._left = p, burst, 0
         return self
 
@@ -44,7 +50,7 @@ class Loss(Selected):
 
 
 class Delay(Selected):
-    """Frames that an adapter hands on late, in their order."""
+    """Delay of frames in an adapter; their order stays."""
 
     def delay(self, constant: int, jitter: int, spike: int, p: float) -> "Delay":
         """Delays by a constant, a uniform part and, with probability p, a spike [ns]."""
@@ -64,10 +70,10 @@ class Delay(Selected):
 
 
 class Duplicate(Selected):
-    """Frames that come again."""
+    """Repetition of frames."""
 
     def repeat(self, count: int, age: int, p: float) -> "Duplicate":
-        """Delivers a frame, with probability p, so many times more, each `age` [ns] after the one before."""
+        """Delivers a frame with probability p `count` more times, each `age` [ns] after the one before."""
         self._count, self._age, self._p = count, age, p
         return self
 
@@ -78,10 +84,10 @@ class Duplicate(Selected):
 
 
 class Corruption(Selected):
-    """Frames that every station sees an error in."""
+    """Corruption of frames, which every station detects."""
 
     def corrupt(self, p: float) -> "Corruption":
-        """Corrupts a frame with probability p; also when it is sent again."""
+        """Corrupts a frame with probability p, repetitions included."""
         self._p = p
         return self
 

@@ -9,17 +9,18 @@ from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import QUEUE, EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.encoder import Encoder, EncoderModel
-from hil.emulator.faults import Fault, schedule
+from hil.emulator.fault_effects import schedule
+from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.mit import Mit
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.observer import JITTER, WAITING, Observer
 from hil.emulator.odrive import ODrive, ODriveEncoder
-from hil.emulator.plant import CREEP, SimulatedPlant
+from hil.emulator.plant import FRICTION_SPEED, SimulatedPlant
 from hil.emulator.wire import Wire
-from hil.emulator.world import World, WorldClock
 from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import VirtualClock, World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -91,14 +92,14 @@ class Emulator:
         media: Mapping[str, Medium],
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings],
-        likeness: EmulationOptions,
+        emulation: EmulationOptions,
     ) -> None:
         """Puts nodes on media, and powers them on; `build` makes all of it.
 
         Raises:
             ConfigError: A node names something that there is not; every one at once.
         """
-        self.world, self.plant, self.clock = world, plant, WorldClock(world)
+        self.world, self.plant, self.clock = world, plant, VirtualClock(world)
         _check(plant, media, drives, sensors)
         self.nodes: dict[str, EmulatedNode] = {}
         self.wires: dict[str, Wire] = {}
@@ -107,16 +108,16 @@ class Emulator:
         for drive in drives:
             index = actuators.index(drive.name)
             usual = EncoderModel()
-            encoder = Encoder(plant, drive, index, likeness.encoders.get(drive.name, usual), likeness.seed)
-            delay = likeness.actuators.get(drive.name, ActuatorOptions()).brake_delay
+            encoder = Encoder(plant, drive, index, emulation.encoders.get(drive.name, usual), emulation.seed)
+            delay = emulation.actuators.get(drive.name, ActuatorOptions()).brake_delay
             motor = Motor(world, plant, index, drive, delay)
-            quirks = likeness.quirks.get(drive.name, {})
+            quirks = emulation.quirks.get(drive.name, {})
             self.nodes[drive.name] = DRIVES[drive.protocol](world, media[drive.bus], drive, encoder, motor, quirks)
         for sensor in sensors:
             index, usual = coordinates.index(sensor.name), EncoderModel()
-            options = likeness.encoders.get(sensor.name, usual)
-            encoder = Encoder(plant, sensor, index, options, likeness.seed, coordinate=True)
-            quirks = likeness.quirks.get(sensor.name, {})
+            options = emulation.encoders.get(sensor.name, usual)
+            encoder = Encoder(plant, sensor, index, options, emulation.seed, coordinate=True)
+            quirks = emulation.quirks.get(sensor.name, {})
             self.nodes[sensor.name] = ENCODERS[sensor.protocol](world, media[sensor.bus], sensor, encoder, quirks)
         self.observer = Observer(world, drives)
         self.host_faults = HostFaults()
@@ -132,7 +133,7 @@ class Emulator:
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings] = (),
         buses: Mapping[str, BusOptions] | None = None,
-        likeness: EmulationOptions | None = None,
+        emulation: EmulationOptions | None = None,
         faults: Sequence[Fault] = (),
     ) -> "Emulator":
         """Drives on emulated wires in virtual time.
@@ -144,28 +145,28 @@ class Emulator:
             drives: One per actuator.
             sensors: Nodes that only measure.
             buses: Name -> what it is like; None: `main`, as usual.
-            likeness: What the machine is like; None: as usual.
+            emulation: What the machine is like; None: as usual.
             faults: What goes wrong, from `hil.emulator.faults.read_faults`; those `since: engaged` wait for `engaged`.
 
         Raises:
             ConfigError: A node names something that there is not; every one at once.
         """
-        likeness = likeness or EmulationOptions()
+        emulation = emulation or EmulationOptions()
         world = World()
         wires = {
             name: Wire(world, name, options.bitrate, options.stuffing)
             for name, options in (buses or {"main": BusOptions()}).items()
         }
-        plant = make_plant(system, start, period, drives, likeness)
-        emulator = cls(world, plant, wires, drives, sensors, likeness)
+        plant = make_plant(system, start, period, drives, emulation)
+        emulator = cls(world, plant, wires, drives, sensors, emulation)
         emulator.wires = wires
         emulator.observer.jitter = JITTER + nanoseconds(WAITING * period)
         for name, options in (buses or {"main": BusOptions()}).items():
             restart = None if options.restart is None else nanoseconds(options.restart)
             emulator.buses[name] = EmulatedBus(wires[name], options.queue, restart)
             emulator.observer.watch(wires[name])
-        emulator._faults, emulator._seed = faults, likeness.seed
-        schedule(faults, "power_on", emulator, likeness.seed)
+        emulator._faults, emulator._seed = faults, emulation.seed
+        schedule(faults, "power_on", emulator, emulation.seed)
         return emulator
 
     _faults: Sequence[Fault] = ()
@@ -189,7 +190,7 @@ class Emulator:
 
 
 def make_plant(
-    system: System, start: State, period: float, drives: Sequence[DriveSettings], likeness: EmulationOptions
+    system: System, start: State, period: float, drives: Sequence[DriveSettings], emulation: EmulationOptions
 ) -> SimulatedPlant:
     """The machine of some drives; arguments as of `Emulator.build`."""
     settings = {drive.name: drive for drive in drives}
@@ -199,10 +200,10 @@ def make_plant(
         system,
         start,
         max(1, nanoseconds(period) // STEPS_PER_PERIOD),
-        likeness.engine,
-        [likeness.actuators.get(name, ActuatorOptions()) for name in names],
+        emulation.engine,
+        [emulation.actuators.get(name, ActuatorOptions()) for name in names],
         [1.0 if drive is None else drive.sign * drive.gear for drive in known],
-        [1.0 if drive is None else CREEP * drive.speed_limit for drive in known],
+        [1.0 if drive is None else FRICTION_SPEED * drive.speed_limit for drive in known],
     )
 
 

@@ -1,23 +1,28 @@
-"""What a node measures of the simulated machine: resolution, noise, latency, and what can be wrong with it."""
+"""The measurement of one node: resolution, noise, latency, and the faults of an encoder.
+
+Design: a reading is x~ = r floor((x + noise) / r + 1/2), as in `servoctl.simulation.realism`. The noise is a stream of
+each encoder, for drives read their encoders at times of their own, not once per tick of the loop.
+"""
 
 import random
 from dataclasses import dataclass
-from math import nan
+from math import floor, nan
 
 from hil.drives.settings import SensorSettings
 from hil.emulator.plant import SimulatedPlant
 from hil.loop.clock import SECOND, nanoseconds
+from servoctl.simulation.realism import quantised
 
 
 @dataclass(frozen=True)
 class EncoderModel:
-    """What an encoder is like, at the motor.
+    """Properties of an encoder, at the motor.
 
     Attributes:
         resolution: Smallest step of position [rad]; 0: none.
         noise: Standard deviation of position [rad].
         velocity_noise: Standard deviation of velocity [rad/s].
-        latency: Age of what it says [s].
+        latency: Age of its readings [s].
     """
 
     resolution: float = 0.0
@@ -30,13 +35,13 @@ class Encoder:
     """Measures one displacement.
 
     Attributes:
-        jump: Added to the joint's displacement [joint unit]; this and what follows are set by faults.
-        drift: Rate at which the displacement runs away since `drifting` [joint unit/s].
-        drifting: [ns].
-        flipped: Whether the sign is wrong.
-        stuck: Whether it says the same for ever.
-        wrap: Angle of the motor after which it starts again at minus half of it [rad]; None: never.
-        invalid: Whether it says that it knows nothing: NaN, where the protocol has that.
+        jump: Added to the joint's displacement [joint unit]; faults set this and the following.
+        drift: Rate of an error of the displacement [joint unit/s].
+        drifting: Since when it drifts [ns].
+        flipped: Whether its sign is wrong.
+        stuck: Whether it repeats one reading.
+        wrap: Range of the motor's angle, from minus half to plus half of it, in which it counts [rad]; None: no limit.
+        invalid: Whether it reports NaN, where the protocol can.
     """
 
     def __init__(
@@ -48,15 +53,15 @@ class Encoder:
         seed: int,
         coordinate: bool = False,
     ) -> None:
-        """Looks at a plant.
+        """Connects the encoder.
 
         Args:
             plant: The machine.
             settings: Gear, sign and offset.
-            index: Of the actuator, or of the coordinate.
-            options: What it is like.
-            seed: Of the noise; each encoder has its own stream.
-            coordinate: Whether it measures a coordinate; else what is conjugate to an actuator.
+            index: Number of the actuator, or of the coordinate.
+            options: Its properties.
+            seed: Of the run; each encoder has its own stream of noise.
+            coordinate: Whether it measures a coordinate; else the displacement conjugate to an actuator.
         """
         self._plant, self._index, self._coordinate = plant, index, coordinate
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
@@ -93,7 +98,7 @@ class Encoder:
         if options.velocity_noise:
             velocity += self._random.gauss(0.0, options.velocity_noise)
         if options.resolution:
-            position = options.resolution * round(position / options.resolution)
+            position = quantised(position, options.resolution, floor)
         if self.wrap is not None:
             position = (position + self.wrap / 2) % self.wrap - self.wrap / 2
         if self.stuck:
@@ -101,11 +106,11 @@ class Encoder:
         return position, velocity
 
     def freeze(self, stuck: bool) -> None:
-        """Lets it say for ever what it says next, or go on."""
+        """Makes it repeat its next reading, or measure again."""
         self.stuck, self._held = stuck, None
 
     def _look(self, now: int) -> tuple[float, float]:
-        """Of a coordinate, or of an earlier moment."""
+        """Displacement and rate of a coordinate, or of an earlier moment."""
         place = 0 if self._coordinate else 2
         if self._latency:
             seen = self._plant.past(max(0, now - self._latency), now)

@@ -1,30 +1,27 @@
-"""The fault script: what shall go wrong, when and where, read and checked."""
+"""The fault script of a config: its kinds of fault, read and checked."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hil.emulator.targets import Target
 from servoctl.config.document import Problem, in_words
 from servoctl.config.fields import NumberField
 from servoctl.expression.suggest import remedy
 
-if TYPE_CHECKING:
-    from hil.emulator.emulator import Emulator
-
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong.
+    """One fault of the script.
 
     Attributes:
         kind: One of `KINDS`.
         at: When it begins [s].
         duration: How long it lasts [s]; None: to the end.
-        since: What `at` counts from: `power_on`, or `engaged`.
-        drive: Name of the node it concerns; None: none, or all.
-        bus: Name of the bus it concerns; None: none, or all.
-        parameters: Name -> value, all of those that its kind has.
+        since: Start of the time `at`: `power_on`, or `engaged`.
+        drive: Name of the node that it acts on; None: none, or all.
+        bus: Name of the bus that it acts on; None: none, or all.
+        parameters: Name -> value, for all parameters of its kind.
     """
 
     kind: str
@@ -44,7 +41,7 @@ class Option(NamedTuple):
 
     Attributes:
         read: Checks a value; raises ValueError with a sentence.
-        default: Where it is left out.
+        default: Value if it is left out.
     """
 
     read: Reader
@@ -52,13 +49,13 @@ class Option(NamedTuple):
 
 
 class FaultKind(NamedTuple):
-    """What a kind of fault takes.
+    """Where a kind of fault acts, and its parameters.
 
     Attributes:
         place: `bus`: on one, or on all; `node`: needs a drive or sensor; `drive`: needs a drive; `host_or_node`: the
             host, unless a node is named; `host`: neither.
         options: Its parameters.
-        protocols: Those that can fail so; empty: all.
+        protocols: Protocols that can have this fault; empty: all.
     """
 
     place: str
@@ -190,16 +187,16 @@ def read_faults(
 
     Args:
         entries: Of the config, each `{kind, at, for, since, drive, bus, ...}`.
-        nodes: Name of each drive and sensor -> what `targets` says of it; a drive may be its protocol alone.
-        buses: Names.
+        nodes: Name of each drive and sensor -> its entry of `targets`; for a drive its protocol is enough.
+        buses: Names of the buses.
 
     Returns:
-        The faults, and everything that is wrong with the entries, each with its place among them.
+        The faults, and all problems of the entries, each with its position in the script.
     """
     known, faults, problems = list(buses), [], []
-    aims = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
+    by_name = {name: Target(node) if isinstance(node, str) else node for name, node in nodes.items()}
     for place, entry in enumerate(entries):
-        reader = _Entry(str(place), entry, aims, known)
+        reader = _Entry(str(place), entry, by_name, known)
         fault = reader.fault()
         problems += reader.problems
         if fault is not None and not reader.problems:
@@ -208,14 +205,14 @@ def read_faults(
 
 
 class _Entry:
-    """One entry of a script, while it is read."""
+    """Reads one entry of a script and collects its problems."""
 
     def __init__(self, place: str, entry: Mapping[str, Any], nodes: Mapping[str, Target], buses: list[str]) -> None:
         self._place, self._entry, self._nodes, self._buses = place, entry, nodes, buses
         self.problems: list[Problem] = []
 
     def fault(self) -> Fault | None:
-        """The fault; None, or some fault, where there are problems."""
+        """The fault; not to be used if there are problems."""
         entry = self._entry
         name = entry.get("kind")
         if not isinstance(name, str) or name not in KINDS:
@@ -277,19 +274,3 @@ class _Entry:
 
     def _wrong(self, key: str, what: str) -> None:
         self.problems.append(Problem((self._place, key), what))
-
-
-def schedule(faults: Iterable[Fault], since: str, emulator: "Emulator", seed: int) -> None:
-    """Lets those faults happen that count from the present instant.
-
-    Args:
-        faults: The script.
-        since: `power_on` or `engaged`.
-        emulator: Where they happen.
-        seed: Of what is random in them; each has its own stream.
-    """
-    from hil.emulator.effects import FaultInjector
-
-    for number, fault in enumerate(faults):
-        if fault.since == since:
-            FaultInjector(fault, emulator, f"{seed}/fault {number}").schedule()

@@ -12,9 +12,10 @@ from servoctl.engine.select_engine import run_fast
 from servoctl.errors import CompileError
 from servoctl.mechanics.model import Model
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
-from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 TOGETHER = 2
@@ -117,7 +118,7 @@ class HeldStep:
             torques, impulse = after(self.actuators, now, lags, np.exp)
             self._kept[0], self._kept[2], self._kept[3] = torques, self.actuators[2], now
             command = np.concatenate([gains * impulse / h - self._lost, more])
-            self._following[:] = rk4(lambda s, y: loop.motion(s, y, command)[0], t, self._x, h)
+            self._following[:] = loop.after_hold(t, self._x, command, h)
 
         return evaluate
 

@@ -1,4 +1,4 @@
-"""Faults of the loop itself: it asks for them at each tick and does them to itself."""
+"""Faults of the loop itself: the loop asks for them at each tick and applies them."""
 
 from collections.abc import Callable
 
@@ -8,29 +8,34 @@ from servoctl.types import Array
 
 
 class HostFaults:
-    """What the loop shall do wrong at present."""
+    """The faults of the loop that act now."""
 
     def __init__(self) -> None:
         self._stall = 0
         self._outputs: list[tuple[str, float]] = []
 
     def stall(self) -> int:
-        """How long the loop shall do nothing now [ns]; 0 as a rule."""
+        """Time for which the loop must stall now [ns], usually 0; the stall is over afterwards."""
         stall, self._stall = self._stall, 0
         return stall
 
     def tamper(self, u: Array) -> Array:
-        """What the law shall seem to have said."""
+        """Returns the tampered command."""
         for value, step in self._outputs:
             u = u + step if value == "step" else np.full_like(u, float(value))
         return u
 
     def begin_stall(self, duration: int) -> None:
-        """Lets the loop stall at its next tick."""
+        """Makes the loop stall at its next tick [ns]."""
         self._stall = duration
 
     def begin_output(self, value: str, step: float) -> Callable[[], None]:
-        """Changes what the law says, until it is ended."""
+        """Tampers with commands until the returned function is called.
+
+        Args:
+            value: `nan`, `inf`, or `step`: adds a step.
+            step: The step [actuator units].
+        """
         entry = (value, step)
         self._outputs.append(entry)
         return lambda: self._outputs.remove(entry)

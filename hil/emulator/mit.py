@@ -15,9 +15,9 @@ from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, Medium
 from hil.emulator.ranges import ranges_of
 from hil.emulator.timers import Watchdog
-from hil.emulator.world import Event, World, cancel
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.virtual_time import Event, World, cancel
 
 ENABLE, DISABLE, SET_ZERO, CLEAR_FAULT = 0xFC, 0xFD, 0xFE, 0xFB
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.emulator.world import Event, World, cancel
 from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import Event, World, cancel
 
 
 class Motor:
@@ -13,12 +13,19 @@ class Motor:
 
     Attributes:
         enabled: Whether the drive makes torque.
-        factor: Torque as the drive reports it, per true torque: 1, unless it has another table than it should.
-        told: Called when it begins and ceases to make torque, with a word.
+        told: Called with `torque on` or `torque off` at each change.
     """
 
     def __init__(self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings, delay: float) -> None:
-        """Without torque, the brake closed where there is one."""
+        """Starts without torque, with the brake closed if there is one.
+
+        Args:
+            world: Its time.
+            plant: The machine.
+            index: Number of the actuator.
+            settings: Settings of the drive.
+            delay: Time that the brake takes to close [s].
+        """
         self._world, self._plant, self.index, self._brake = world, plant, index, settings.brake
         self._delay = nanoseconds(delay)
         self._closing: Event | None = None
@@ -29,7 +36,7 @@ class Motor:
             plant.brake(index, True, world.now)
 
     def enable(self, torque: float) -> None:
-        """Makes torque [N m] from now on; the brake opens."""
+        """Enables torque, at first this one [N m], and opens the brake."""
         if not self.enabled:
             self.told("torque on")
         self.enabled = True
@@ -40,12 +47,12 @@ class Motor:
         self._plant.command(self.index, torque, self._world.now)
 
     def command(self, torque: float) -> None:
-        """Asks for a torque [N m]."""
+        """Commands a torque [N m], if the motor is enabled."""
         if self.enabled:
             self._plant.command(self.index, torque, self._world.now)
 
     def disable(self) -> None:
-        """Makes no torque; the brake closes after its delay."""
+        """Switches torque off; the brake closes after its delay."""
         if not self.enabled:
             return
         self.enabled = False
@@ -63,11 +70,11 @@ class Motor:
         self._plant.refresh(self.index, self._world.now)
 
     def torque(self) -> float:
-        """The torque it makes now [N m]."""
+        """Torque now [N m]."""
         self._plant.advance(self._world.now)
         return self.actuator.torque(self._world.now)
 
     @property
     def saturated(self) -> bool:
-        """Whether more torque is asked for than it makes."""
+        """Whether the commanded torque exceeds the limit."""
         return self.enabled and self.actuator.saturated

@@ -1,7 +1,7 @@
-"""What emulated nodes have in common, whatever they speak.
+"""The common part of emulated drives and encoder nodes, for all protocols.
 
-Design: a node is a state machine that frames and timers move. It knows its place on the wire, its encoder and, where it
-is a drive, its motor and brake; faults set the attributes below and nothing else.
+Design: a node is a state machine, driven by frames and timers. It has a controller on the bus, an encoder and, if it is
+a drive, a motor with a brake. Faults set its attributes and nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -14,43 +14,43 @@ from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
 from hil.emulator.station import Station
 from hil.emulator.timers import Timer
-from hil.emulator.world import Event, World, cancel
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.virtual_time import Event, World, cancel
 from servoctl.expression import constant
 
 FULL_TORQUE = 0.05
-"""Share of the speed limit from which on a drive that brakes by itself does so with all its torque."""
+"""A drive that brakes by itself uses all its torque above this fraction of its speed limit."""
 
 HOLDING = 10.0
-"""Stiffness of a drive that holds, per its damping [1/s]."""
+"""Stiffness of a drive that holds its position, divided by its damping [1/s]."""
 
 
 class Medium(Protocol):
-    """What a node can be attached to: the emulated wire, or a real bus."""
+    """A bus for emulated nodes: the emulated wire, or a real bus."""
 
     def attach(self, name: str, receive: Callable[[Frame], None], ids: frozenset[int]) -> Station:
-        """Puts a node on the bus; it takes frames of these ids."""
+        """Attaches a node that receives frames with these ids."""
 
     def listen(self, station: Station, ids: frozenset[int]) -> None:
-        """Changes what it takes."""
+        """Changes the ids that a node receives."""
 
     def power(self, station: Station, powered: bool) -> None:
-        """Switches it off or on."""
+        """Switches a node's controller on or off."""
 
 
 class EmulatedNode(ABC):
-    """A node on a bus that measures.
+    """A node with an encoder.
 
     Attributes:
-        settings: What the config says of it.
-        encoder: What it measures with.
-        station: Its controller.
-        silent: Whether it sends nothing at all; this and what follows are set by faults.
+        settings: Its settings in the config.
+        encoder: Its encoder.
+        station: Its CAN controller.
+        silent: Whether it sends nothing; faults set this and the following.
         heart_stopped: Whether it sends no heartbeat.
-        delay: How late it sends [ns].
-        mangle: Changes the payload of a frame with an id; None: nobody does.
-        drift: Of its clock [ppm].
+        delay: Delay of its frames [ns].
+        mangle: (id, payload) -> payload that is sent; None: no change.
+        drift: Drift of its clock [ppm].
     """
 
     _attached = False
@@ -58,14 +58,14 @@ class EmulatedNode(ABC):
     def __init__(
         self, world: World, medium: Medium, settings: SensorSettings, encoder: Encoder, quirks: Mapping[str, Any]
     ) -> None:
-        """Puts the node on the bus, switched off.
+        """Attaches the node, switched off.
 
         Args:
             world: Its time.
             medium: Its bus.
-            settings: What the config says of it.
-            encoder: What it measures with.
-            quirks: What it is like beyond its options, which they override.
+            settings: Its settings in the config.
+            encoder: Its encoder.
+            quirks: Further options of the emulation; they override those of the config.
         """
         self.world, self.settings, self.encoder = world, settings, encoder
         self._options = {**settings.options, **quirks}
@@ -83,27 +83,27 @@ class EmulatedNode(ABC):
         return default if value is None else value
 
     def number(self, name: str, default: float) -> float:
-        """The same, where it is a number or a constant expression."""
+        """The same as a number; the config may give a constant expression."""
         return float(constant(self.option(name, default)))
 
     @abstractmethod
     def listens(self) -> frozenset[int]:
-        """Keys of the frames that it takes."""
+        """Keys (`station.key`) of the frames that it receives."""
 
     @abstractmethod
     def receive(self, frame: Frame) -> None:
-        """Takes a frame."""
+        """Handles a frame."""
 
     @abstractmethod
     def boot(self) -> None:
-        """Comes up."""
+        """Starts up."""
 
     @abstractmethod
     def halt(self) -> None:
-        """Forgets everything at once, as when the supply fails: no timer runs, no torque is made."""
+        """Loses its supply: timers and torque stop at once."""
 
     def reboot(self, duration: int) -> None:
-        """Loses its supply and comes back after a time [ns]."""
+        """Loses its supply and boots again after a time [ns]."""
         cancel(self._boot)
         self.halt()
         self._medium.power(self.station, False)
@@ -114,12 +114,12 @@ class EmulatedNode(ABC):
         self.boot()
 
     def relisten(self) -> None:
-        """Tells the bus that other frames matter now."""
+        """Tells the bus that `listens` has changed."""
         if self._attached:
             self._medium.listen(self.station, self.listens())
 
     def send(self, identity: int, data: bytes) -> None:
-        """Sends a frame with 11 bits of id."""
+        """Sends a frame with an id of 11 bits."""
         if self.silent:
             return
         frame = Frame(identity, data if self.mangle is None else self.mangle(identity, data))
@@ -132,7 +132,7 @@ class EmulatedNode(ABC):
         self.station.send(frame)
 
     def set_drift(self, ppm: float) -> None:
-        """Lets its clock drift."""
+        """Sets the drift of its clock [ppm]."""
         self.drift = ppm
         for timer in self.timers():
             timer.drift_by(ppm)
@@ -143,13 +143,13 @@ class EmulatedNode(ABC):
 
 
 class EmulatedDrive(EmulatedNode):
-    """A node that makes torque.
+    """A drive: a node with a motor.
 
     Attributes:
         motor: Its motor and brake.
-        refuses: Whether it does not let itself be enabled; this and what follows are set by faults.
-        wrong_mode: Whether it stays in another mode than it is told.
-        torque_table: Its own torque range, per the one that is agreed on.
+        refuses: Whether it refuses to be enabled; faults set this and the following.
+        wrong_mode: Whether it stays in another mode than commanded.
+        torque_table: Its torque range, relative to the agreed one.
     """
 
     settings: DriveSettings
@@ -163,7 +163,7 @@ class EmulatedDrive(EmulatedNode):
         motor: Motor,
         quirks: Mapping[str, Any],
     ) -> None:
-        """Puts the drive on the bus, switched off; arguments as of `EmulatedNode`."""
+        """Attaches the drive, switched off; `motor` is its motor and brake, the rest as of `EmulatedNode`."""
         self.motor = motor
         self.refuses = self.wrong_mode = False
         self.torque_table = 1.0
@@ -173,42 +173,42 @@ class EmulatedDrive(EmulatedNode):
 
     @abstractmethod
     def trip(self, code: int) -> None:
-        """Goes to fault with a code of its protocol."""
+        """Goes to the fault state with a code of its protocol."""
 
     @abstractmethod
     def clear_fault(self) -> None:
-        """Is well again by itself, and disabled."""
+        """Clears the fault; the drive is disabled then."""
 
     def brake_down(self, ended: Callable[[], None] | None, limit: float = 0.0) -> None:
-        """Brakes by its own control, `u = -D v` within the torque limit, until it stands or for `limit` [s].
+        """Brakes by its own control, `u = -D v` within the torque limit, until it stands still.
 
         Args:
-            ended: Called then; None: it holds where it stands.
-            limit: [s].
+            ended: Called when it stands still, or after `limit`; None: it then holds its position.
+            limit: Longest time [s].
         """
         self.stop_braking()
         self.motor.told("brakes")
         end = self.world.now + nanoseconds(limit)
         still = 0.01 * self.settings.speed_limit * self.settings.gear
         largest = abs(self.settings.motor_torque(self.settings.torque_limit))
-        place: float | None = None
+        held: float | None = None
 
         def go_on() -> None:
-            nonlocal place
+            nonlocal held
             position, speed = self.encoder.read(self.world.now)
             stands = not abs(speed) > still
             if ended is not None and (stands or self.world.now >= end):
                 self._braking = None
                 ended()
                 return
-            place = position if stands and place is None else place
-            torque = -self._damping * (speed + (0.0 if place is None else HOLDING * (position - place)))
+            held = position if stands and held is None else held
+            torque = -self._damping * (speed + (0.0 if held is None else HOLDING * (position - held)))
             self.motor.command(min(largest, max(-largest, torque)))
             self._braking = self.world.after(SECOND // 1000, go_on)
 
         go_on()
 
     def stop_braking(self) -> None:
-        """Ends that, if it goes on."""
+        """Stops braking or holding."""
         cancel(self._braking)
         self._braking = None

@@ -1,4 +1,4 @@
-"""The object dictionary of an emulated CANopen node: which objects there are, their types, and what may be written."""
+"""The object dictionary of an emulated CANopen node: objects, types, and allowed values."""
 
 import struct
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ class ObjectEntry:
 
     Attributes:
         form: Its type.
-        value: At power-on.
+        value: Its value at power-on.
         access: `rw`, `ro` or `const`.
         mappable: Whether a PDO may carry it.
-        low: Smallest value that may be written; None: any.
-        high: Largest.
+        low: Smallest allowed value; None: no limit.
+        high: Largest allowed value; None: no limit.
     """
 
     form: struct.Struct
@@ -40,10 +40,10 @@ Key = tuple[int, int]
 """Index, subindex."""
 
 INVALID = 1 << 31
-"""In the id of a PDO: it is off."""
+"""Bit in the id of a PDO that is off."""
 
 MAPPED = 8
-"""Objects that a PDO carries at most."""
+"""Largest number of objects in a PDO."""
 
 
 DEFAULT_MAPS = {
@@ -52,15 +52,15 @@ DEFAULT_MAPS = {
     0x1602: (0x6040_0010, 0x6071_0010),
     0x1A00: (0x6041_0010,),
 }
-"""What PDOs of a drive carry as it is delivered: one that is left on obeys whoever sends with its id."""
+"""Default mappings of a drive's PDOs; a receive PDO that stays on obeys every frame with its id."""
 
 
 def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dict[Key, ObjectEntry]:
     """Objects 0x1000 to 0x1FFF of a node, with the predefined ids.
 
     Args:
-        node: Its address.
-        maps: Index of a PDO's mapping -> what it carries at power-on.
+        node: Node id.
+        maps: Index of a PDO's mapping -> mapped objects at power-on.
     """
     found = {
         (0x1000, 0): ObjectEntry(U32, 0x0002_0192, "const"),  # servo drive, CiA 402
@@ -101,14 +101,14 @@ def communication_objects(node: int, maps: Mapping[int, tuple[int, ...]]) -> dic
 
 
 MEASUREMENTS = {(0x6064, 0): ObjectEntry(I32, 0, "ro", True), (0x606C, 0): ObjectEntry(I32, 0, "ro", True)}
-"""Objects of a node that only measures."""
+"""Objects of an encoder node."""
 
 
 def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
     """Objects of the drive profile.
 
     Args:
-        rated_torque: 0x6076 [mN m].
+        rated_torque: Value of 0x6076 [mN m].
     """
     return MEASUREMENTS | {
         (0x6007, 0): ObjectEntry(I16, 1, low=0, high=3),

@@ -13,9 +13,9 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.ranges import ranges_of
 from hil.emulator.station import Station
 from hil.emulator.wire import Wire
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import SECOND
+from hil.loop.virtual_time import World
 
 JITTER = 500_000
 """Time that a command may be nearer to the one before than it was made [ns]: the bus holds commands up unevenly."""

@@ -15,9 +15,9 @@ from hil.emulator.encoder import Encoder
 from hil.emulator.motor import Motor
 from hil.emulator.node import EmulatedDrive, EmulatedNode, Medium
 from hil.emulator.timers import Timer, Watchdog
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import World
 
 VERSION, HEARTBEAT, ESTOP, ERROR, ADDRESS, AXIS_STATE = 0x00, 0x01, 0x02, 0x03, 0x06, 0x07
 ENCODER, CONTROLLER_MODE, INPUT_POS, INPUT_VEL, INPUT_TORQUE, LIMITS = 0x09, 0x0B, 0x0C, 0x0D, 0x0E, 0x0F

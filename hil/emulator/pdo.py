@@ -1,4 +1,4 @@
-"""Process data of an emulated CANopen node: what a PDO carries, and what may be put into one."""
+"""Process data objects (PDOs) of an emulated CANopen node: their mapping, and which mappings are allowed."""
 
 import struct
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ _DUMMY_FORMS = {8: "b", 16: "h", 32: "i"}
 
 
 class Pdo:
-    """A PDO as it is set up now.
+    """The present configuration of a PDO.
 
     Attributes:
-        identity: Of its frames.
+        identity: Id of its frames.
         valid: Whether it is on.
         kind: Its transmission type.
-        keys: Objects that it carries; None for a placeholder.
-        carried: The same without placeholders.
-        form: How they lie in the frame.
+        keys: Mapped objects in order; None for a dummy entry.
+        carried: The same without dummy entries.
+        form: Their layout in the frame.
         more: Whether it carries anything but position and velocity.
-        guarded: Whether it carries a placeholder, or an object that not every value may be written to.
+        guarded: Whether it has a dummy entry, or an object whose values are checked.
     """
 
     def __init__(
         self, values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], number: int, transmit: bool
     ) -> None:
-        """Reads the objects of PDO `number`, from 0."""
+        """Reads the configuration of PDO `number`, counted from 0, from the objects."""
         base, maps = (0x1800, 0x1A00) if transmit else (0x1400, 0x1600)
         identity = values[base + number, 1]
         self.identity, self.kind = identity & 0x7FF, values[base + number, 2]
@@ -51,13 +51,13 @@ class Pdo:
 
 
 def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:
-    """Why an object of a PDO may not be written now: an abort code; 0 where it may.
+    """Abort code of a write to the configuration of a PDO; 0 if it is allowed.
 
     Args:
-        values: Of all objects.
-        entries: All objects.
-        key: Of the one to be written.
-        value: What to write.
+        values: Key -> value of all objects.
+        entries: Key -> entry of all objects.
+        key: Object to write.
+        value: Value to write.
     """
     index, sub = key
     on = not values[index & ~0x200, 1] & INVALID

@@ -8,6 +8,7 @@ closing one takes the velocity along it away in a plastic impulse; brakes that l
 """
 
 from collections import deque
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -16,13 +17,16 @@ from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from hil.loop.clock import SECOND
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.realism import friction_loss
+from servoctl.simulation.runge_kutta import hermite, hermite_rate
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
-CREEP = 0.01
-"""Speed over which dry friction changes sign, as a share of the speed limit: it is smooth, and creeps below."""
+FRICTION_SPEED = 0.01
+"""Speed around which dry friction changes sign, as a fraction of the speed limit: it is smooth, and creeps below."""
 
 RANK_TOLERANCE = 1e-9
 """Relative singular value below which two constraints are dependent when brakes act."""
@@ -38,7 +42,7 @@ class TrueDisplacements:
         around = [np.asarray(model.plant.actuation(s.q, s.t), dtype=float) for s in model.samples(start, 5)]
         self._constant = all(np.array_equal(B, self._actuation) for B in around)
         written = type(model.plant).motor_positions is not Plant.motor_positions
-        self._given = model.plant.motor_positions if written or not self._constant else None
+        self._given = partial(motor_positions, model.plant) if written or not self._constant else None
         self._transposed = np.ascontiguousarray(self._actuation.T)
 
     def motors(self, q: Array) -> Array:
@@ -80,7 +84,7 @@ class SimulatedPlant:
         engine: str = "auto",
         options: list[ActuatorOptions] | None = None,
         gains: list[float] | None = None,
-        creep: list[float] | None = None,
+        friction_speed: list[float] | None = None,
     ) -> None:
         """At rest at the start pose, or as the start says.
 
@@ -91,7 +95,7 @@ class SimulatedPlant:
             engine: As of `HeldStep`.
             options: Of each actuator; None: all alike.
             gains: Torque or force at each joint per torque of the motor: sign * gear; None: 1.
-            creep: Speed of each joint over which dry friction changes sign; None: 0.01.
+            friction_speed: Speed of each joint at which dry friction is tanh(1) of its size; None: 0.01.
         """
         loop_system = open_loop(system, start)
         self.model = loop_system.model
@@ -102,7 +106,7 @@ class SimulatedPlant:
         self.engine = self._advance.engine
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
-        self._creep = np.full(m, 0.01) if creep is None else np.array(creep, dtype=float)
+        self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = TrueDisplacements(self.model, start)
         self._closing = make_loop(loop_system).projected if system.passive.projection else None
@@ -167,9 +171,9 @@ class SimulatedPlant:
         for earlier in reversed(self._past):
             if earlier[0] <= then:
                 h, z = (later[0] - earlier[0]) / SECOND, (then - earlier[0]) / max(1, later[0] - earlier[0])
-                q, v = _between(earlier[1], earlier[2], later[1], later[2], h, z)
-                rho, rate = _between(earlier[3], earlier[4], later[3], later[4], h, z)
-                return q, v, rho, rate
+                pose = earlier[1], earlier[2], later[1], later[2], h, z
+                motors = earlier[3], earlier[4], later[3], later[4], h, z
+                return hermite(*pose), hermite_rate(*pose), hermite(*motors), hermite_rate(*motors)
             later = earlier
         return later[1:]
 
@@ -264,7 +268,7 @@ class SimulatedPlant:
             return None
         n = self.model.n
         rates = self.displacements.rates(self._x[:n], self._x[n:], self._time(self._now))
-        lost: Array = self._coulomb * np.tanh(rates / self._creep) + self._viscous * rates
+        lost: Array = friction_loss(rates, self._coulomb, self._viscous, self._friction_speed)
         return lost
 
     def _rows(self, q: Array, v: Array, t: float) -> tuple[Array, Array]:
@@ -305,10 +309,3 @@ def _impulse(rows: Array, M: Array, motion: Array) -> Array:
     weighted = np.linalg.solve(L, rows.T).T
     change: Array = np.linalg.solve(L.T, np.linalg.pinv(weighted, rcond=RANK_TOLERANCE) @ target)
     return change
-
-
-def _between(x0: Array, v0: Array, x1: Array, v1: Array, h: float, z: float) -> tuple[Array, Array]:
-    """Position and rate of the cubic between two, at the fraction z of their distance h [s]."""
-    x = (1 + 2 * z) * (1 - z) ** 2 * x0 + z**2 * (3 - 2 * z) * x1 + h * z * (1 - z) * ((1 - z) * v0 - z * v1)
-    v = 6 * z * (1 - z) * (x1 - x0) / h + (1 - z) * (1 - 3 * z) * v0 + z * (3 * z - 2) * v1
-    return x, v

@@ -13,13 +13,14 @@ from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import EmulationOptions, Emulator, make_plant
-from hil.emulator.faults import KINDS, Fault, schedule
+from hil.emulator.fault_effects import schedule
+from hil.emulator.faults import KINDS, Fault
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station, key
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock
+from hil.loop.virtual_time import World
 from servoctl.errors import ConfigError
 from servoctl.simulation.system import System
 from servoctl.types import State
@@ -129,7 +130,7 @@ class EmulatorServer:
         sensors: Sequence[SensorSettings],
         buses: Mapping[str, Bus],
         clock: Clock,
-        likeness: EmulationOptions | None = None,
+        emulation: EmulationOptions | None = None,
         faults: Sequence[Fault] = (),
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -143,22 +144,22 @@ class EmulatorServer:
             sensors: Nodes that only measure.
             buses: Name -> open bus.
             clock: Of the buses.
-            likeness: What the machine is like; None: as usual.
+            emulation: What the machine is like; None: as usual.
             faults: What goes wrong in drives, encoders and actuators.
             tell: Takes a line whenever a drive begins or ceases to make torque, or brakes; it must not wait.
 
         Raises:
             ConfigError: A node names something that there is not, or a fault is one of emulated wires or of the loop.
         """
-        likeness = likeness or EmulationOptions()
+        emulation = emulation or EmulationOptions()
         for fault in faults:
             check_fault(fault)
         self._clock, self._tell_line = clock, tell
-        self._drives, self._sensors, self._likeness, self._faults = drives, sensors, likeness, faults
+        self._drives, self._sensors, self._likeness, self._faults = drives, sensors, emulation, faults
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
         for outlet in self.outlets.values():
             outlet.asked, outlet.began = self._asked, self._begun
-        self._power_on(make_plant(system, start, period, drives, likeness))
+        self._power_on(make_plant(system, start, period, drives, emulation))
 
     def _power_on(self, plant: SimulatedPlant) -> None:
         world, self._lag, self._waiting = World(), self._clock.now(), True

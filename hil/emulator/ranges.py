@@ -1,4 +1,4 @@
-"""What the bit fields of an MIT drive mean: as its options say, or as the table of motors has it, which is data."""
+"""Ranges of the fields of an MIT frame, from a drive's options or from the table of motors."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,7 +10,7 @@ import yaml
 from servoctl.expression import constant
 
 MINI_CHEETAH = {"position": 12.5, "velocity": 45.0, "torque": 18.0, "kp": 500.0, "kd": 5.0}
-"""Ranges where the options name none: those of the first of these drives."""
+"""Default ranges: those of the Mini Cheetah's drive."""
 
 
 @cache
@@ -25,7 +25,7 @@ def ranges_of(options: Mapping[str, Any]) -> dict[str, float]:
     """Largest position [rad], velocity [rad/s], torque [N m], kp [N m/rad] and kd [N m s/rad].
 
     Args:
-        options: Of a drive; `ranges`, a mapping of these, or else `motor`, a name in the table.
+        options: Options of a drive: `ranges`, a mapping of these, or `motor`, a name in the table.
 
     Raises:
         KeyError: The table has no such motor.

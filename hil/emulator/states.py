@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class DriveState(Enum):
-    """States; the value is what they put into the statusword."""
+    """States; the value is their part of the statusword."""
 
     NOT_READY = 0x0000
     SWITCH_ON_DISABLED = 0x0040
@@ -59,7 +59,7 @@ TRANSITIONS: dict[tuple[DriveState, ControlwordCommand], tuple[int, ...]] = {
     (_S.QUICK_STOP_ACTIVE, _C.ENABLE_OPERATION): (16,),
     (_S.FAULT, _C.FAULT_RESET): (15,),
 }
-"""State and command -> transitions, one after the other; nothing happens where there is none."""
+"""State and command -> transitions in order; other pairs change nothing."""
 
 LEADS_TO = {
     2: _S.READY_TO_SWITCH_ON,
@@ -79,13 +79,13 @@ LEADS_TO = {
 
 
 def following(state: DriveState, controlword: int, before: int, quick_stop_option: int) -> DriveState:
-    """State that a controlword leads to.
+    """State after a controlword.
 
     Args:
         state: State before.
-        controlword: The new one.
-        before: The one before: a fault is reset by the edge of bit 7.
-        quick_stop_option: 0x605A: from 5 on the drive stays stopped, and may be enabled from there.
+        controlword: New controlword.
+        before: Previous controlword: the rising edge of bit 7 resets a fault.
+        quick_stop_option: Value of 0x605A; from 5 on the drive stays in quick stop and can be enabled from there.
     """
     command = command_of(controlword)
     if command is ControlwordCommand.FAULT_RESET and before & 0x80:

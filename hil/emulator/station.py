@@ -5,13 +5,11 @@ Source: Bosch 1991, CAN Specification 2.0, part B, 7 (fault confinement); Linux,
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hil.bus.base import Link
 from hil.frame import Frame
-
-if TYPE_CHECKING:
-    from hil.emulator.world import World
+from hil.loop.virtual_time import World
 
 WARNING, PASSIVE, BUS_OFF = 96, 128, 256
 """Error counts from which a controller warns, is error passive, is off the bus."""
@@ -30,54 +28,54 @@ def priority(frame: Frame) -> int:
 
 
 def key(frame: Frame) -> int:
-    """A frame's id, different for 11 and 29 bits."""
+    """Id of a frame as one number, different for ids of 11 and of 29 bits."""
     return frame.id | frame.extended << 29
 
 
 class Medium(Protocol):
-    """What a controller is on.
+    """The bus of a controller.
 
     Attributes:
         world: Its time.
-        troubled: Whether any error count may not be zero.
+        troubled: Whether some error count may not be zero.
     """
 
     @property
-    def world(self) -> "World": ...
+    def world(self) -> World: ...
 
     troubled: bool
 
     def pending(self, station: "Station") -> None:
-        """Takes note that a station has something to send."""
+        """Called when a station has something to send."""
 
     def leave(self, station: "Station") -> None:
-        """Takes a station off at bus-off."""
+        """Called when a station goes bus-off."""
 
     def recount(self) -> None:
-        """Takes note that a station has come or gone."""
+        """Called when a station joins or leaves the traffic."""
 
 
 class Station:
     """A node's controller.
 
     Attributes:
-        name: For messages.
-        host: Whether it is the run's own.
-        ids: Keys of the frames that it takes; None: all.
+        name: Name in messages.
+        host: Whether it belongs to the loop.
+        ids: Keys of the frames that it receives; None: all.
         queue: Frames that wait to be sent, the next one first.
-        rank: Priority of that one.
-        capacity: Most that may wait; None: no bound.
-        restart: After bus-off: how long until it asks to come back [ns]; None: never.
+        rank: Priority of that frame.
+        capacity: Largest length of the queue; None: no limit.
+        restart: Time from bus-off until it restarts [ns]; None: never.
         tec: Transmit error count.
         rec: Receive error count.
-        link: How it stands by these.
-        connected: Whether its cable is whole.
-        powered: Whether the node runs at all.
-        report: Takes error frames; None: nobody asks.
+        link: Its error state, from these counts.
+        connected: Whether its cable is connected.
+        powered: Whether the node is powered.
+        report: Called with error frames; None: they are dropped.
         went_off: Called at bus-off.
-        came_back: Called after it.
-        trying: Whether it sends a frame that nobody can hear.
-        ready: When it may send again [ns]: one that is error passive must let others go first.
+        came_back: Called after it recovered from bus-off.
+        trying: Whether it is sending a frame that no other station can acknowledge.
+        ready: When it may send again [ns]: an error passive station waits after each frame.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class Station:
         capacity: int | None = None,
         restart: int | None = 0,
     ) -> None:
-        """Makes a controller; `Wire.attach` does."""
+        """Made by `Wire.attach`; arguments as the attributes."""
         self.name, self.host, self.capacity, self.restart = name, host, capacity, restart
         self.ids = None if ids is None else frozenset(ids)
         self.receive = receive
@@ -107,11 +105,11 @@ class Station:
 
     @property
     def online(self) -> bool:
-        """Whether it takes part in what happens on the wire."""
+        """Whether it takes part in the traffic."""
         return self.connected and self.powered and self.link is not Link.OFF
 
     def send(self, frame: Frame) -> bool:
-        """Queues a frame; returns whether there was room, and a controller to take it."""
+        """Queues a frame; returns False if the queue is full or the controller is off."""
         queue = self.queue
         if self.link is _OFF or not self.powered:
             return False
@@ -124,7 +122,7 @@ class Station:
         return True
 
     def shift(self) -> bool:
-        """Takes the next frame off the queue: it was sent; returns whether there is another."""
+        """Removes the frame that was sent from the queue; returns whether another one waits."""
         queue = self.queue
         queue.popleft()
         if not queue:
@@ -133,17 +131,17 @@ class Station:
         return True
 
     def sent(self) -> None:
-        """Counts a frame that came through."""
+        """Counts a frame that was sent without error."""
         if self.tec:
             self.count(tec=self.tec - 1)
 
     def received(self) -> None:
-        """Counts a frame that was taken in."""
+        """Counts a frame that was received without error."""
         if self.rec:
             self.count(rec=self.rec - 1 if self.rec < PASSIVE else 119)
 
     def count(self, tec: int | None = None, rec: int | None = None) -> None:
-        """Sets the error counters, and what follows from them."""
+        """Sets the error counts, and the error state that follows."""
         before = self.link
         self._wire.troubled = True
         self.tec, self.rec = self.tec if tec is None else tec, min(255, self.rec if rec is None else rec)
@@ -166,7 +164,7 @@ class Station:
             self.tell(CONTROLLER_CLASS, bits << 1 if transmit else bits)
 
     def recover(self) -> None:
-        """Comes back from bus-off with its counters at zero."""
+        """Recovers from bus-off with error counts of zero."""
         self.count(tec=0, rec=0)
         self.tell(RESTARTED_CLASS)
         if self.came_back is not None:

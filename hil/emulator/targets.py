@@ -1,4 +1,4 @@
-"""What a scripted fault needs to know of the node that it concerns, and the error codes that fit there."""
+"""Properties of a node that a fault script depends on: protocol, kind, and its error codes."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,16 +9,16 @@ LARGEST_CODE = {"cia402": 0xFFFF, "odrive": 0xFFFF_FFFF, "mit": 0xFF}
 """Protocol -> largest error code that its frames can hold."""
 
 DAMIAO_CODES = (0x2, 0xF)
-"""First and last: 0 and 1 say disabled and enabled."""
+"""First and last error code; 0 means disabled and 1 enabled."""
 
 
 class Target(NamedTuple):
-    """A node that a fault may concern.
+    """A node that a fault can act on.
 
     Attributes:
-        protocol: What it speaks.
+        protocol: Its protocol.
         drive: Whether it makes torque.
-        status: How it says its status, where its protocol leaves that open (MIT); empty elsewhere.
+        status: How an MIT drive reports its status; empty for other protocols.
     """
 
     protocol: str
@@ -26,7 +26,7 @@ class Target(NamedTuple):
     status: str = ""
 
     def unfit_code(self, code: int) -> str | None:
-        """What is wrong with an error code, which must fit into the frame that says it and mean a fault there."""
+        """Why the protocol cannot report an error code as a fault; None if it can."""
         first, last = DAMIAO_CODES if self.status == "damiao" else (1, LARGEST_CODE[self.protocol])
         if first <= code <= last:
             return None
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 def targets(nodes: Iterable[SensorSettings]) -> dict[str, Target]:
-    """Name -> what a fault needs to know of a node."""
+    """Name of each node -> its properties for fault scripts."""
     return {
         node.name: Target(node.protocol, isinstance(node, DriveSettings), str(node.options.get("status", "")))
         for node in nodes

@@ -1,15 +1,15 @@
-"""What runs by time in an emulated node: watchdogs, and cyclic timers on a clock of its own."""
+"""Timers of an emulated node: watchdogs, and cyclic timers on the node's own clock."""
 
 from collections.abc import Callable
 
-from hil.emulator.world import Event, World, cancel
+from hil.loop.virtual_time import Event, World, cancel
 
 
 class Watchdog:
-    """Runs out when it is not fed.
+    """Acts when it is not fed for its timeout.
 
     Attributes:
-        timeout: [ns]; 0: off.
+        timeout: Its timeout [ns]; 0: off.
     """
 
     def __init__(self, world: World, expired: Callable[[], None]) -> None:
@@ -24,13 +24,13 @@ class Watchdog:
         self.feed()
 
     def feed(self) -> None:
-        """Begins the timeout again."""
+        """Restarts the timeout."""
         self._fed = self._world.now
         if self.timeout and self._event is None:
             self._event = self._world.after(self.timeout, self._look)
 
     def stop(self) -> None:
-        """Switches it off."""
+        """Switches it off, its timeout included."""
         self.timeout = 0
         cancel(self._event)
         self._event = None
@@ -50,7 +50,7 @@ class Timer:
     """Acts at a period of the node's own clock, which may drift.
 
     Attributes:
-        drift: Of that clock [ppm], positive: slow.
+        drift: Drift of that clock [ppm]; positive: it is slow.
     """
 
     def __init__(self, world: World, action: Callable[[], None]) -> None:
@@ -60,19 +60,19 @@ class Timer:
         self._event: Event | None = None
 
     def start(self, period: int, phase: int = 0) -> None:
-        """Acts `phase` [ns] from now and then at the period [ns]; a period of 0 stops it."""
+        """Acts `phase` [ns] from now, then once per period [ns]; a period of 0 stops it."""
         self.stop()
         self._period, self._count, self._origin = period, 0, self._world.now + phase
         if period:
             self._event = self._world.at(self._origin, self._run)
 
     def stop(self) -> None:
-        """Stops."""
+        """Stops acting."""
         cancel(self._event)
         self._event = None
 
     def drift_by(self, ppm: float) -> None:
-        """Changes the drift from the next period on."""
+        """Changes the drift [ppm] from the next period on."""
         self._origin, self._count = self._moment(self._count), 0
         self.drift = ppm
 

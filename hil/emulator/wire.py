@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from hil.bus.base import Link
-from hil.bus.load import worst_bits
+from hil.bus.frame_bits import frame_bits, worst_bits
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
-from hil.emulator.stuffing import frame_bits
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import SECOND
+from hil.loop.virtual_time import World
 
 INTERFRAME = 3
 """Bits of the interframe space."""

@@ -1,15 +1,15 @@
-"""The tick loop: a law on any rig, at absolute deadlines on an injected clock.
+"""The tick loop: reads a rig, asks for a command and writes it, at absolute deadlines on an injected clock.
 
-Design: one loop serves simulated and real machines. It reads, asks what to do, writes, and logs; what to do is decided
-by whoever called it, so that a simulated run needs only the law, and a run on drives puts stages and safety between.
+Design: each tick reads the rig, asks the caller's `decide` for the command, writes it, and logs. The loop itself knows
+neither the law nor the safety rules: a session on drives puts its stages and checks into `decide`.
 """
 
-import servoctl.compiled  # noqa: F401 - what follows may be found compiled
-from hil.loop.clock import SECOND, Clock, VirtualClock, WallClock, nanoseconds
+import servoctl.compiled  # noqa: F401 - from here on, imports find compiled modules
+from hil.loop.clock import SECOND, Clock, WallClock, nanoseconds
 from hil.loop.controller import Controller
 from hil.loop.rig import Reading, Rig
-from hil.loop.simulated import SimulatedRig
 from hil.loop.tick import Tick, TickLoop
+from hil.loop.virtual_time import VirtualClock
 
 __all__ = [
     "SECOND",
@@ -17,7 +17,6 @@ __all__ = [
     "Controller",
     "Reading",
     "Rig",
-    "SimulatedRig",
     "Tick",
     "TickLoop",
     "VirtualClock",

@@ -1,4 +1,4 @@
-"""The clock of a run: injected, monotonic, absolute deadlines."""
+"""What time it is in a run, and how to wait: a monotonic clock, on the wall or virtual."""
 
 import time
 from abc import ABC, abstractmethod
@@ -10,13 +10,13 @@ SECOND = 1_000_000_000
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as whole nanoseconds."""
+    """A time [s], rounded to whole nanoseconds."""
     return round(seconds * SECOND)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Clock(ABC):
-    """Monotonic time since the start of a run, in whole nanoseconds."""
+    """Monotonic time since the start of a run [ns], in whole numbers."""
 
     @abstractmethod
     def now(self) -> int:
@@ -24,28 +24,14 @@ class Clock(ABC):
 
     @abstractmethod
     def sleep_until(self, moment: int) -> None:
-        """Returns at `moment` [ns] or, where it has passed, at once."""
-
-
-class VirtualClock(Clock):
-    """A clock that stands still except when somebody waits: simulated machines are as fast as they can be computed."""
-
-    def __init__(self) -> None:
-        self._now = 0
-
-    def now(self) -> int:
-        return self._now
-
-    def sleep_until(self, moment: int) -> None:
-        self._now = max(self._now, moment)
+        """Returns at `moment` [ns], or at once if it is past."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WallClock(Clock):
-    """The machine's monotonic clock."""
+    """The machine's monotonic clock, 0 when it is made."""
 
     def __init__(self) -> None:
-        """Starts at 0 now."""
         self._origin = time.monotonic_ns()
 
     def now(self) -> int:

@@ -1,7 +1,7 @@
-"""A law on ticks: what it remembers between them, and the time of its task.
+"""How a law is evaluated tick by tick, with the memory that it integrates in between.
 
-Design: it evaluates on arrays that stay, so that a tick on drives takes the quickest way there is to the law; the
-result is that of `Loop.control`, to the bit.
+Design: evaluations reuse the same arrays, which is the fastest way to the law; results equal those of `Loop.control`
+to the bit.
 """
 
 import numpy as np
@@ -13,12 +13,15 @@ from servoctl.types import Array, Status
 
 
 class Controller:
-    """A closed loop's law, evaluated tick by tick.
+    """The law of a closed loop, evaluated tick by tick.
+
+    Args:
+        loop: The closed loop.
 
     Attributes:
-        loop: Whose law it is.
-        memory: What the law integrates, shape (memory,).
-        row: The command part of the last evaluation, laid out as `loop.layout` says; overwritten by the next.
+        loop: The closed loop.
+        memory: State that the law integrates, shape (memory,).
+        row: Command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -26,15 +29,15 @@ class Controller:
         self._slices = loop.layout.slices
         self._tick = loop.control_tick()
         self._remembers = len(loop.memory_start) > 0
-        self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # any other loop counts its evaluations itself
+        self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
         self.memory = loop.memory_start.copy()
         self.row = np.full(loop.layout.command_size, np.nan)
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
-        """The law's inputs, shape (m,) [actuator units]; NaN where its status says that there are none.
+        """Control inputs, shape (m,) [actuator units]; NaN if the law has none, which its status then says.
 
         Args:
-            task_time: Time of the task [s].
+            task_time: Time since the start of the task [s].
             q: Coordinates, shape (n,).
             v: Velocities, shape (n,).
         """
@@ -48,13 +51,13 @@ class Controller:
         return tick.u.copy()
 
     def take_law(self, law: BoundLaw) -> None:
-        """Goes on with this law, which differs in parameters alone; the memory stays."""
+        """Continues with another law that differs in its parameters only; the memory stays."""
         self.loop.take_law(law)
         if isinstance(self.loop, CompiledLoop):
             self._tick.parameters[:] = self.loop.parameters
 
     def nothing(self) -> Array:
-        """The command where there is no state to command from: NaN, with the status that says so."""
+        """The command if the state is unknown: NaN, with the status NON_FINITE."""
         self.row = np.full(self.loop.layout.command_size, np.nan)
         self.row[self._slices["status"]] = Status.NON_FINITE.code
         self.row[self._slices["rank"]] = 0
@@ -63,11 +66,11 @@ class Controller:
 
     @property
     def recalled(self) -> Array:
-        """The memory that the last command was made of, shape (memory,)."""
+        """The memory that the last command was computed from, shape (memory,)."""
         return self._tick.memory
 
     def remember(self, elapsed: float) -> None:
-        """Moves the memory on by the time that has really gone by [s], at the last command's rate."""
+        """Integrates the memory over the time that has really passed [s], with the rate of the last command."""
         if len(self.memory):
             self.memory = self.memory + elapsed * self.row[self._slices["memory_rate"]]
 

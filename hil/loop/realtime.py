@@ -1,11 +1,11 @@
-"""Asks the system for what a punctual loop needs, and says what was granted.
+"""What a punctual loop needs from the operating system, and what was granted.
 
-Design: nothing here is needed to run, so nothing here fails by itself: each thing that is not granted comes with what
-to do about it, and whoever insists calls `Granted.insist`. Only the calling thread and what the process itself holds
-are changed; processes that are started later do not inherit the priority, but do inherit the CPU: start them before.
+Design: a loop runs without any of it, so nothing here raises by itself: each request that is not granted comes with its
+remedy, and a caller that needs them all calls `Granted.insist`. Only the calling thread and this process are changed.
+Processes that are started later do not inherit the priority, but they inherit the CPU: start them before.
 
-Kept out: clock_nanosleep through ctypes, for time.sleep waits for an absolute time by itself. How punctual a loop is on
-this machine `bare_lateness` measures, which `servoctl hil` prints beside its own figures on the wall clock.
+clock_nanosleep through ctypes is not used, since time.sleep waits for an absolute time itself. `bare_lateness` measures
+how punctual an empty loop is on this machine; `servoctl hil` prints it next to the figures of the run.
 """
 
 import ctypes
@@ -23,26 +23,26 @@ from hil.loop.timing import Timing
 from servoctl.errors import ServoctlError
 
 PRIORITY = 80
-"""Of SCHED_FIFO: above what waits for a network, below the kernel's own watchdogs."""
+"""Priority of SCHED_FIFO: above threads that wait for a network, below the kernel's own watchdogs."""
 
-_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # the last: pages in use, not every page of every reserve
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # ONFAULT: lock pages in use, not whole reserves
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 1, 29, 30
 _CAP_IPC_LOCK = 14
 _LIMITS = "as root, or with '@realtime - rtprio 99' and '@realtime - memlock unlimited' in /etc/security/limits.conf"
 
 
 class RealtimeError(ServoctlError, PermissionError):
-    """The system does not grant what a real-time loop needs, and the operator insists on it."""
+    """The system does not grant what a real-time loop needs, although the operator demands it."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """One thing that was asked for.
+    """The answer to one request.
 
     Attributes:
-        name: `memory`, `cpu`, `priority` ...
+        name: What was requested: `memory`, `cpu`, `priority` ...
         granted: Whether it was granted.
-        sentence: What was granted; or why it was not, and what to do.
+        sentence: What was granted; or why it was not, and the remedy.
     """
 
     name: str
@@ -52,20 +52,20 @@ class Grant:
 
 @dataclass(frozen=True)
 class Granted:
-    """Everything that was asked for, in order."""
+    """The answers to all requests, in order."""
 
     grants: tuple[Grant, ...]
 
     @property
     def missing(self) -> tuple[Grant, ...]:
-        """What was not granted."""
+        """The requests that were not granted."""
         return tuple(each for each in self.grants if not each.granted)
 
     def insist(self) -> None:
-        """Refuses where something is missing.
+        """Checks that everything was granted.
 
         Raises:
-            RealtimeError: With one sentence for each.
+            RealtimeError: Something was not; the text has a sentence for each.
         """
         if self.missing:
             raise RealtimeError("\n".join(f"real time: {each.name}: {each.sentence}" for each in self.missing))
@@ -73,14 +73,14 @@ class Granted:
 
 @contextmanager
 def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True) -> Iterator[Granted]:
-    """Prepares this thread for a punctual loop; everything is undone at the end.
+    """Prepares this thread for a punctual loop, and undoes everything at the end.
 
-    Call it when all is imported and warm: what exists then is never collected, and the collector stands still.
+    Call it when everything is imported and warm: the garbage collector is off, and ignores what exists by then.
 
     Args:
-        priority: Of SCHED_FIFO, 1 to 99; 0 asks for none.
-        cpu: That this thread is bound to; None binds it to none.
-        lock: Whether memory is kept from being paged out.
+        priority: Priority of SCHED_FIFO, 1 to 99; 0: do not request one.
+        cpu: CPU to bind this thread to; None: do not bind it.
+        lock: Whether to lock the memory, so that it is not paged out.
     """
     with ExitStack() as undo:
         grants = [_still(undo), _exact_timers(undo)]
@@ -94,12 +94,12 @@ def prepare(priority: int = PRIORITY, cpu: int | None = None, lock: bool = True)
 
 
 def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> Timing:
-    """How punctual a loop is that does nothing: what the machine gives before any work.
+    """How punctual an empty loop is: the limit that this machine sets before any work.
 
     Args:
-        period: [s].
-        seconds: How long to measure [s].
-        clock: The machine's by default.
+        period: Period of the loop [s].
+        seconds: Duration of the measurement [s].
+        clock: Clock to wait on; None: the machine's.
     """
     clock = clock or WallClock()
     step = nanoseconds(period)
@@ -117,16 +117,16 @@ def bare_lateness(period: float, seconds: float, clock: Clock | None = None) -> 
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Has the kernel send this process a signal when the process that started it ends, however that ends.
+    """Makes the kernel send this process a signal when its parent ends, in whatever way.
 
-    Call it first thing in the child. Where the parent is gone already the signal is raised at once.
+    Call it first in the child. If the parent has ended already, the signal is raised at once.
 
     Args:
-        parent: Its process id, as the parent told it.
+        parent: Process id of the parent, as the parent has passed it on.
         number: The signal.
 
     Returns:
-        Whether the system can do that: Linux only.
+        Whether the system supports it: only Linux does.
     """
     if not sys.platform.startswith("linux") or _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0):
         return False
@@ -137,31 +137,31 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> boo
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """The garbage collector stands still meanwhile: a tick leaves no cycles, and full collections take milliseconds."""
-    was = gc.isenabled()
+    """Turns the garbage collector off inside: a tick leaves no cycles, and a full collection takes milliseconds."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if enabled:
             gc.enable()
 
 
 def _still(undo: ExitStack) -> Grant:
-    """Stops the garbage collector: a full collection takes milliseconds."""
+    """Turns the garbage collector off, and excludes what exists now from later collections."""
     gc.collect()
     gc.freeze()
     undo.callback(gc.unfreeze)
     undo.enter_context(without_collector())
-    return Grant("collector", True, "the garbage collector stands still")
+    return Grant("collector", True, "the garbage collector is off")
 
 
 def _exact_timers(undo: ExitStack) -> Grant:
-    """Has sleeps end on time where there is no real-time priority: by default they end up to 50 us later."""
+    """Makes sleeps end on time without real-time priority: by default they end up to 50 us late."""
     before = _call("prctl", _PR_GET_TIMERSLACK, 0, 0, 0, 0)
     if before < 0 or _call("prctl", _PR_SET_TIMERSLACK, 1, 0, 0, 0):
         return Grant("timers", False, "timer slack cannot be set on this system (run on Linux)")
-    undo.callback(_call, "prctl", _PR_SET_TIMERSLACK, before, 0, 0, 0)  # 0 is its own default
+    undo.callback(_call, "prctl", _PR_SET_TIMERSLACK, before, 0, 0, 0)  # 0 stands for the default
     return Grant("timers", True, "timer slack 1 ns")
 
 
@@ -178,7 +178,7 @@ def _locked(undo: ExitStack) -> Grant:
 
 
 def _lock_limit() -> int | None:
-    """How much memory may be locked [byte], None without end: under a limit later allocations would fail."""
+    """Limit of locked memory [byte]; None: no limit. With a limit, allocations after locking could fail."""
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -198,7 +198,7 @@ def _bound(undo: ExitStack, cpu: int) -> Grant:
     before = os.sched_getaffinity(0)
     if cpu not in before:
         there_are = ", ".join(map(str, sorted(before)))
-        return Grant("cpu", False, f"CPU {cpu} is not ours to use (this process may use {there_are})")
+        return Grant("cpu", False, f"CPU {cpu} is not available (this process may use {there_are})")
     os.sched_setaffinity(0, {cpu})
     undo.callback(os.sched_setaffinity, 0, before)
     return Grant("cpu", True, f"bound to CPU {cpu}")
@@ -206,7 +206,7 @@ def _bound(undo: ExitStack, cpu: int) -> Grant:
 
 def _first(undo: ExitStack, priority: int) -> Grant:
     if not sys.platform.startswith("linux"):
-        return Grant("priority", False, "SCHED_FIFO is there on Linux only")
+        return Grant("priority", False, "SCHED_FIFO exists on Linux only")
     policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
@@ -226,12 +226,12 @@ def _first(undo: ExitStack, priority: int) -> Grant:
 def _back_to(policy: int, parameters: os.sched_param) -> None:
     try:
         os.sched_setscheduler(0, policy, parameters)
-    except PermissionError:  # only root may take that flag back
+    except PermissionError:  # only root may clear that flag
         os.sched_setscheduler(0, policy | os.SCHED_RESET_ON_FORK, parameters)
 
 
 def _call(name: str, *arguments: int) -> int:
-    """Result of a C function of the system; -errno where it fails, or is not there."""
+    """Result of a C function of the system; -errno if it fails or does not exist."""
     library = ctypes.CDLL(None, use_errno=True)
     function: Callable[..., int] | None = getattr(library, name, None)
     if function is None:

@@ -1,4 +1,4 @@
-"""What the loop drives: something that can be read and written once per tick."""
+"""What the loop needs of a machine: reading and writing once per tick."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from servoctl.types import Array
 
 
 class Reading(NamedTuple):
-    """What a rig knows of the machine at a tick.
+    """Measured state of the machine at a tick.
 
     Attributes:
         q: Coordinates, shape (n,).
         v: Velocities, shape (n,).
-        ages: Of each drive's sample, shape (drives,) [s]; infinite where there is none yet.
+        ages: Age of each drive's sample, shape (drives,) [s]; infinite if there is none yet.
         valid: Whether q and v may be used.
-        residual: How far redundant measurements disagree [joint unit].
+        residual: Largest difference between redundant measurements [joint unit].
     """
 
     q: Array
@@ -32,23 +32,23 @@ class Rig(ABC):
 
     @abstractmethod
     def start(self, deadline: int) -> None:
-        """Makes the machine ready to be read.
+        """Prepares the machine for reading.
 
         Args:
-            deadline: Moment on the run's clock by which it must be [ns].
+            deadline: Time on the run's clock by which it must be ready [ns].
 
         Raises:
-            ServoctlError: It is not; nothing moves.
+            ServoctlError: It is not ready; nothing moves.
         """
 
     @abstractmethod
     def read(self, deadline: int) -> Reading:
-        """What the machine does now; waits for samples until the deadline at most [ns]."""
+        """The state of the machine now; waits for samples until the deadline at most [ns]."""
 
     @abstractmethod
     def write(self, command: Array) -> None:
-        """Hands inputs to the actuators, shape (m,) [actuator units], which hold them until the next."""
+        """Sends inputs to the actuators, shape (m,) [actuator units]; they are held until the next ones."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Leaves the machine without torque; may be called at any time, and again."""
+        """Takes the torque off the machine; may be called at any time and repeatedly."""

@@ -1,8 +1,8 @@
-"""Signals that ask for the controlled stop, from before there is a run folder until it is finished.
+"""Which signals ask for the controlled stop, and how a run notices them.
 
-Design: a signal only sets a word that the run looks at. It never raises, so it interrupts neither the frames that
-stop the drives nor the recorder: a run says "interrupted", and ends with 130, where a signal came before its end; one
-that comes later changes nothing.
+Design: a signal only stores its name, which the run reads. It never raises an exception, so it interrupts neither the
+frames that stop the drives nor the recorder. A signal before the end of a run makes its status "interrupted" and its
+exit code 130; a later one changes nothing.
 """
 
 import signal
@@ -13,19 +13,21 @@ from typing import Self
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 SUSPEND = signal.SIGTSTP
-"""Ctrl-Z: on the wall clock a loop that stands still would leave the drives to their watchdogs."""
+"""Ctrl-Z: on the wall clock, a suspended loop would leave the drives to their watchdogs."""
 
 
 class StopSignals:
-    """Takes note of these signals; use it as a context manager, in the main thread.
+    """Notes the signals that ask for a stop; use it as a context manager, in the main thread.
+
+    Args:
+        suspend: Whether Ctrl-Z is one of them.
 
     Attributes:
-        first: Name of the first that came; empty before.
-        heard: Called with the name of each that comes; None: nobody asks yet.
+        first: Name of the first signal that came; empty before.
+        heard: Called with the name of each signal; None: no call.
     """
 
     def __init__(self, suspend: bool) -> None:
-        """Takes whether Ctrl-Z is one of them."""
         self.first = ""
         self.heard: Callable[[str], None] | None = None
         self._numbers = (*SIGNALS, SUSPEND) if suspend else SIGNALS

@@ -1,7 +1,7 @@
-"""The loop itself.
+"""When a tick runs, and what it does.
 
-Design: deadlines are absolute. A tick that comes late is run late, once; periods that have gone by altogether are
-skipped and counted, never caught up, for a burst of commands is worse than a gap.
+Design: deadlines are absolute. A late tick runs late, once. Periods that passed without a tick are skipped and counted,
+and never caught up: a burst of commands is worse than a gap.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from hil.loop.rig import Reading, Rig
 from servoctl.types import Array
 
 LONGEST_ELAPSED = 3
-"""Periods: the time that a law is told has gone by at most, however long the gap."""
+"""Longest elapsed time that a law is told, however long the gap [periods]."""
 
 
 class Tick(NamedTuple):
-    """When a tick ran.
+    """Times of a tick, on the run's clock.
 
     Attributes:
-        number: From 0.
+        number: Its number, from 0.
         deadline: When it was due [ns].
         began: When it began [ns].
         elapsed: Time since the last tick as the law is told [ns]: whole periods, 3 at most.
-        skipped: Periods that have gone by without a tick before this one.
+        skipped: Number of periods without a tick before this one.
     """
 
     number: int
@@ -34,12 +34,12 @@ class Tick(NamedTuple):
 
     @property
     def lateness(self) -> int:
-        """How late it began [ns]."""
+        """Time from its deadline to its beginning [ns]."""
         return self.began - self.deadline
 
 
 class TickTimes(NamedTuple):
-    """Moments at the end of a tick's parts [ns]."""
+    """Times at the end of a tick's parts, on the run's clock [ns]."""
 
     read: int
     decided: int
@@ -47,28 +47,27 @@ class TickTimes(NamedTuple):
 
 
 Decide = Callable[[Tick, Reading], Array | None]
-"""What to do at a tick: inputs for the actuators, or None to end the loop."""
+"""Chooses the inputs of the actuators at a tick, or None to end the loop."""
 
 Log = Callable[[Tick, Reading, Array, TickTimes], None]
-"""Takes a tick's numbers; must not wait."""
+"""Records a tick; must not wait."""
 
 
 class TickLoop:
-    """Runs a rig at a fixed period until `decide` ends it."""
+    """Runs a rig at a fixed period until `decide` ends it.
+
+    Args:
+        rig: A rig that was started.
+        clock: The run's clock.
+        period: Period of the ticks [ns].
+        wait: Longest time after the beginning of a tick to wait for samples [ns].
+    """
 
     def __init__(self, rig: Rig, clock: Clock, period: int, wait: int = 0) -> None:
-        """Takes a rig.
-
-        Args:
-            rig: Started.
-            clock: The run's.
-            period: [ns].
-            wait: How long after a tick's beginning samples are waited for [ns].
-        """
         self._rig, self._clock, self._period, self._wait = rig, clock, period, wait
 
     def run(self, decide: Decide, log: Log) -> None:
-        """Ticks; the first is due now."""
+        """Runs ticks, the first one now."""
         rig, clock, period, wait = self._rig, self._clock, self._period, self._wait
         deadline, number, skipped = clock.now(), 0, 0
         while True:

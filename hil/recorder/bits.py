@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.bus.load import least_bits
+from hil.bus.frame_bits import least_bits
 from hil.loop.clock import SECOND
 from hil.recorder.memory import EXTENDED, FRAME, REMOTE
 from servoctl.types import Array

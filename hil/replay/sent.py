@@ -103,14 +103,14 @@ def _frames(
     compared, strange = 0, []
     for bus, sent, frame, time in read_frames(folder):
         drive = sender.get((bus, frame.id)) if sent else None
-        asked = None if drive is None else drive.asked(frame)
+        asked = None if drive is None else drive.torque_bytes(frame)
         k = int(np.searchsorted(decided, time, "right")) - 1
         if drive is None or asked is None or k < 1 or not working[k] or (k + 1 < len(run) and time >= began[k + 1]):
             continue
         compared += 1
         torque = float(torques[drive.settings.name][k])
         try:
-            same = asked == drive.asked(drive.command(torque))
+            same = asked == drive.torque_bytes(drive.command(torque))
         except ValueError:  # not finite, or above the limit
             same = False
         if not same:

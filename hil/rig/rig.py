@@ -211,7 +211,7 @@ class CanRig(Rig):
     def begin_enable(self, torques: Sequence[float]) -> None:
         """Starts to enable every drive, each with its torque from the first instant on."""
         for drive in self.drives:
-            drive.asked_on = True
+            drive.enable_requested = True
         verbs = {drive: drive.enable(torque) for drive, torque in zip(self.drives, torques, strict=True)}
         self._verbs = Handshake(verbs, self._dispatch.send, self.clock, ENABLE_TIME)  # type: ignore[arg-type]
 
@@ -244,7 +244,7 @@ class CanRig(Rig):
         for drive in self._drives:
             self._send_off(drive, brake)
         self._count += 1
-        return self._count > 1 and all([drive.surely_off for drive in self._drives])
+        return self._count > 1 and all([drive.confirmed_off for drive in self._drives])
 
     def _send_off(self, drive: Drive, brake: bool) -> None:
         """Sends the frames that stop one drive; where it cannot be asked to brake, those that disable it."""
@@ -304,4 +304,4 @@ class CanRig(Rig):
     @property
     def unconfirmed(self) -> list[str]:
         """Drives that have not confirmed that they are off."""
-        return [drive.settings.name for drive in self.drives if not drive.surely_off]
+        return [drive.settings.name for drive in self.drives if not drive.confirmed_off]

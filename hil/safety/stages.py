@@ -310,8 +310,8 @@ class Stages:
             self._enter(Phase.OVER, now)
         elif self._since(now) >= DISABLE_TIME:
             for drive in self._machine.drives:
-                if not drive.surely_off:
-                    kind = EventKind.NOT_CONFIRMED if drive.maybe_on else EventKind.NEVER_ENABLED
+                if not drive.confirmed_off:
+                    kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
                     self._monitor.report(now, kind, drive.settings.name, drive.condition.value)
             self._enter(Phase.OVER, now)
         return []

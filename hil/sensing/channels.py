@@ -8,7 +8,12 @@ import numpy as np
 
 from hil.drives import Feedback
 from servoctl.errors import ConfigError, PlantError
-from servoctl.mechanics.motors import check_motor_positions, constant_actuation, displacement_unit
+from servoctl.mechanics.motors import (
+    check_motor_positions,
+    constant_actuation,
+    displacement_unit,
+    motor_positions,
+)
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -96,7 +101,7 @@ class Displacements:
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""
-        rho = np.atleast_1d(plant.motor_positions(q)) if self._motors else np.zeros(0)
+        rho = motor_positions(plant, q) if self._motors else np.zeros(0)
         return np.concatenate([rho[self._motors], q[self._coordinates]])[self._order]
 
     def jacobian(self, plant: Plant, q: Array, t: Any) -> Array:

@@ -94,8 +94,8 @@ class GravityCompensation:
         if terms.finite is False or terms.positive is False:
             raise PlantError(f"{type(self._model.plant).__name__}: no equations of motion at q={np.round(state.q, 4)}")
         push = terms.project(terms.inputs)
-        u = -decompose(push, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.drift)
-        return Hold(u, solve_upper(terms.L, terms.drift + push @ u))
+        u = -decompose(push, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.free_acceleration)
+        return Hold(u, solve_upper(terms.L, terms.free_acceleration + push @ u))
 
 
 def falls_without_torque(
@@ -113,8 +113,8 @@ def falls_without_torque(
     state = State(t, q, np.zeros(model.n))
     terms = assemble(state, model.plain.matrices(state), rank_tolerance)
     held = terms.project(terms.inputs)[:, list(braked)]
-    reaction = decompose(held, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.drift)
-    acceleration = np.abs(solve_upper(terms.L, terms.drift - held @ reaction))
+    reaction = decompose(held, RANK_TOLERANCE, frobenius(terms.inputs)).solve(terms.free_acceleration)
+    acceleration = np.abs(solve_upper(terms.L, terms.free_acceleration - held @ reaction))
     worst = int(np.argmax(acceleration))
     largest = float(acceleration[worst])
     return StaticBalance(not largest <= AT_REST, largest, list(model.plant.coordinates)[worst])

@@ -17,7 +17,7 @@ from servoctl.engine.trace import trace
 from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
-from servoctl.simulation.traced import rk4
+from servoctl.simulation.runge_kutta import rk4
 from servoctl.types import Array, State
 
 

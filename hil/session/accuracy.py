@@ -93,7 +93,7 @@ def _chain(model: Model, tolerance: float) -> Chain:
         task = terms.matrices.task
         columns = [task.violation.reshape(-1, 1), task.violation_rate.reshape(-1, 1)]
         columns += [] if task.higher is None else [task.higher]
-        return terms.reach, np.concatenate(columns, axis=1)
+        return terms.task_map, np.concatenate(columns, axis=1)
 
     if model.opaque is not None:
         return lambda state: _known(*derivatives(assemble(state, model.matrices(state), tolerance)))

@@ -30,7 +30,7 @@ def of_drives(drives: Iterable[Drive], sends: bool) -> dict[str, dict[str, Any]]
     return {
         drive.settings.name: {
             "condition": drive.condition.value, "fault": drive.fault, "rejected": drive.rejected,
-            "confirmed_off": drive.surely_off if sends and (drive.surely_off or drive.maybe_on) else None,
+            "confirmed_off": drive.confirmed_off if sends and (drive.confirmed_off or drive.possibly_on) else None,
         }
         for drive in drives
     }  # fmt: skip

@@ -257,8 +257,8 @@ class HilRun:
             self._report(EventKind.EXCEPTION, name, what)
         if self._rig.sends:
             for drive in self._prepared.drives:
-                if not drive.surely_off:
-                    kind = EventKind.NOT_CONFIRMED if drive.maybe_on else EventKind.NEVER_ENABLED
+                if not drive.confirmed_off:
+                    kind = EventKind.NOT_CONFIRMED if drive.possibly_on else EventKind.NEVER_ENABLED
                     self._report(kind, drive.settings.name, "")
         self._tell()
 
@@ -334,7 +334,7 @@ class HilRun:
         self._tell()
         code, found = self._monitor.exit_code, verdict(self._monitor)
         drives, sends = self._prepared.drives, self._rig.sends
-        unconfirmed = tuple(drive.settings.name for drive in drives if drive.maybe_on) if sends else ()
+        unconfirmed = tuple(drive.settings.name for drive in drives if drive.possibly_on) if sends else ()
         facts = {
             **self.said, **self._figures(), **found, "stage": self._stage.name.lower(), "bus": buses,
             "drives": of_drives(drives, sends), **place,

@@ -221,7 +221,7 @@ def _stage(request: Request, prepared: RigSetup, place: Environment, notes: list
             f"--stage {stage.name.lower()}: {buses} counts as real: drives would make torque "
             "(add --armed when nobody is in reach and the emergency stop is at hand)"
         )
-    untold = [drive.settings.name for drive in prepared.drives if not drive.watchdog_said]
+    untold = [drive.settings.name for drive in prepared.drives if not drive.watchdog_known]
     if stage > Stage.SHADOW and untold:
         raise ConfigError(
             f"hil.drives: {', '.join(untold)}: drive_watchdog is missing: when the loop dies, the last torque of "

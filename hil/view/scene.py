@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hil.bus.load import worst_bits
+from hil.bus.frame_bits import worst_bits
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, EXTENDED, SENT, SharedRings

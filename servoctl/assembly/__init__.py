@@ -1,4 +1,4 @@
-"""A config's values -> objects, ready to run; and the same from Python without any config."""
+"""How does a config become a run? Values -> plant, task, law and closed loop; also from Python without a config."""
 
 from servoctl.assembly.direct import simulate
 from servoctl.assembly.make import load

@@ -1,4 +1,4 @@
-"""Class paths of a config: installed packages, or a file beside the config."""
+"""Class paths of a config: classes of installed packages, or of a file next to the config."""
 
 import importlib
 import importlib.util
@@ -21,37 +21,37 @@ def load_class(path: str, folder: Path, base: type) -> type[Any]:
         base: What the class must derive from.
 
     Raises:
-        ConfigError: The module or the class is not there, cannot be imported, or is of another kind.
+        ConfigError: Module or class do not exist, cannot be imported, or the class has another base.
     """
-    place, _, name = path.partition(":")
-    module = _from_file(folder / place) if place.endswith(".py") else _from_package(place)
-    found = getattr(module, name, None)
-    if found is None:
+    source, _, name = path.partition(":")
+    module = _from_file(folder / source) if source.endswith(".py") else _from_package(source)
+    kind = getattr(module, name, None)
+    if kind is None:
         names = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
-        raise ConfigError(f"{path}: there is no class '{name}' in {place} ({remedy(name, names)})")
-    if not isinstance(found, type) or not issubclass(found, base):
+        raise ConfigError(f"{path}: there is no class '{name}' in {source} ({remedy(name, names)})")
+    if not isinstance(kind, type) or not issubclass(kind, base):
         raise ConfigError(f"{path}: {name} is not a {base.__name__} (derive it from servoctl.{base.__name__})")
-    return found
+    return kind
 
 
 def file_of(kind: type) -> Path | None:
-    """The file that `load_class` took a class from; None where it is of an installed package."""
+    """The file that `load_class` loaded a class from; None for a class of an installed package."""
     module = sys.modules.get(kind.__module__)
     path = getattr(module, "__file__", None)
     return Path(path) if path is not None and kind.__module__.startswith(PREFIX) else None
 
 
-def _from_package(place: str) -> ModuleType:
+def _from_package(module: str) -> ModuleType:
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name and place.startswith(error.name):
+        if error.name and module.startswith(error.name):
             raise ConfigError(
-                f"{place}: there is no such module (install its package, or give {place.split('.')[-1]}.py:Name)"
+                f"{module}: there is no such module (install its package, or give {module.split('.')[-1]}.py:Name)"
             ) from error
-        raise ConfigError(f"{place}: cannot be imported: {error}") from error
+        raise ConfigError(f"{module}: cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{place}: cannot be imported: {in_one_line(error)}") from error
+        raise ConfigError(f"{module}: cannot be imported: {in_one_line(error)}") from error
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -61,9 +61,9 @@ def _from_file(path: Path) -> ModuleType:
     name = module_name(resolved)
     specification = importlib.util.spec_from_file_location(name, resolved)
     if specification is None or specification.loader is None:
-        raise ConfigError(f"{path}: is not a Python file")
+        raise ConfigError(f"{path}: is not a Python file (expected a file that ends in .py)")
     module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module here
     try:
         with importable(resolved.parent):
             specification.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""A simulation from Python, without any config."""
+"""`simulate`: a simulation from Python, without a config."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +17,8 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.types import State
 
 
@@ -47,42 +47,42 @@ def simulate(
     out: Path | None = None,
     name: str = "simulation",
 ) -> Trajectory:
-    """Simulates a plant under a law, without any config.
+    """Simulates a plant under a law, without a config.
 
     Args:
         plant: The plant.
         task: Name -> constraint.
-        law: The law; None: an open loop.
+        law: The law; None for an open loop.
         q: Initial coordinates: shape (n,), one number for all, or a mapping by name.
-        v: Initial velocities, likewise; zero where a mapping leaves them out.
-        duration: [s].
+        v: Initial velocities, in the same forms; a mapping may leave names out, which are zero.
+        duration: Time to simulate [s].
         t: Time at the start [s].
-        inputs: For an open loop: actuator -> equation; zero where left out.
+        inputs: Actuator -> equation, for an open loop; zero where left out.
         method: `rk4`, `dop853`, `radau`, `lsoda` or `cvodes`.
-        step: Of rk4 [s]; None: 0.001, or the largest part of the period that is not longer.
-        rtol: Of the adaptive methods.
-        atol: Of the adaptive methods.
-        period: Of a sampled law [s]; None: the law acts continuously.
+        step: Step of rk4 [s]; None: 0.001, or the next shorter step that divides the period.
+        rtol: Relative tolerance of the adaptive methods.
+        atol: Absolute tolerance of the adaptive methods.
+        period: Period of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s where there is no
-            projection.
-        passive_rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether each step ends on the passive constraints; `auto`: where passive rows are dependent, unless
-            a `passive_correction` is given.
+        passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
+            projected.
+        passive_rank_tolerance: A passive direction counts if its pivot exceeds this times |Ahat L^-T|_F.
+        projection: Whether each step ends with a projection onto the passive constraints; `auto`: if passive rows are
+            dependent and no `passive_correction` is given.
         project: Whether to start from the nearest state that satisfies all constraints.
-        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
+        engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.
         out: Run folder to write; None: in memory only.
         name: For titles.
 
     Raises:
-        ConfigError: Arguments that make no sense; every one at once.
+        ConfigError: Wrong arguments; lists all of them.
         PlantError, TaskError, TraceError: The parts do not fit, or the start is impossible.
     """
-    given = Arguments(plant, task, law, engine)
-    start = State(t, given.vector(q, "q"), given.vector(v, "v"))
-    equations = given.equations(inputs, law)
-    settings = given.settings(duration, method, step, rtol, atol, period, output_step)
-    given.check()
+    arguments = Arguments(plant, task, law, engine)
+    start = State(t, arguments.vector(q, "q"), arguments.vector(v, "v"))
+    equations = arguments.equations(inputs, law)
+    settings = arguments.settings(duration, method, step, rtol, atol, period, output_step)
+    arguments.check()
     if passive_correction != "auto":
         projection = False if projection == "auto" else projection
     else:
@@ -91,13 +91,13 @@ def simulate(
     if project:
         start, _ = nearest(system.model, start)
     loop = make_loop(system, engine)
-    reach = None if law is None else starts.look_at_reach(system, start)
+    task_map = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
-    problems += starts.unreachable(reach, system.law) if reach is not None else []
+    problems += starts.unreachable(task_map, system.law) if task_map is not None else []
     wrong = unfit(loop, method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)
     problems += [] if wrong is None else [f"simulate: duration: {wrong}"]
     if problems:
         raise TaskError("\n".join(problems))
-    return Run(name, loop, start, settings, reach, engine=engine).simulate(out)
+    return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)

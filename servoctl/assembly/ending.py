@@ -1,129 +1,151 @@
-"""How a simulated run ended: whether it did what was asked of it, and if not, why, from what is known of it."""
+"""How did a simulated run end? Status, error and the known cause, from the trajectory and the closed loop."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from servoctl.assembly.diagnosis import SMALLER, Finding, growth_of, of_task
 from servoctl.assembly.gains import all_gains
-from servoctl.assembly.run import Run
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
-from servoctl.simulation.simulate import RUNAWAY
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.simulate import RUNAWAY, Settings
+from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
 LOOKS = 8
-"""States of a run at which its internal dynamics are looked at."""
+"""Number of states along a run at which its internal dynamics are linearised."""
 
 MODERATE = 1e3
-"""States beyond this, times what they were at the start, say how a run ended, and not why."""
+"""States larger than this times the start are effects of the divergence; they do not show its cause."""
 
 MISSED = Status.MISSED.name.lower()
 """Status of a run that missed a required task."""
 
 UNKNOWN = "reduce the step, the period or the gains"
-"""What to try where nothing is known."""
+"""Advice when no cause is known."""
 
 RAN_AWAY = "ran_away"
-"""Status of a run whose unstable internal dynamics ran away within finite numbers."""
+"""Status of a run that diverged through unstable internal dynamics while all numbers stayed finite."""
 
 
-@np.errstate(all="ignore")
-def ending(run: Run, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
-    """What the end of a run adds to its facts.
+@dataclass(frozen=True)
+class EndOfRun:
+    """A simulated run that is over.
 
-    Args:
-        run: The run.
+    Attributes:
+        loop: The closed loop.
+        start: Initial state.
+        settings: How it ran.
+        reach: What the actuators can do for the task; None for an open loop.
         trajectory: Its rows.
-        facts: Its `status`, and its `error` where it has one.
-        last: Where it stopped; None: it did not, or not for a number.
-
-    Returns:
-        `status` and `error`, where they change, and `diagnosis`: the cause, where it is known.
     """
-    law = run.system.law
-    if facts["status"] == "stopped":
-        cause = _cause(run, trajectory, last)
-        if not cause:
+
+    loop: Loop
+    start: State
+    settings: Settings
+    task_map: TaskMap | None
+    trajectory: Trajectory
+
+    @property
+    def system(self) -> System:
+        """Plant, law and constraints."""
+        return self.loop.system
+
+    def facts(self, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
+        """Facts to add to the summary of the run.
+
+        Args:
+            facts: `status`, and `error` if there is one.
+            last: State at which a number was not finite; None if the run did not stop for that reason.
+
+        Returns:
+            `status` and `error` where they change, and `diagnosis`: the cause, where it is known.
+        """
+        law = self.system.law
+        if facts["status"] == "stopped":
+            cause = self._cause_of_stop(last)
+            if not cause:
+                return {}
+            known = {} if cause.endswith(UNKNOWN) else {"diagnosis": cause}
+            return {"error": f"{facts['error']} ({cause})"} | known
+        if facts["status"] != "done" or law is None:
             return {}
-        known = {} if cause.endswith(UNKNOWN) else {"diagnosis": cause}
-        return {"error": f"{facts['error']} ({cause})"} | known
-    if facts["status"] != "done" or law is None:
-        return {}
-    if len(trajectory) and _size(State(0.0, trajectory.q[-1], trajectory.v[-1])) > RUNAWAY * (1 + _size(run.start)):
-        growth = growth_of(run.loop, _looks(run, trajectory), float(trajectory.t[-1]))
-        if growth:
-            return {"status": RAN_AWAY, "error": growth[0].text, "diagnosis": growth[0].text}
-    excused = [run.system.model.task_rows[i].name for i in law.excused]
-    missed = missed_tasks(trajectory, excused)
-    if not missed:
-        return {}
-    causes = [finding.text for finding in of_task(run.system, run.start, run.reach) if _is_of(finding, run, missed)]
-    why = "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
-    return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
+        if self._is_far_away():
+            growth = self._growth()
+            if growth:
+                return {"status": RAN_AWAY, "error": growth[0], "diagnosis": growth[0]}
+        missed = missed_tasks(self.trajectory, [self.system.model.task_rows[i].name for i in law.excused])
+        if not missed:
+            return {}
+        causes = [finding.text for finding in self._task_findings() if self._concerns(finding, missed)]
+        why = "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
+        return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
+    def _is_far_away(self) -> bool:
+        if not len(self.trajectory):
+            return False
+        return _size(State(0.0, self.trajectory.q[-1], self.trajectory.v[-1])) > RUNAWAY * (1 + _size(self.start))
 
-def _cause(run: Run, trajectory: Trajectory, last: State | None) -> str:
-    """Why a run stopped that ran away, or could not be integrated on; empty where its error says all."""
-    law = run.system.law
-    if last is not None:
-        return f"it ran away: {_reason(run, trajectory)}" if _size(last) > RUNAWAY else ""
-    asked = law is not None and len(trajectory) > 0 and int(trajectory["status"][-1]) in law.stops_on
-    if law is None or asked or not len(trajectory):
-        return ""
-    growth = growth_of(run.loop, _looks(run, trajectory), float(trajectory.t[-1]))
-    return growth[0].text if growth else ""
+    def _cause_of_stop(self, last: State | None) -> str:
+        """Why the run diverged or could not be integrated further; empty if its error says everything."""
+        law = self.system.law
+        if last is not None:
+            return f"it ran away: {self._cause_of_divergence()}" if _size(last) > RUNAWAY else ""
+        if law is None or not len(self.trajectory) or int(self.trajectory["status"][-1]) in law.stops_on:
+            return ""
+        growth = self._growth()
+        return growth[0] if growth else ""
 
+    def _cause_of_divergence(self) -> str:
+        """The known cause, most certain first: gains, internal dynamics, a singular pose, a singular start."""
+        if self.system.law is None:
+            return UNKNOWN
+        found = [gain.problem for gain in all_gains(self.system, self.settings) if gain.problem is not None]
+        found = found or self._growth() or self._singular_pose()
+        found = found or [finding.text for finding in self._task_findings() if finding.kind == "singular_start"]
+        return "; ".join(found) or UNKNOWN
 
-def _reason(run: Run, trajectory: Trajectory) -> str:
-    """Why a run ran away, as far as it is known, and what to do."""
-    if run.system.law is None:
-        return UNKNOWN
-    beyond = [gain.problem for gain in all_gains(run.system, run.settings) if gain.problem is not None]
-    if beyond:
-        return "; ".join(beyond)
-    until = float(trajectory.t[-1]) if len(trajectory) else run.start.t
-    found = [finding.text for finding in growth_of(run.loop, _looks(run, trajectory), until)]
-    found = found or _singular_pose(run, trajectory)
-    found = found or [f.text for f in of_task(run.system, run.start, run.reach) if f.kind == "singular_start"]
-    return "; ".join(found) or UNKNOWN
+    def _growth(self) -> list[str]:
+        """Unstable internal dynamics along the run; at most one sentence."""
+        count, trajectory = self._moderate_rows(), self.trajectory
+        rows = np.unique(np.linspace(0, count - 1, LOOKS).astype(int)) if count else np.zeros(0, dtype=int)
+        states = [State(float(trajectory.t[i]), trajectory.q[i], trajectory.v[i]) for i in rows if i]
+        until = float(trajectory.t[-1]) if len(trajectory) else self.start.t
+        return [finding.text for finding in growth_of(self.loop, [self.start, *states], until)]
 
+    def _singular_pose(self) -> list[str]:
+        """A pose at which the task rows lost a direction before the run diverged."""
+        trajectory = self.trajectory
+        pivots = trajectory["pivot_min"][: self._moderate_rows()]
+        if len(pivots) < 2 or not pivots[0] > 0.0:
+            return []
+        i = int(np.nanargmin(pivots))
+        if not pivots[i] < SMALLER * pivots[0]:
+            return []
+        return [
+            f"the motion came near a singular pose at t = {trajectory.t[i]:.4g} s, where the smallest pivot was "
+            f"{pivots[i]:.2g} ({pivots[0]:.2g} at the start): the inputs that the task needs are unbounded there "
+            "(limit the inputs, raise law.rank_tolerance, or choose a task that avoids this pose)"
+        ]
 
-def _singular_pose(run: Run, trajectory: Trajectory) -> list[str]:
-    """A pose at which the task's rows lost a direction, before the run went beyond all bounds."""
-    pivots = trajectory["pivot_min"][: _moderate(run, trajectory)]
-    if len(pivots) < 2 or not pivots[0] > 0.0:
-        return []
-    i = int(np.nanargmin(pivots))
-    if not pivots[i] < SMALLER * pivots[0]:
-        return []
-    return [
-        f"the motion came near a singular pose at t = {trajectory.t[i]:.4g} s, where the smallest pivot was "
-        f"{pivots[i]:.2g} ({pivots[0]:.2g} at the start): the inputs that the task asks for have no bound there (limit "
-        "the inputs, raise law.rank_tolerance, or lead the task around it)"
-    ]
+    def _moderate_rows(self) -> int:
+        """Number of rows before the run diverged."""
+        bound = MODERATE * (1.0 + _size(self.start))
+        sizes = np.abs(np.concatenate([self.trajectory.q, self.trajectory.v], axis=1)).max(axis=1, initial=0.0)
+        beyond = np.flatnonzero(~(sizes < bound))  # NaN counts as diverged
+        return int(beyond[0]) if len(beyond) else len(self.trajectory)
 
+    def _task_findings(self) -> list[Finding]:
+        return of_task(self.system, self.start, self.task_map)
 
-def _moderate(run: Run, trajectory: Trajectory) -> int:
-    """How many rows there are before the run went beyond all bounds."""
-    bound = MODERATE * (1.0 + _size(run.start))
-    sizes = np.abs(np.concatenate([trajectory.q, trajectory.v], axis=1)).max(axis=1, initial=0.0)
-    beyond = np.flatnonzero(~(sizes < bound))
-    return int(beyond[0]) if len(beyond) else len(trajectory)
-
-
-def _looks(run: Run, trajectory: Trajectory) -> list[State]:
-    """The start, and states of the run before it went beyond all bounds."""
-    count = _moderate(run, trajectory)
-    places = np.unique(np.linspace(0, count - 1, LOOKS).astype(int)) if count else np.zeros(0, dtype=int)
-    states = [State(float(trajectory.t[i]), trajectory.q[i], trajectory.v[i]) for i in places if i]
-    return [run.start, *states]
+    def _concerns(self, finding: Finding, missed: dict[str, float]) -> bool:
+        groups = {row.group for row in self.system.model.task_rows if row.name in finding.rows}
+        return bool(groups.intersection(missed))
 
 
 def _size(state: State) -> float:
+    """Largest |q| or |v|; infinite if one is NaN."""
     return float(np.nan_to_num(np.abs(np.concatenate([state.q, state.v])), nan=np.inf).max(initial=0.0))
-
-
-def _is_of(finding: Finding, run: Run, missed: dict[str, float]) -> bool:
-    groups = {row.group for row in run.system.model.task_rows if row.name in finding.rows}
-    return bool(groups.intersection(missed))

@@ -1,42 +1,42 @@
-"""The gains of a run against its period or step: what they bear, and what would be wise.
+"""Are the gains of a run stable at its period or step, and how far are they from the limit?
 
-Design: refused where the violation would grow, for then the run shows the period and not the law; warned about from
-half of that on. A run made in Python, which may study just that, is warned only.
+Design: this is the one place that compares gains with a period; the limit itself is computed in `laws.gain_limits`. An
+unstable violation is an error, because such a run shows its period and not its law. From half of the limit on there is
+a warning. A run made in Python gets the warning only: instability may be what it studies.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.gain_limits import growth, longest_spacing, poles
+from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.fixed import held_steps
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
 
 FILTERED = 2.0
-"""Periods: the time constant of the drives' velocity filter, unless it is given."""
+"""Default time constant of the velocity filter on drives [periods]."""
 
 DRIVES_DELAY = 1
-"""Cycles between a measurement on drives and the torque that answers it."""
+"""Delay on drives from a measurement to the torque that uses it [cycles]."""
 
 
 @dataclass(frozen=True)
 class Spacing:
-    """How finely a correction acts.
+    """How often a correction acts, and how late.
 
     Attributes:
-        field: Of the config.
-        h: Period, or step of a law that acts continuously [s]; None: an adaptive method chooses.
-        held: Whether the command is held over h.
-        delay: Cycles between a measurement and the command that answers it.
-        method: Integrator where the command is not held.
-        lag: Time constant of the actuators, in cycles.
-        velocity: Time constant of the filter that makes velocities of positions, in cycles; 0: they are measured.
+        field: Field of the config that sets h.
+        h: Period, or step if the law acts continuously [s]; None if an adaptive method chooses its steps.
+        held: Whether the command is held over h (zero-order hold).
+        delay: Delay from a measurement to the command that uses it [cycles].
+        method: Integrator, where the command is not held.
+        lag: Time constant of the actuators [cycles].
+        velocity: Time constant of the filter that differentiates positions [cycles]; 0 if velocities are measured.
     """
 
     field: str
@@ -49,25 +49,35 @@ class Spacing:
 
     @classmethod
     def on_drives(cls, hil: Hil) -> "Spacing":
-        """Of a loop on drives; a cycle late under `hil.prediction` too, which is as good as the model only."""
+        """Spacing of the loop on drives.
+
+        The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
+        """
         tau = velocity_filter(hil) or 0.0
         return cls("hil.period", hil.period, held=True, delay=DRIVES_DELAY, velocity=tau / hil.period)
 
+    def longest(self, damping: float, stiffness: float, has_rate: bool = True, higher: tuple[float, ...] = ()) -> float:
+        """Longest h at which a violation with these gains still decays [s]; arguments as for `gain_limits.poles`."""
+        timing = self.delay, self.method, self.lag, self.velocity
+        return longest_spacing(damping, stiffness, has_rate, self.held, higher, *timing)
+
     def __str__(self) -> str:
-        late = f", {self.delay:.3g} cycle{'s' * (self.delay > 1)} late" if self.delay else ""
-        late += f", a lag of {self.lag:.3g}" if self.lag else ""
-        late += f", velocities filtered by {self.velocity:.3g}" if self.velocity else ""
-        return f"{self.word} of {self.h:g} s{late}" if self.h is not None else f"{self.method}, at its own steps"
+        if self.h is None:
+            return f"{self.method}, which chooses its steps"
+        parts = [f"delay {_cycles(self.delay)}"] if self.delay else []
+        parts += [f"lag {_cycles(self.lag)}"] if self.lag else []
+        parts += [f"velocity filter {_cycles(self.velocity)}"] if self.velocity else []
+        return f"{self.word} of {self.h:g} s" + (f" ({', '.join(parts)})" if parts else "")
 
     @property
     def word(self) -> str:
-        """What h is."""
+        """`period` or `step`."""
         return "period" if self.held else "step"
 
 
 @dataclass(frozen=True)
 class RowGains:
-    """The correction of one row, at a spacing.
+    """The correction of one row at a spacing.
 
     Attributes:
         group: `task` or `passive`.
@@ -75,7 +85,7 @@ class RowGains:
         damping: [1/s].
         stiffness: [1/s^2], or [1/s] for a row without a violation rate.
         higher: Gains of the second and higher derivatives.
-        spacing: How finely it acts.
+        spacing: How often it acts, and how late.
     """
 
     group: str
@@ -87,74 +97,72 @@ class RowGains:
 
     @property
     def longest(self) -> float:
-        """The h from which the violation no longer decays [s]."""
-        by = self.spacing
-        return longest_spacing(
-            self.damping,
-            self.stiffness,
-            self.row.has_rate,
-            by.held,
-            self.higher,
-            by.delay,
-            by.method,
-            by.lag,
-            by.velocity,
-        )
+        """Longest h at which the violation still decays [s]."""
+        return self.spacing.longest(self.damping, self.stiffness, self.row.has_rate, self.higher)
 
     @property
     def margin(self) -> float | None:
-        """`longest / h`: below 1 the violation grows; None without an h."""
+        """`longest / h`; below 1 the violation grows. None without an h."""
         return None if self.spacing.h is None else self.longest / self.spacing.h
 
-    def grows(self, h: float) -> bool:
-        """Whether the violation does not decay at this h."""
-        if not (self.damping or self.stiffness):
-            return False
+    @property
+    def overshoot(self) -> float:
+        """How far the violation swings past zero after a step, relative to the step."""
         by = self.spacing
-        how = by.held, self.higher, by.delay, by.method, by.lag, by.velocity
-        at = growth(self.damping, self.stiffness, self.row.has_rate, h, *how)
-        return at >= 1.0 and h >= self.longest
+        how = by.h, by.held, self.higher, by.delay, by.lag
+        return overshoot(self.damping, self.stiffness, self.row.has_rate, *how)
 
     @property
     def growth(self) -> float | None:
         """Spectral radius of the violation's map over h: 1 at the limit; None without feedback, or without an h."""
+        return None if self.spacing.h is None or not self.corrects else self._growth(self.spacing.h)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether there is any feedback."""
+        return bool(self.damping or self.stiffness)
+
+    def _growth(self, h: float) -> float:
         by = self.spacing
-        if by.h is None or not (self.damping or self.stiffness):
-            return None
         how = by.held, self.higher, by.delay, by.method, by.lag, by.velocity
-        return growth(self.damping, self.stiffness, self.row.has_rate, by.h, *how)
+        return growth(self.damping, self.stiffness, self.row.has_rate, h, *how)
+
+    def _grows(self, h: float) -> bool:
+        # `growth` is 1 at the limit up to rounding, so a marginal h needs both figures to say that it is too long
+        return self.corrects and self._growth(h) >= 1.0 and h >= self.longest
 
     @property
     def problem(self) -> str | None:
-        """Why it must not run; None where it may."""
-        if self.spacing.h is None or not self.grows(self.spacing.h):
+        """Why the run must be refused; None if it may run."""
+        by = self.spacing
+        if by.h is None or not self._grows(by.h):
             return None
-        bears = f"these gains bear {self.longest:.3g} s (shorten it, or lower the gains)"
+        limit = f"these gains are stable up to a {by.word} of {_time(self.longest)} (shorten it, or lower the gains)"
         if not self.longest:
-            bears = "these gains bear none (add damping)"
-        return f"{self.group}.{self.row.name}: unstable: a {self.spacing}, {bears}"
+            limit = f"these gains are unstable at every {by.word} (add damping)"
+        return f"{self.group}.{self.row.name}: unstable at a {by}: {limit}"
 
     @property
     def warning(self) -> str | None:
-        """What a person should know; None where there is nothing, or a problem."""
-        h = self.spacing.h
-        if h is None or not self.grows(2 * h) or self.problem is not None:
+        """A warning if h is more than half of the limit; None if it is less, or if there is a problem."""
+        by = self.spacing
+        if by.h is None or not self._grows(2 * by.h) or self.problem is not None:
             return None
-        bears = f"is over half of what the gains bear, {self.longest:.3g} s"
-        return f"{self.group}.{self.row.name}: the {self.spacing} {bears}"
+        limit = f"more than half of the longest stable {by.word}, {_time(self.longest)}"
+        return f"{self.group}.{self.row.name}: the {by} is {limit}"
 
     @property
     def line(self) -> str:
-        """Poles of the violation, and what they bear."""
-        if not (self.damping or self.stiffness):
-            return f"{self.row.name}: poles of the violation [1/s]: none: violations are not corrected"
+        """Poles of the violation, and the longest stable period or step."""
+        if not self.corrects:
+            return f"{self.row.name}: no correction: violations do not decay"
         found = poles(self.damping, self.stiffness, self.row.has_rate, self.higher)
         line = f"{self.row.name}: poles of the violation [1/s]: {', '.join(f'{pole:.4g}' for pole in found)}"
         if not math.isfinite(self.longest):
             return line
         if self.margin is None:
-            return f"{line}; {self.spacing.method} takes steps of {self.longest:.3g} s at the most"
-        return f"{line}; bears a {self.spacing.word} of {self.longest:.3g} s, {self.margin:.3g} times what it is"
+            return f"{line}; stable for {self.spacing.method} up to steps of {_time(self.longest)}"
+        return f"{line}; stable up to a {self.spacing.word} of {_time(self.longest)} ({self.margin:.3g} times yours)"
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -166,8 +174,22 @@ class RowGains:
         }  # fmt: skip
 
 
+def _cycles(number: float) -> str:
+    return f"{number:.3g} cycle{'s' * (number > 1)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.1 else f"{seconds:.3g} s"
+
+
+def gain_share(gains: Iterable[RowGains]) -> float:
+    """Largest `h / longest` of some corrections: 1 at the limit of stability; 0 without feedback or without an h."""
+    margins = [gain.margin for gain in gains]
+    return max((1.0 / margin if margin else math.inf for margin in margins if margin is not None), default=0.0)
+
+
 def task_spacing(system: System, settings: Settings) -> Spacing:
-    """How finely the law of a run acts, and how late: a jitter by its mean, actuators by the slowest."""
+    """Spacing of the law in a simulated run. A jitter counts by its mean, actuators by the slowest."""
     realism, period = system.realism, settings.period
     if period is None:
         return _step(settings)
@@ -178,17 +200,17 @@ def task_spacing(system: System, settings: Settings) -> Spacing:
 
 
 def passive_spacing(settings: Settings) -> Spacing:
-    """How finely a run stabilises the plant's own constraints, which acts within a hold as well."""
+    """Spacing of the passive corrections in a simulated run; they act at every step, within a hold as well."""
     return _step(settings)
 
 
 def velocity_filter(hil: Hil) -> float | None:
-    """Time constant of the filter that makes velocities of positions [s]; None where the drives tell them."""
+    """Time constant of the filter that differentiates positions [s]; None if the drives measure velocities."""
     return (hil.velocity_filter or FILTERED * hil.period) if hil.velocity == "filter" else None
 
 
 def drives_spacing(loaded: LoadedConfig) -> Spacing | None:
-    """How finely the law acts on drives; None where the config has none."""
+    """Spacing of the law on drives; None if the config has no `hil`."""
     hil = loaded.config.hil
     return None if hil is None else Spacing.on_drives(hil)
 
@@ -197,12 +219,12 @@ def _step(settings: Settings) -> Spacing:
     method, h = settings.integrator.method, None
     if method == "rk4":
         h = settings.integrator.step
-        h = h if settings.period is None else settings.period / held_steps(settings.integrator, settings.period)
+        h = h if settings.period is None else settings.period / settings.integrator.substeps(settings.period)
     return Spacing("run.integrator.step", h, held=False, method=method)
 
 
 def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
-    """The law's corrections at a spacing; nothing where it has none."""
+    """Corrections of the task rows at a spacing; none for laws without gains."""
     law = system.law
     if isinstance(law, BoundConstraintFollowing):
         for i, row in enumerate(law.rows):
@@ -210,12 +232,12 @@ def task_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
 
 
 def passive_gains(system: System, spacing: Spacing) -> Iterator[RowGains]:
-    """The corrections of the plant's own constraints at a spacing."""
+    """Corrections of the passive rows at a spacing."""
     for i, row in enumerate(system.model.passive_rows):
         yield RowGains("passive", row, *system.passive.gains(i), spacing)
 
 
 def all_gains(system: System, settings: Settings) -> list[RowGains]:
-    """Every correction of a run as it is simulated."""
+    """Every correction of a simulated run, passive rows first."""
     passive = passive_gains(system, passive_spacing(settings))
     return [*passive, *task_gains(system, task_spacing(system, settings))]

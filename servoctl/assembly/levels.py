@@ -1,11 +1,11 @@
-"""The hierarchy of passive constraints that a config names, held against the plant's groups."""
+"""The hierarchy of passive constraints of a config, checked against the plant's groups."""
 
 from collections.abc import Mapping
 
 from servoctl.assembly.problems import Problems
 from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import PassiveLevelConfig as LevelValues
+from servoctl.config.schema import PassiveLevelConfig
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics import plant_values
@@ -17,7 +17,7 @@ PATH = ("plant", "passive", "levels")
 
 
 def build_levels(loaded: LoadedConfig, plant: Plant, start: State, problems: Problems) -> tuple[PassiveLevel, ...]:
-    """The levels in their order; those that the plant declares where the config names none."""
+    """The levels of the config in order; if it names none, those that the plant declares."""
     values = loaded.config.plant.passive.levels
     size = _group_sizes(plant, start)
     if size is None:
@@ -39,12 +39,12 @@ def build_levels(loaded: LoadedConfig, plant: Plant, start: State, problems: Pro
 
 
 def place_of(loaded: LoadedConfig, level: str) -> tuple[str, ...]:
-    """The field of a config that answers for a level: its own, or the class of the plant that declares it."""
+    """The config field of a level: its own, or the class of the plant if the plant declares it."""
     return ("plant", "class") if loaded.config.plant.passive.levels is None else (*PATH, level)
 
 
 def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
-    """Passive group -> number of rows; None where the plant fails, which is said when it is bound."""
+    """Passive group -> number of rows; None if the plant fails, which is reported when the system is built."""
     try:
         groups = plant_values.passive_groups(plant, "passive_constraints", None, start.q, start.t)
         groups |= plant_values.passive_groups(plant, "passive_rates", None, start.q, start.v, start.t)
@@ -53,7 +53,7 @@ def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
     return {name: rows.size for name, rows in groups.items()}
 
 
-def _check_level(name: str, level: LevelValues, size: Mapping[str, int], problems: Problems) -> None:
+def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], problems: Problems) -> None:
     for i, group in enumerate(level.groups):
         if group not in size:
             problems.add(f"there is no passive group {group!r} ({remedy(group, size)})", *PATH, name, "groups", i)

@@ -1,4 +1,4 @@
-"""A config's values -> a `Run`, checked and ready; what an earlier run has traced and compiled serves again."""
+"""A config -> a checked `Run`; traced and compiled functions of an earlier run are used again where possible."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,10 @@ from servoctl.assembly import start as starts
 from servoctl.assembly.arguments import ENGINES
 from servoctl.assembly.build import (
     build_correction,
-    build_equations,
     build_law,
     build_plant,
+    build_start,
     build_task,
-    build_vector,
     check_actuators,
 )
 from servoctl.assembly.gains import all_gains
@@ -23,41 +22,39 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, realistic
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
+from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
-from servoctl.config.schema import Fixed, Passive
-from servoctl.config.schema import LawConfig as LawValues
-from servoctl.config.schema import RunConfig as RunValues
+from servoctl.config.schema import Fixed, LawConfig, Passive, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import held_steps
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
-from servoctl.simulation.make import make_loop
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
 
-@np.errstate(all="ignore")  # numbers that are not finite are found, and said by name
+@np.errstate(all="ignore")  # numbers that are not finite are reported by name
 def load(config: str | Path, overrides: Sequence[Override] = (), engine: str = "auto", strict: bool = True) -> Run:
-    """Reads a config and makes it ready.
+    """Reads a config and builds its run.
 
     Args:
         config: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
-        engine: `auto`, `c`, `vm` or `numpy`; where C cannot be had, the run says so and takes the next.
+        engine: `auto`, `c`, `vm` or `numpy`; without a C compiler, `c` falls back to `vm` with a note.
         strict: Whether a start or a task that cannot work is an error; else it is noted in `Run.problems`.
 
     Raises:
-        ConfigError: The config is wrong; every problem at once.
+        ConfigError: The config is wrong; lists all problems.
     """
     loaded = load_config(config, [overrides] if isinstance(overrides, str) else overrides, partly=True)
     if engine not in ENGINES:
@@ -74,18 +71,18 @@ def make_run(
     waiting: bool = False,
     problems: Problems | None = None,
 ) -> Run:
-    """Makes a config ready.
+    """Builds the run of a config.
 
     Args:
         loaded: The config.
         engine: `auto`, `c`, `vm` or `numpy`.
         strict: As of `load`.
-        like: An earlier run, whose compiled functions serve again where only parameters or the start differ.
-        waiting: Whether the task waits for its time to be above 0, as on drives: until then its path stands.
-        problems: Takes what is wrong, for those who have more to say of the config.
+        like: An earlier run; its compiled functions are used again if only parameters or the start differ.
+        waiting: Whether the task stands still at t <= 0, as on drives during bring-up.
+        problems: Collects the problems, if the caller adds problems of its own.
 
     Raises:
-        ConfigError: The config is wrong; every problem at once.
+        ConfigError: The config is wrong; lists all problems.
     """
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
@@ -117,25 +114,25 @@ def make_run(
     if wrong is not None:
         problems.add(wrong, "run", "duration")
     if like is not None and ground.passed and _judged_alike(found.law, like.system.law):
-        reach = like.reach
+        task_map = like.task_map
     else:
-        reach = None if found.law is None else _reach(found, start, brief=like is not None)
-        _check_start(loaded, loop, start, reach, ground.levels, problems)
+        task_map = None if found.law is None else _reach(found, start, brief=like is not None)
+        _check_start(loaded, loop, start, task_map, ground.levels, problems)
     for gain in all_gains(found, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict or loaded.wrong or loaded.refused:
         problems.check()
-    ready = Run(loaded.name, loop, start, settings, reach, loaded, tuple(problems.found), ground.levels, engine)
+    ready = Run(loaded.name, loop, start, settings, task_map, loaded, tuple(problems.found), ground.levels, engine)
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
 
 
 def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
-    """The law, or None where there is none to be bound: of one that is wrong the names are looked at alone."""
+    """The law; None for an open loop or a wrong law, of which only the names are checked."""
     values = loaded.config.law
-    if not isinstance(values, LawValues):
+    if not isinstance(values, LawConfig):
         return None
     check_actuators(values, plant, problems)
     if problems.touch("law", "task"):
@@ -146,14 +143,14 @@ def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
 
 @dataclass(frozen=True)
 class _Ground:
-    """What a law stands on.
+    """The parts of a run that its law is built on.
 
     Attributes:
         plant: The plant.
-        task: Its task.
+        task: Name -> constraint.
         start: Initial state.
         levels: Levels of the plant's own constraints.
-        passed: Whether an earlier run stands on it, whose start was projected and checked.
+        passed: Whether they are those of an earlier run, whose start was projected and checked.
     """
 
     plant: Plant
@@ -164,14 +161,12 @@ class _Ground:
 
 
 def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
-    """Raises ConfigError where there is none."""
+    """Builds plant, start and task; raises ConfigError if there is no plant to check names against."""
     plant = build_plant(loaded, problems)
     if plant is None:
         problems.check()
     assert plant is not None
-    q = build_vector(loaded.config.initial.q, plant, problems, "q")
-    v = build_vector(loaded.config.initial.v, plant, problems, "v")
-    start = State(0.0, q, v)
+    start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
     task = build_task(loaded, plant, problems)
     if waiting:
@@ -180,7 +175,7 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
 
 
 def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
-    """That of an earlier run without problems, where the config says the same of plant, task and start."""
+    """Plant, task and start of an earlier run without problems; None if the config changes one of them."""
     if like is None or like.loaded is None or like.problems:
         return None
     new, old = loaded.config, like.loaded.config
@@ -191,28 +186,27 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
 
 
 def _as_real(loaded: LoadedConfig, like: Run) -> bool:
-    """Whether a config says the same of realism as an earlier run's."""
+    """Whether a config has the same realism and period as the config of an earlier run."""
     assert like.loaded is not None
     new, old = loaded.config, like.loaded.config
     return (new.realism, new.run.period) == (old.realism, old.run.period)
 
 
 def _judged_alike(law: BoundLaw | None, other: BoundLaw | None) -> bool:
-    """Whether a start that served one law serves the other: what is asked depends on levels and tolerances only."""
-    asked = ("levels", "rank_tolerance", "passive_rank_tolerance")
-    return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in asked)
+    """Whether the check of a start has the same result for both laws: it uses only levels and tolerances."""
+    used = ("levels", "rank_tolerance", "passive_rank_tolerance")
+    return type(law) is type(other) and all(getattr(law, x, None) == getattr(other, x, None) for x in used)
 
 
-def _reach(system: System, start: State, brief: bool) -> Reach:
-    """What the actuators can do; `brief`: at the start alone where they reach every row from there."""
+def _reach(system: System, start: State, brief: bool) -> TaskMap:
+    """What the actuators can do; `brief`: only at the start, if they reach all rows there."""
     found = starts.look_at_reach(system, start, 1) if brief else None
     return found if found is not None and not found.unreachable else starts.look_at_reach(system, start)
 
 
-def settings_of(run: RunValues) -> Settings:
-    """How to run, as a config says it."""
-    own = run.integrator
-    integrator = Integrator(own.method, own.step or 0.001, own.rtol or 1e-10, own.atol or 1e-12)
+def settings_of(run: RunConfig) -> Settings:
+    """The settings of a run from its config."""
+    integrator = Integrator(**run.integrator.model_dump(exclude_none=True))
     return Settings(run.duration, integrator, run.period, run.output_step, run.seed, run.settling_band)
 
 
@@ -220,17 +214,17 @@ def _check_start(
     loaded: LoadedConfig,
     loop: Loop,
     start: State,
-    reach: Reach | None,
+    task_map: TaskMap | None,
     levels: tuple[PassiveLevel, ...],
     problems: Problems,
 ) -> None:
-    """Notes what makes the start impossible, or the task out of reach."""
+    """Notes why the start is impossible or the task out of reach."""
     system = loop.system
     for sentence in starts.check_start(system.model, start, loaded.config.initial.max_violation, loop):
         problems.add(sentence, "initial")
     for contradiction in starts.contradicting_levels(system.model, start, levels):
         problems.add(contradiction, *place_of(loaded, contradiction.level))
-    for sentence in starts.unreachable(reach, system.law) if reach is not None else []:
+    for sentence in starts.unreachable(task_map, system.law) if task_map is not None else []:
         problems.add(sentence, "law")
     for sentence in starts.unstabilised(system, start):
         problems.add(sentence, "plant", "passive")
@@ -277,9 +271,9 @@ def _project(system: System, start: State, wanted: bool | Fixed, problems: Probl
 
 
 def _alike(settings: Settings, other: Settings) -> bool:
-    """Whether two runs evaluate the same compiled steps."""
+    """Whether two runs use the same compiled steps: the same method and number of steps per hold."""
     steps = [
-        (one.integrator.method, None if one.period is None else held_steps(one.integrator, one.period))
+        (one.integrator.method, None if one.period is None else one.integrator.substeps(one.period))
         for one in (settings, other)
     ]
     return steps[0] == steps[1]

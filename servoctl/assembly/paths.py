@@ -1,4 +1,4 @@
-"""Which paths of a config hold a value that a sweep or a search can change."""
+"""Which values of a config can a sweep or a search change?"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,27 +11,27 @@ from servoctl.errors import ConfigError, ServoctlError
 from servoctl.expression.suggest import suggestion
 
 LISTED = 12
-"""Most numbers of a config that an error lists."""
+"""Largest number of config paths that an error lists."""
 
 
 def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str] = ()) -> None:
-    """Nothing where `--set` can write these there, or one of them.
+    """Checks that at least one of some values can be set at a path.
 
     Args:
-        run: Whose config it is.
-        path: In the config.
-        values: To be written there.
-        besides: `PATH=VALUE` that is set as well.
+        run: A run that was loaded from a config.
+        path: Path in its config.
+        values: Values to set there.
+        besides: Further `PATH=VALUE` to set.
 
     Raises:
-        ConfigError: It cannot; says which path may be meant, and leaves this one to be said by the caller.
+        ConfigError: None of them can be set. The message suggests another path; the caller adds this one.
     """
     assert run.loaded is not None
     known = leaves(run)
     numbers = [name for name, value in known.items() if is_number(value)]
     wants_number = all(is_number(value) for value in values)
     if wants_number and path in known and path not in numbers:
-        raise ConfigError(f"is {known[path]!r}, no number (vary a number)")
+        raise ConfigError(f"is {known[path]!r}, not a number (vary a number)")
     overrides = [setting(path, value) for value in values]
     _, refused = apply_overrides(run.loaded.document, overrides[:1])
     if wants_number and path in numbers and not refused:
@@ -51,11 +51,11 @@ def check_path(run: Run, path: str, values: Sequence[Any], besides: Sequence[str
 
 
 def brief(sentence: str, path: str | None = None) -> str:
-    """A sentence about a value that a program has set, without `--set` and with its path once.
+    """Shortens a message about an override, `--set PATH=VALUE: PATH: what is wrong`; returns others unchanged.
 
     Args:
-        sentence: `--set PATH=VALUE: PATH: what is wrong`, or another, which stays.
-        path: Known from the context, and left out where it is this one.
+        sentence: The message.
+        path: A path that the context names already, so that it is left out.
     """
     found = re.match(r"--set ([^\s=]+)=(\S*): (?:\1: )?", sentence)
     if found is None:
@@ -64,7 +64,7 @@ def brief(sentence: str, path: str | None = None) -> str:
 
 
 def leaves(run: Run) -> dict[str, Any]:
-    """Dotted path -> value of everything in a run's config that has no parts; a task entry is called by its name."""
+    """Dotted path -> value, for all single values of a run's config; task entries are addressed by name."""
     assert run.loaded is not None
     return dict(_leaves(run.loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tune"})))
 

@@ -1,4 +1,4 @@
-"""What is wrong with a config, collected with its lines before any of it is raised."""
+"""Collects the problems of a config with their lines, so that all are reported at once."""
 
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.load import LoadedConfig
@@ -6,31 +6,33 @@ from servoctl.errors import ConfigError
 
 
 class Problems:
-    """What is wrong with a config so far, its grammar included.
+    """Problems of a config so far, including those that were found while reading it.
 
-    Design: a field that is wrong by its grammar was mended, so whatever is said of it later, of what it is part of or
-    of its parts, is said of nothing that a person wrote: it is dropped.
+    Design: a wrong field was removed or replaced by `config.repair`. A later problem of that field, of its parts or of
+    the section around it is not about what the user wrote, so it is dropped.
+
+    Args:
+        loaded: The config.
     """
 
     def __init__(self, loaded: LoadedConfig) -> None:
-        """Begins with what is wrong with the grammar."""
         self._document, self._refused = loaded.document, loaded.refused
-        self._mended = [problem.path for problem in loaded.wrong]
+        self._repaired = [problem.path for problem in loaded.wrong]
         self._all = list(loaded.wrong)
 
     @property
     def found(self) -> list[str]:
-        """One sentence each, with its place, in order of lines."""
+        """One sentence per problem, with file and line, in order of lines."""
         return [*self._document.report(self._all), *self._refused]
 
     def add(self, what: object, *path: str | int) -> None:
-        """Notes every line of what is wrong at a field."""
+        """Notes what is wrong at a field; each line is a problem."""
         path = self._document.indexed(path)
-        if not any(_along(path, mended) for mended in self._mended):
+        if not any(_along(path, repaired) for repaired in self._repaired):
             self._all += [Problem(path, line) for line in str(what).splitlines()]
 
     def touch(self, *fields: str) -> bool:
-        """Whether one of these fields, with dots between their keys, has a problem, or a part of it, or the whole."""
+        """Whether one of these fields (keys joined by dots), a part of it or its section has a problem."""
         return any(_along(tuple(field.split(".")), problem.path) for field in fields for problem in self._all)
 
     def check(self) -> None:
@@ -40,6 +42,6 @@ class Problems:
 
 
 def _along(path: FieldPath, other: FieldPath) -> bool:
-    """Whether one of two paths leads to the other."""
+    """Whether one of two paths is the start of the other."""
     shorter = min(len(path), len(other))
     return path[:shorter] == other[:shorter]

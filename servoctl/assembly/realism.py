@@ -1,4 +1,4 @@
-"""A config's `realism` -> what stands between law and plant, checked against the plant."""
+"""A config's `realism` -> real-world effects of a simulated run, checked against the plant."""
 
 import dataclasses
 import math
@@ -8,41 +8,40 @@ from typing import Any, cast
 import numpy as np
 
 from servoctl.assembly.problems import Problems
+from servoctl.assembly.values import limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import FrictionConfig as FrictionValues
-from servoctl.config.realism import RealismConfig as RealismValues
+from servoctl.config.realism import FrictionConfig, RealismConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.fixed import held_steps
 from servoctl.simulation.realism import Friction, Realism
 from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 
-RK4_BEARS = 2.785
-"""Largest rate times step of a decay that the classical Runge-Kutta method keeps."""
+RK4_LIMIT = 2.785
+"""Largest decay rate times step at which the classical Runge-Kutta method is stable."""
 
 OPEN = 1e-9
-"""By how much the simulated plant's own constraints may be off before that is said [units of the row]."""
+"""Largest violation of the simulated plant's own constraints without a warning [units of the row]."""
 
 CYCLE = 1e-9
-"""Part of a period by which a delay may miss a whole number of periods and still be one."""
+"""A delay this close to a whole number of periods counts as whole [periods]."""
 
 
 def realistic(
     system: System, loaded: LoadedConfig, start: State, problems: Problems, like: System | None = None
 ) -> System:
-    """The system with what a config's `realism` says; unchanged where it says nothing, or what does not fit.
+    """The system with the effects of a config's `realism`; unchanged without `realism`, or if there are problems.
 
     Args:
         system: Law and plant.
         loaded: The config.
         start: Initial state.
-        problems: Takes what is wrong.
-        like: The system of an earlier run on the same plant and start, with the same realism and period.
+        problems: Collects the problems.
+        like: System of an earlier run with the same plant, start, realism and period.
     """
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
@@ -59,7 +58,7 @@ def realistic(
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
-    """Notes what `realism` says of coordinates, actuators and parameters that are not the plant's."""
+    """Notes coordinates, actuators and parameters in `realism` that the plant does not have."""
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
         return
@@ -69,7 +68,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     _changed(plant, values.parameter_error, problems)
 
 
-def _realism(values: RealismValues, plant: Plant, period: float, problems: Problems) -> Realism:
+def _realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
     def measured(field: str) -> tuple[float, ...]:
         given = getattr(values, field)
         parts = [_each(getattr(given, x), plant.coordinates, "coordinate", problems, field, x) for x in ("q", "v")]
@@ -93,7 +92,7 @@ def _realism(values: RealismValues, plant: Plant, period: float, problems: Probl
     )
 
 
-def _friction(values: FrictionValues, plant: Plant, problems: Problems) -> Friction:
+def _friction(values: FrictionConfig, plant: Plant, problems: Problems) -> Friction:
     def each(field: str) -> tuple[float, ...]:
         return _each(getattr(values, field), plant.actuators, "actuator", problems, "friction", field)
 
@@ -101,38 +100,27 @@ def _friction(values: FrictionValues, plant: Plant, problems: Problems) -> Frict
 
 
 def _each(given: Any, names: Mapping[str, str], kind: str, problems: Problems, *field: str) -> tuple[float, ...]:
-    """One number per name, from one for all, a list in order, or a mapping, in which what is left out is zero."""
-    path = ("realism", *field)
-    if isinstance(given, Mapping):
-        for wrong in [name for name in given if name not in names]:
-            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
-        default = FrictionValues.model_fields["speed"].default if field[-1] == "speed" else 0.0
-        return tuple(float(given.get(name, default)) for name in names)
-    if isinstance(given, Sequence):
-        if len(given) != len(names):
-            problems.add(f"expected {len(names)} values ({', '.join(names)}), got {len(given)}", *path)
-            return (0.0,) * len(names)
-        return tuple(map(float, given))
-    return (float(given),) * len(names)
+    """One number per coordinate or actuator; the default for names that a mapping leaves out."""
+    default = FrictionConfig.model_fields["speed"].default if field[-1] == "speed" else 0.0
+    return tuple(one_per_name(given, names, kind, problems, "realism", *field, default=default).tolist())
 
 
 def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Smallest and largest torque per actuator."""
+    """Smallest and largest torque per actuator; infinite where there is no limit."""
     names = list(plant.actuators)
     if not isinstance(given, Mapping):
         size = math.inf if given is None else float(given)
         return (-size,) * len(names), (size,) * len(names)
     for wrong in [name for name in given if name not in names]:
         problems.add(f"there is no actuator '{wrong}' ({remedy(wrong, names)})", "realism", "saturation", wrong)
-    limits = [given.get(name, math.inf) for name in names]
-    pairs = [(-x, x) if isinstance(x, (int, float)) else x for x in limits]
-    return tuple(float(lower) for lower, _ in pairs), tuple(float(upper) for _, upper in pairs)
+    pairs = [limit_pair(given.get(name, math.inf)) for name in names]
+    return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
 
 
 def _simulated(
     model: Model, errors: Mapping[str, float | Sequence[float]], start: State, problems: Problems
 ) -> Model | None:
-    """The model with the simulated plant's parameters; None where they are the law's."""
+    """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems.found)
     changed = _changed(plant, errors, problems)
     if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
@@ -144,16 +132,19 @@ def _simulated(
     except ServoctlError as error:
         problems.add(f"the simulated plant: {error}", "realism", "parameter_error")
         return None
-    except (Exception, SystemExit) as error:  # what the class itself says of its parameters
+    except (Exception, SystemExit) as error:  # raised by the class's own checks
         problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", "realism", "parameter_error")
         return None
     if found is None:
-        problems.add("the simulated plant is of another kind than the law's", "realism", "parameter_error")
+        problems.add(
+            "the simulated plant has another structure than the law's model (change only numbers)",
+            "realism", "parameter_error",
+        )  # fmt: skip
     return found
 
 
 def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems) -> dict[str, Any]:
-    """Parameters of the simulated plant that are not the law's."""
+    """Changed parameters of the simulated plant."""
     fields = parameter_fields(plant)
     changed: dict[str, Any] = {}
     for name, error in errors.items():
@@ -172,8 +163,8 @@ def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], proble
     return changed
 
 
-def facts(system: System, values: RealismValues) -> dict[str, Any]:
-    """What a run says of its realism: what is active as it was given, and the delay in periods."""
+def facts(system: System, values: RealismConfig) -> dict[str, Any]:
+    """Active effects as the config gives them, and the delay in periods, for `summary.json` and `check`."""
     realism = system.realism
     assert realism is not None
     active: dict[str, Any] = values.model_dump(mode="json", exclude_defaults=True)
@@ -181,8 +172,8 @@ def facts(system: System, values: RealismValues) -> dict[str, Any]:
     return active | {"delay_cycles": {"least": cycles[0], "most": cycles[1]}}
 
 
-def in_words(system: System, values: RealismValues) -> list[str]:
-    """The same for a person, one line for each part that is active."""
+def in_words(system: System, values: RealismConfig) -> list[str]:
+    """The active effects in words, one line each."""
     realism, model = system.realism, system.simulated
     assert realism is not None
     active = values.model_dump(mode="json", exclude_defaults=True)
@@ -192,8 +183,8 @@ def in_words(system: System, values: RealismValues) -> list[str]:
         cycles = f"{least:.4g}" if not realism.jitter else f"{least:.4g} to {most:.4g}"
         lines.insert(0, f"delay: {cycles} periods of {realism.period:g} s from a measurement to the torque")
     if model is not None:
-        lines.append("the law knows the parameters of `plant`, the simulated plant has others")
-    return lines or ["nothing is given: an ideal machine"]
+        lines.append("the simulated plant has other parameters than the law's model")
+    return lines or ["no effect is active: an ideal machine"]
 
 
 def _shown(part: Any) -> str:
@@ -201,29 +192,28 @@ def _shown(part: Any) -> str:
 
 
 def warnings(system: System, start: State, settings: Settings) -> list[str]:
-    """What a person should know of a realistic run, one sentence each."""
+    """Warnings about a realistic run, one sentence each."""
     friction = friction_warning(system, start, settings)
     return [*_open_loops(system, start), *([] if friction is None else [friction])]
 
 
 def _open_loops(system: System, start: State) -> Iterator[str]:
-    """Passive constraints that the simulated plant does not meet at a start at which the law's plant does."""
+    """Passive constraints that the law's model satisfies at the start, but the simulated plant does not."""
     if system.simulated is None:
         return
-    found = [model.matrices(start).passive.violation for model in (system.model, system.simulated)]
-    apart = np.abs(found[1]) - np.abs(found[0])
-    for row, gap, more in zip(system.model.passive_rows, found[1], apart, strict=True):
+    model, simulated = (plant.matrices(start).passive.violation for plant in (system.model, system.simulated))
+    for row, gap, more in zip(system.model.passive_rows, simulated, np.abs(simulated) - np.abs(model), strict=True):
         if more > OPEN:
             yield (
-                f"realism.parameter_error: the simulated plant starts off its own {row.name} by {gap:.3g}; the run "
-                "pulls it back (plant.passive.correction)"
+                f"realism.parameter_error: the simulated plant violates its constraint {row.name} by {gap:.3g} at the "
+                "start; plant.passive.correction closes it during the run"
             )
 
 
 def friction_warning(system: System, start: State, settings: Settings) -> str | None:
-    """Where friction at the start answers faster than steps of rk4 bear; None where it does not.
+    """A warning if friction at the start is too fast for the steps of rk4; None if it is not.
 
-    Near rest its slope is coulomb / speed + viscous, and a step h of rk4 bears rates up to 2.785 / h.
+    Near rest the slope of friction is coulomb / speed + viscous; a step h of rk4 is stable for rates up to 2.785 / h.
     """
     friction, integrator = system.friction, settings.integrator
     if friction is None or settings.period is None or integrator.method != "rk4":
@@ -233,10 +223,11 @@ def friction_warning(system: System, start: State, settings: Settings) -> str | 
     slope = np.array(friction.coulomb) / np.array(friction.speed) + np.array(friction.viscous)
     W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(slope)
     rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
-    h = settings.period / held_steps(integrator, settings.period)
-    if rate * h <= RK4_BEARS:
+    h = settings.period / integrator.substeps(settings.period)
+    if rate * h <= RK4_LIMIT:
         return None
     return (
-        f"realism.friction: near rest it answers at {rate:.3g} 1/s, steps of {h:g} s bear {RK4_BEARS / h:.3g} 1/s "
-        f"(raise speed {rate * h / RK4_BEARS:.2g} times, or take run.integrator.step {RK4_BEARS / rate:.2g})"
+        f"realism.friction: near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
+        f"{RK4_LIMIT / h:.3g} 1/s (raise speed by a factor of {rate * h / RK4_LIMIT:.2g}, or use run.integrator.step "
+        f"{RK4_LIMIT / rate:.2g})"
     )

@@ -1,8 +1,8 @@
-"""`Run`: everything that a config says, checked and ready."""
+"""`Run`: a closed loop with its start and settings, checked and ready to simulate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from servoctl.assembly import realism
 from servoctl.assembly import start as starts
+from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
 from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
-from servoctl.mechanics.reach import Reach
+from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -32,20 +33,20 @@ class Run:
     Attributes:
         name: For titles and folders.
         loop: The closed loop, on its engine.
-        start: Initial state, projected where that was asked for.
+        start: Initial state, projected if the config asks for it.
         settings: How to run.
         reach: What the actuators can do for the task; None for an open loop.
-        loaded: The config it came from; None for a run made in Python.
-        problems: Why it should not run; empty unless `load` was told to let them through.
-        levels: The plant's own constraints level by level, for `check`; none: there is no hierarchy.
-        engine: What was asked for: `auto`, `c`, `vm` or `numpy`; `loop.engine` is what it got.
+        loaded: Its config; None for a run made in Python.
+        problems: Why it should not run; empty unless loaded with `strict=False`.
+        levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
+        engine: Requested engine: `auto`, `c`, `vm` or `numpy`; `loop.engine` is the one in use.
     """
 
     name: str
     loop: Loop
     start: State
     settings: Settings
-    reach: Reach | None = None
+    task_map: TaskMap | None = None
     loaded: LoadedConfig | None = None
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
@@ -59,57 +60,60 @@ class Run:
     @cached_property
     @np.errstate(all="ignore")
     def warnings(self) -> list[str]:
-        """What a person should know before running, one sentence each."""
-        engine = [] if self.engine_warning is None else [self.engine_warning]
-        own = realism.warnings(self.system, self.start, self.settings)
-        return (
-            starts.warnings(self.loop, self.start, self.reach) + self.system.model.doubts + self._gains() + own + engine
-        )
+        """Warnings before the run, one sentence each."""
+        return [
+            *starts.warnings(self.loop, self.start, self.task_map),
+            *self.system.model.doubts,
+            *self._gain_warnings(),
+            *realism.warnings(self.system, self.start, self.settings),
+            *([] if self.engine_warning is None else [self.engine_warning]),
+        ]
 
     @property
     def engine_warning(self) -> str | None:
-        """Why the run is slower than was asked for, or than a plant could be that is traced; None where it is not."""
+        """Why the run is slower than requested, or than it would be with a traced plant; None if it is not."""
         return self.loop.note if self.system.model.opaque is not None else engine_note(self.loop)
 
-    def _gains(self) -> list[str]:
-        """Corrections that are fast for the period or the step; what `problems` says already is left out."""
+    def _gain_warnings(self) -> list[str]:
+        """Gains near their limit of stability; beyond it only without a config, whose `problems` have it already."""
         gains = all_gains(self.system, self.settings)
-        said = [gain.warning or (None if self.loaded else gain.problem) for gain in gains]
-        return [sentence for sentence in said if sentence is not None]
+        sentences = [gain.warning or (None if self.loaded else gain.problem) for gain in gains]
+        return [sentence for sentence in sentences if sentence is not None]
 
     @cached_property
     @np.errstate(all="ignore")
     def internal(self) -> InternalDynamics | None:
-        """What the constraints leave free, linearised at the start; None where there is nothing to differentiate."""
+        """Internal dynamics, linearised at the start; None if the plant cannot be differentiated."""
         return internal_dynamics(self.loop, self.start)
 
     @np.errstate(all="ignore")
     def prepare(self) -> None:
-        """Takes the engine that the run is worth, which may compile; `simulate` does so where nobody has."""
+        """Selects the engine, which may compile C code; `simulate` calls this if needed."""
         if self.loop.choice is None:
             take_engine(self.loop, self.start, self.settings, self.engine)
 
-    @np.errstate(all="ignore")  # a term that is not finite stops the run, which says so
+    @np.errstate(all="ignore")  # a term that is not finite stops the run with a message
     def simulate(self, out: Path | None = None, progress: Callable[[float], None] | None = None) -> Trajectory:
-        """Runs.
+        """Simulates the run.
 
         Args:
             out: Run folder to write; None: in memory only.
-            progress: Called now and then with the fraction that is done, 0 to 1.
+            progress: Called from time to time with the finished fraction, 0 to 1.
 
         Raises:
             KeyboardInterrupt: After the files are written.
             RunFolderError: The folder cannot be written.
         """
-        from servoctl.assembly.ending import ending
-
         self.prepare()
         text = dump(self.loaded.config) if self.loaded is not None else ""
-        said: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
+        facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         if self.loop.choice is not None:
-            said["engine_choice"] = self.loop.choice
+            facts["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:
-            said["realism"] = realism.facts(self.system, self.loaded.config.realism)
-        return simulate_loop(
-            self.loop, self.start, self.settings, said, out, text, progress, ending=partial(ending, self)
-        )
+            facts["realism"] = realism.facts(self.system, self.loaded.config.realism)
+        return simulate_loop(self.loop, self.start, self.settings, facts, out, text, progress, ending=self.ending)
+
+    @np.errstate(all="ignore")
+    def ending(self, trajectory: Trajectory, facts: dict[str, Any], last: State | None) -> dict[str, Any]:
+        """Facts that the end of a simulation adds to its summary, as `EndOfRun.facts`."""
+        return EndOfRun(self.loop, self.start, self.settings, self.task_map, trajectory).facts(facts, last)

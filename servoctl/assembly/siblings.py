@@ -1,9 +1,9 @@
-"""Imports of the files beside a user's own file, while that file is loaded.
+"""Lets a user's file import other files of its folder while it is loaded.
 
-Design: `sys.path` is never changed. A finder serves the file's folder for the time of the load, and only names that
-nothing else provides, so that a file never replaces a module of Python or of an installed package. A sibling's lasting
-name in `sys.modules` is that of its path, so two folders can each have a `gains.py`. Siblings are loaded once and are
-loaded again as soon as one of their folder has changed.
+Design: `sys.path` never changes. During the load, a finder provides the files of the folder, and only under names that
+nothing else provides, so that a file never replaces a module of Python or of an installed package. The permanent name
+of such a sibling in `sys.modules` is made from its path, so that two folders can each have a `gains.py`. Siblings are
+loaded once; when one of a folder changes, all of them are loaded again.
 """
 
 import importlib.util
@@ -19,31 +19,31 @@ Stamp = tuple[int, int]
 """Time of the last change [ns] and size of a file."""
 
 PREFIX = "servoctl_user_"
-"""Start of the names of modules that come from files."""
+"""Prefix of the names of modules that come from files."""
 
 _loaded: dict[Path, dict[Path, Stamp]] = {}
-"""Folder -> the siblings that were loaded from it, and their state then."""
+"""Folder -> siblings loaded from it, with their stamps at that time."""
 
 _lock = threading.RLock()
 
 
 def module_name(path: Path) -> str:
-    """The lasting name of a user's module in `sys.modules`, different for every path."""
+    """Permanent name of a user's module in `sys.modules`, different for every path."""
     stem = path.parent.name if path.stem == "__init__" else path.stem
     return f"{PREFIX}{stem}_{abs(hash(path)):x}"
 
 
 def siblings(folder: Path) -> list[Path]:
-    """The files that files of this folder have imported from it so far."""
+    """Files of this folder that other files in it have imported so far."""
     return sorted(_loaded.get(folder.resolve(), {}))
 
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Lets code import the Python files of a folder, by names that nothing else provides.
+    """Lets code import the Python files of a folder, under names that nothing else provides.
 
     Args:
-        folder: Where the file that is loaded lies, resolved.
+        folder: Resolved folder of the file that is being loaded.
     """
     with _lock:
         _forget_changed(folder)
@@ -54,7 +54,7 @@ def importable(folder: Path) -> Iterator[None]:
         finally:
             sys.meta_path.remove(finder)
             for name in [name for name in sys.modules if name.partition(".")[0] in finder.names]:
-                del sys.modules[name]  # its lasting name stays
+                del sys.modules[name]  # the permanent name stays
 
 
 class _Finder:
@@ -67,22 +67,22 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The sibling of this name, or a module within one; None where something else provides it, or nothing does."""
+        """The sibling of this name, or a module in a sibling package; None if it does not exist or is not needed."""
         root, _, inner = name.partition(".")
         if inner and root not in self.names:
             return None
-        place = self._folder.joinpath(*name.split("."))
-        file = next((p for p in (place / "__init__.py", place.with_suffix(".py")) if p.is_file()), None)
+        base = self._folder.joinpath(*name.split("."))
+        file = next((p for p in (base / "__init__.py", base.with_suffix(".py")) if p.is_file()), None)
         if file is None or (not inner and _elsewhere(self, name)):
             return None
         self.names.add(root)
         loader = _Loader(name, str(file), self._folder)
-        within = [str(place)] if file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=within)
+        package = [str(base)] if file.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(name, file, loader=loader, submodule_search_locations=package)
 
 
 class _Loader(SourceFileLoader):
-    """Loads a sibling under its lasting name, or gives the one that is loaded."""
+    """Loads a sibling under its permanent name, or returns the loaded module."""
 
     def __init__(self, name: str, path: str, folder: Path) -> None:
         super().__init__(name, path)
@@ -94,16 +94,16 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         files = _loaded.setdefault(self._folder, {})
-        lasting = module_name(self._file)
-        if self._file in files and sys.modules.get(lasting) is module:
+        permanent = module_name(self._file)
+        if self._file in files and sys.modules.get(permanent) is module:
             return
         files[self._file] = _stamp(self._file)
-        module.__name__ = lasting  # classes remember it, and dataclasses look it up
-        sys.modules[lasting] = module
+        module.__name__ = permanent  # classes keep this name, and dataclasses look up their module by it
+        sys.modules[permanent] = module
         try:
             exec(self.get_code(self.name) or "", vars(module))
         except BaseException:
-            del files[self._file], sys.modules[lasting]
+            del files[self._file], sys.modules[permanent]
             raise
 
 

@@ -1,4 +1,4 @@
-"""Where a run starts: projected on request, refused where it makes no sense, warned about where nothing will move."""
+"""Can a run start from this state? Projection on request, errors for impossible starts, and warnings."""
 
 import math
 from collections.abc import Sequence
@@ -15,52 +15,55 @@ from servoctl.mechanics.hierarchy import Contradiction
 from servoctl.mechanics.initial import Consistency, consistency, nearest
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.passive_levels import PassiveLevel, contradictions
-from servoctl.mechanics.reach import VANISHES, Reach, reach
+from servoctl.mechanics.task_map import VANISHES, TaskMap, sample_task_map
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
 ASSEMBLED = 1e-3
-"""A start that violates a passive constraint by more is not an assembled mechanism [m or rad, and per s]."""
+"""If a passive constraint is violated by more, the mechanism is not assembled [m or rad, and per s]."""
 
 CLOSED = 1e-6
-"""Rows that still differ by more at the nearest state contradict each other [units of the row]."""
+"""Rows that are violated by more at the nearest state contradict each other [units of the row]."""
 
 INDEPENDENT = 1e-9
-"""Rows can be met together along directions whose pivot exceeds this times their Frobenius norm."""
+"""A direction of the rows counts if its pivot exceeds this times their Frobenius norm."""
 
 UNPROJECTED = (
-    "passive rows are dependent, and a correction lets them drift until they look independent: only projection keeps "
-    "the motion from every start"
+    "passive rows are dependent, and with a correction they drift until they look independent: only projection gives "
+    "the right motion from every start"
 )
 
 STATES = 6
-"""States at which the reach of the actuators is looked at, the start among them."""
+"""Number of states at which the reach of the actuators is evaluated, including the start."""
 
 
 def project(model: Model, start: State, fix: Sequence[str], law: BoundLaw | None = None) -> State:
-    """The nearest state that satisfies passive constraints and task; of a task, its wishes only where that can be.
+    """The nearest state that satisfies the passive constraints and the task.
+
+    Tasks of lower priority are left out if no state satisfies them too.
 
     Raises:
-        TaskError: There is none near.
+        TaskError: There is no such state near the start.
     """
     for wrong in [name for name in fix if name not in model.plant.coordinates]:
         raise TaskError(f"fix: there is no coordinate '{wrong}' (coordinates: {', '.join(model.plant.coordinates)})")
-    found, left = nearest(model, start, fix)
-    open_rows = _open(left)
+    state, remaining = nearest(model, start, fix)
+    open_rows = _open(remaining)
     required = _required(model, law)
     if open_rows and len(required) < len(model.plain.task_rows):
-        found, left = nearest(model, start, fix, required)
-        open_rows = _open(left, [*model.plain.passive_rows, *required])
+        state, remaining = nearest(model, start, fix, required)
+        open_rows = _open(remaining, [*model.plain.passive_rows, *required])
     if open_rows:
-        held = f" while {', '.join(fix)} stay" if fix else ""
-        raise TaskError(f"no state near the start satisfies {_listed(open_rows)}{held} (move the start, or free more)")
-    return found
+        held = f" with {', '.join(fix)} fixed" if fix else ""
+        remedy = "move the start, or fix fewer coordinates" if fix else "move the start"
+        raise TaskError(f"no state near the start satisfies {_listed(open_rows)}{held} ({remedy})")
+    return state
 
 
 def _open(at: Consistency, among: Sequence[Row] | None = None) -> list[tuple[str, float]]:
-    """Rows that are not satisfied: name and how far."""
+    """Rows that are not satisfied: name and violation."""
     values = zip(at.rows, at.violation, at.violation_rate, strict=True)
     wanted = None if among is None else set(among)
     worst = [(row, float(np.nanmax(np.abs([x, y])))) for row, x, y in values if not (math.isnan(x) and math.isnan(y))]
@@ -72,7 +75,7 @@ def _listed(rows: Sequence[tuple[str, float]]) -> str:
 
 
 def unstabilised(system: System, start: State) -> list[str]:
-    """Dependent passive rows without a correction: their drift soon looks like a direction of its own."""
+    """Dependent passive rows without a correction: through drift they soon look independent."""
     model, passive = system.model, system.passive
     if not model.passive_rows or passive.projection:
         return []
@@ -83,18 +86,18 @@ def unstabilised(system: System, start: State) -> list[str]:
         return []
     return [
         f"rank {rank} of {len(model.passive_rows)} passive rows, and nothing corrects {', '.join(loose)}: the motion "
-        "would be lost (give plant.passive.correction, or plant.passive.projection: true)"
+        "would become wrong (give plant.passive.correction, or plant.passive.projection: true)"
     ]
 
 
 def check_start(model: Model, start: State, max_violation: float, loop: Loop | None) -> list[str]:
-    """What makes a start impossible, one sentence each.
+    """Why a start is impossible, one sentence each.
 
     Args:
         model: Plant and constraints.
         start: The start.
-        max_violation: Largest violation of a holonomic task row that is let through.
-        loop: For the first command; None: not said.
+        max_violation: Largest allowed violation of a holonomic task row.
+        loop: Gives the first command for the message; None: without it.
     """
     problems = _not_finite(model, start)
     if problems:
@@ -116,14 +119,14 @@ def check_start(model: Model, start: State, max_violation: float, loop: Loop | N
 
 
 def _not_finite(model: Model, start: State) -> list[str]:
-    """Rows that have no value at the start."""
+    """Rows that are not finite at the start."""
     m, problems = model.matrices(start), []
-    place = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
+    q = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
     for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", model.task_rows, m.task)):
         for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
             if not (np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)):
                 problems.append(
-                    f"{field}.{row.name} is not finite at the start, {place}: violation {violation:.4g}, "
+                    f"{field}.{row.name} is not finite at the start, {q}: violation {violation:.4g}, "
                     f"A {A.tolist()}, b {b:.4g} (move the start, or correct the equation)"
                 )
     return problems
@@ -154,23 +157,23 @@ def _not_assembled(model: Model, at: Consistency) -> list[str]:
 
 
 def _required(model: Model, law: BoundLaw | None) -> list[Row]:
-    """Task rows that a start must serve: those of priority 1."""
+    """Task rows of priority 1, which a start must be able to follow."""
     wishes = () if law is None else law.wishes
     return [row for i, row in enumerate(model.plain.task_rows) if i not in wishes]
 
 
 def _contradictions(model: Model, start: State, at: Consistency, among: Sequence[Row]) -> list[str]:
-    """Rows that no state near the start satisfies together, or no acceleration."""
-    found, counted = start, [*model.plain.passive_rows, *among]
+    """Rows that no state near the start, or no acceleration, satisfies together."""
+    state, counted = start, [*model.plain.passive_rows, *among]
     if _open(at, counted):
-        found, left = nearest(model, start, among=among)
-        open_rows = _open(left, counted)
+        state, remaining = nearest(model, start, among=among)
+        open_rows = _open(remaining, counted)
         if open_rows:
             return [
                 f"no state near the start satisfies {_listed(open_rows)}: the rows contradict each other, "
-                "or lie out of reach (correct the equations, or the start)"
+                "or are out of reach (correct the equations, or the start)"
             ]
-    matrices = model.plain.matrices(found)
+    matrices = model.plain.matrices(state)
     rows = Rows.stack([matrices.passive, matrices.task], model.n)
     used = [row in counted for row in (*model.plain.passive_rows, *model.plain.task_rows)]
     A, b = rows.A[used], rows.b[used]
@@ -185,7 +188,7 @@ def _contradictions(model: Model, start: State, at: Consistency, among: Sequence
 
 
 def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLevel]) -> list[Contradiction]:
-    """Levels of passive constraints that the earlier ones exclude, where the mechanism is assembled at the start."""
+    """Levels of passive constraints that contradict earlier levels; empty if the mechanism is not assembled."""
     at = consistency(model, start)
     if not levels or _not_finite(model, start) or _not_assembled(model, at):
         return []
@@ -193,16 +196,16 @@ def contradicting_levels(model: Model, start: State, levels: Sequence[PassiveLev
     return contradictions(model, closed, levels, INDEPENDENT, CLOSED)
 
 
-def look_at_reach(system: System, start: State, count: int = STATES) -> Reach:
+def look_at_reach(system: System, start: State, count: int = STATES) -> TaskMap:
     """What the actuators can do for the task, at the start and at states near it."""
     law = system.law
     rank_tolerance = law.rank_tolerance if isinstance(law, BoundConstraintFollowing) else 1e-10
     states = [start, *system.model.samples(start, count - 1)]
-    return reach(system.model, states, rank_tolerance, system.passive.rank_tolerance)
+    return sample_task_map(system.model, states, rank_tolerance, system.passive.rank_tolerance)
 
 
-def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
-    """Rows of priority 1 that constraint following cannot serve, one sentence each."""
+def unreachable(found: TaskMap, law: BoundLaw | None = None) -> list[str]:
+    """Rows of priority 1 that constraint following cannot follow, one sentence each."""
     problems = []
     wishes = () if law is None else law.wishes
     for i, row in enumerate(found.rows):
@@ -216,32 +219,35 @@ def unreachable(found: Reach, law: BoundLaw | None = None) -> list[str]:
     return problems
 
 
-def warnings(loop: Loop, start: State, found: Reach | None) -> list[str]:
-    """What a person should know before a run that can go on."""
+def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
+    """Warnings about a start from which the run is possible, one sentence each."""
     system = loop.system
     at = consistency(system.model, start)
-    said = _small_passive(system.model, at)
+    sentences = _small_passive(system.model, at)
     if system.passive.dependent(system.model) and not system.passive.projection:
-        said.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
+        sentences.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
     law = system.law
     if not isinstance(law, BoundConstraintFollowing):
-        return said
-    if found is not None and found.rank < found.generic_rank:
-        said.append(f"task: rank {found.rank} at the start, {found.generic_rank} nearby: the start is a singular pose")
-    if found is not None:
-        said += [finding.text for finding in of_task(system, start, found)]
-        lost = [row.name for row, own in zip(found.rows, found.gain, strict=True) if own <= VANISHES]
-        everywhere = {row.name for row in found.unreachable}
-        lost = [name for name in lost if name not in everywhere]
-        said += [
-            f"task.{found.rows[i].name}: no input reaches this wish: what it misses is given_up.{found.rows[i].name}"
-            for i in law.wishes
-            if found.rows[i] in found.unreachable
-        ]
-        said += [
-            f"task.{name}: no input reaches it at the start, though nearby: its degree changes there" for name in lost
-        ]
-    return said + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+        return sentences
+    sentences += [] if found is None else _reach_warnings(system, law, start, found)
+    return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+
+
+def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: TaskMap) -> list[str]:
+    """Rows that the inputs reach badly, or not at all."""
+    sentences = [finding.text for finding in of_task(system, start, found)]
+    if found.rank < found.generic_rank:
+        rank = f"rank {found.rank} at the start, {found.generic_rank} nearby"
+        sentences.insert(0, f"task: {rank}: the start is a singular pose")
+    for row in [found.rows[i] for i in law.wishes if found.rows[i] in found.unreachable]:
+        sentences.append(f"task.{row.name}: no input acts on it: given_up.{row.name} shows the error that remains")
+    everywhere = {row.name for row in found.unreachable}
+    lost = [row.name for row, gain in zip(found.rows, found.gain, strict=True) if gain <= VANISHES]
+    return sentences + [
+        f"task.{name}: no input acts on it at the start, but nearby one does: its relative degree changes there"
+        for name in lost
+        if name not in everywhere
+    ]
 
 
 def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
@@ -252,14 +258,14 @@ def _rate_alone(law: BoundConstraintFollowing) -> list[str]:
     ]
     remedy = "give p_feedback.rate, or beta"
     return (
-        [f"task: {', '.join(rows)}: the correction acts on the rate alone, positions drift ({remedy})"] if rows else []
+        [f"task: {', '.join(rows)}: the correction acts only on the rate, positions drift ({remedy})"] if rows else []
     )
 
 
 def _small_passive(model: Model, at: Consistency) -> list[str]:
     rows = [(row, x) for row, x in zip(at.rows, at.violation, strict=True) if row in model.passive_rows]
     return [
-        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true closes it)"
+        f"the start violates the plant's own constraint {row.name} by {x:.1e} (initial.project: true removes this)"
         for row, x in rows if abs(x) > CLOSED
     ]  # fmt: skip
 
@@ -283,12 +289,12 @@ def _without_feedback(law: BoundConstraintFollowing, at: Consistency) -> list[st
 
 
 def _standstill(loop: Loop, start: State, at: Consistency) -> list[str]:
-    """A start from which nothing ever moves, though the task is not met."""
+    """A warning if nothing ever moves from this start although the task is not met."""
     x, system = np.concatenate([start.q, start.v, loop.memory_start]), loop.system
     rates, row = loop.rates(start.t, x)
     counted = [*system.model.plain.passive_rows, *_required(system.model, system.law)]
     violated = any(abs(x) > CLOSED for row, x in zip(at.rows, at.violation, strict=True) if row in counted)
     ok = row[loop.layout.slices["status"].start] < Status.NOT_POSITIVE.code
     if violated and ok and not np.abs(rates).max() > 1e-12:
-        return ["nothing moves from this start: velocities and accelerations are zero, though the task is not met"]
+        return ["nothing moves from this start: velocities and accelerations are zero, but the task is not met"]
     return []

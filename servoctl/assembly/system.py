@@ -1,4 +1,4 @@
-"""Plant, task and law -> the system that a closed loop is made of."""
+"""Plant, task and law -> `System`, which a closed loop is made of."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -14,11 +14,11 @@ from servoctl.simulation.system import PassiveStabilisation, System
 from servoctl.types import State
 
 PASSIVE_CORRECTION = Baumgarte(10.0, 10.0)
-"""Stabilises a plant's own constraints in simulation, unless something else is asked for.
+"""Default stabilisation of a plant's own constraints in simulation.
 
-Slow enough for the accuracy of a fixed step: gains in proportion to 1/h cost Runge-Kutta two orders. Where rows are
-dependent no gains serve from every start, because drift makes them look independent: such plants are projected after
-each step instead (`tests/reference/test_dependent_rows.py`).
+Slow enough to keep the accuracy of a fixed step: gains proportional to 1/h cost Runge-Kutta two orders. If rows are
+dependent, no gains work from every start, because drift makes the rows look independent. Such plants are projected
+after each step instead (`tests/reference/test_dependent_rows.py`).
 """
 
 
@@ -34,15 +34,15 @@ def make_system(
     like: System | None = None,
     same_ground: bool = False,
 ) -> System:
-    """Binds a plant, a task and a law.
+    """Binds a plant, a task and a law; parameters as of `simulate` and:
 
     Args:
-        like: An earlier system, whose traced model serves again where only parameters differ; the rest as `simulate`.
+        like: An earlier system; its traced model is used again if only parameters differ.
         same_ground: Whether plant, task and start are those of `like`.
-        projection: `auto`: where passive rows are dependent, in place of `passive`.
+        projection: `auto`: true if passive rows are dependent, instead of `passive`.
 
     Raises:
-        PlantError, TaskError, TraceError: They do not fit.
+        PlantError, TaskError, TraceError: The parts do not fit each other.
     """
     if like is not None and same_ground:
         model = like.model.plain
@@ -52,7 +52,7 @@ def make_system(
         model = law.prepare(model, start)
     allowed = like.passive.allowed if like is not None and same_ground else allowed_rank(model, start)
     if projection == "auto":
-        projection = allowed < len(model.passive_rows)  # rows depend on each other
+        projection = allowed < len(model.passive_rows)  # true if rows depend on each other
         passive = None if projection else passive
     damping, stiffness = resolve(model.passive_rows, for_passive(passive), None, "plant.passive.correction")
     stabilisation = PassiveStabilisation(tuple(damping), tuple(stiffness), passive_rank_tolerance, projection, allowed)

@@ -14,7 +14,8 @@ from servoctl.bench.timing import Contestant, Timings, interleaved, timed
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 STEP, DURATION = 0.001, 2 * np.pi  # [s]

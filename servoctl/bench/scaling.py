@@ -18,7 +18,7 @@ from servoctl.mechanics.constraint import Constraint, Holonomic
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.make import make_loop
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 

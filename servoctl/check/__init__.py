@@ -1,1 +1,1 @@
-"""The report on a run before it runs, and the gains that are recommended."""
+"""What is known about a run before it runs? The report of `servoctl check`, and recommended gains."""

@@ -1,12 +1,11 @@
-"""Gains to begin with, and why these.
+"""Which gains are a good start, and why?
 
     alpha = 2.5 times the fastest motion, at least 5 1/s
-    alpha h <= 0.1 for the steps of rk4, alpha h < half of what decays for a held command
+    alpha h <= 0.1 for steps of rk4; alpha h < half of the stability limit for a held command
 
-Design: a rule of thumb, and our own, from two systems: the parallelogram (12 absolute coordinates, 3.4 rad/s) is
-computed best at alpha = 2 to 10, and gains in proportion to 1/h cost Runge-Kutta two of its four orders, because errors
-of the stages, O(h^2), are multiplied by 1/h^2. Rows that are dependent need more: a slow pull-back lets the drift look
-like a direction of its own. So each step of the rule is said beside the value.
+Design: a rule of thumb of our own, from two systems. The parallelogram (12 absolute coordinates, 3.4 rad/s) is computed
+most accurately at alpha = 2 to 10. Gains proportional to 1/h cost Runge-Kutta two of its four orders, because errors of
+the stages, O(h^2), are multiplied by 1/h^2. The reasons for a value are printed with it.
 """
 
 import math
@@ -19,34 +18,30 @@ import numpy as np
 from servoctl.assembly import start as starts
 from servoctl.assembly.gains import Spacing, passive_spacing, task_spacing
 from servoctl.assembly.run import Run
-from servoctl.laws.gain_limits import longest_spacing
 from servoctl.mechanics.model import Model, Row
 from servoctl.types import State
 
 FASTER = 2.5
-"""The correction against the fastest motion."""
+"""alpha divided by the rate of the fastest motion."""
 
 LEAST, MOST = 5.0, 10.0
-"""alpha [1/s]: below, drift is let grow; above, an adaptive method pays with evaluations in proportion."""
-
-DEPENDENT = 20.0
-"""alpha [1/s] at the least where rows are dependent."""
+"""Range of alpha [1/s]: below, drift can grow; above, the cost of an adaptive method grows in proportion."""
 
 ACCURATE = 0.1
-"""alpha h at the most for rk4: the error stays within about ten times of the best."""
+"""Largest alpha h for rk4: the error stays within about ten times of the best."""
 
 INSTANTS = 256
-"""At which a task is looked at."""
+"""Number of times at which a task is evaluated."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A correction, and why this one.
+    """A recommended correction with its reasons.
 
     Attributes:
-        field: Where it goes in the config.
-        value: What to write there.
-        alpha: The rate of decay behind it [1/s]; 0: no correction is behind it.
+        field: Field of the config.
+        value: Value of that field.
+        alpha: Its rate of decay [1/s]; 0 if the value is not a correction.
         reasons: One sentence each.
     """
 
@@ -57,7 +52,7 @@ class Recommendation:
 
     @property
     def text(self) -> str:
-        """To paste."""
+        """Line to paste into a config or after `--set`."""
         ((kind, gains),) = self.value.items()
         if isinstance(gains, bool):
             return f"{self.field}: {{{kind}: {str(gains).lower()}}}"
@@ -75,7 +70,7 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
 
     Args:
         run: A run.
-        spacing: How finely the law acts; None: as the run says.
+        spacing: Period and delay of the law; None: those of the run.
     """
     model, motion = run.system.model, fastest_motion(run)
     found = []
@@ -83,38 +78,38 @@ def recommend(run: Run, spacing: Spacing | None = None) -> list[Recommendation]:
         if run.system.passive.dependent(model):
             found.append(Recommendation("plant.passive", {"projection": True}, 0.0, (starts.UNPROJECTED,)))
         else:
-            alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2, False)
+            alpha, reasons = _alpha(motion, passive_spacing(run.settings), 2)
             found.append(_as(alpha, reasons, _passive_kind(model.passive_rows), "plant.passive.correction"))
     if run.system.law is None:
         return found
-    raised = model.plain is not model
-    kinds = {_kind(row, raised) for row in model.task_rows if row.has_violation}
+    input_output = model.plain is not model
+    kinds = {_kind(row, input_output) for row in model.task_rows if row.has_violation}
     for kind in sorted(kinds):
-        rows = [row for row in model.task_rows if row.has_violation and _kind(row, raised) == kind]
+        rows = [row for row in model.task_rows if row.has_violation and _kind(row, input_output) == kind]
         degree = max(row.degree for row in rows)
-        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree, dependent=False)
+        alpha, reasons = _alpha(motion, spacing or task_spacing(run.system, run.settings), degree)
         if run.internal is not None and run.internal.stable is False:
-            reasons = (*reasons, "unstable internal dynamics do not count: no gain of the task reaches them")
-        places = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
-        found += [_as(alpha, reasons, kind, place) for place in places]
+            reasons = (*reasons, "unstable internal dynamics do not count, because task gains do not act on them")
+        fields = ["law.correction"] if len(kinds) == 1 else [f"task.{group}.correction" for group in _groups(rows)]
+        found += [_as(alpha, reasons, kind, field) for field in fields]
     return found
 
 
 def fastest_motion(run: Run) -> tuple[float, str]:
-    """Rate of the fastest motion that the model shows [1/s], and where it comes from.
+    """Rate of the fastest motion in the model [1/s], and its source; (0, "") if nothing moves by itself.
 
-    Unstable internal dynamics do not count: no gain of the task reaches them, and theirs is no motion to follow.
+    Unstable internal dynamics do not count: task gains do not act on them.
     """
     rates = {f"of {name} in time": rate for name, rate in task_rates(run.system.model.plain, run).items()}
     internal = run.internal
     if internal is not None and internal.modes and internal.stable is not False:
-        rates["of what the constraints leave free"] = max(abs(mode) for mode in internal.modes)
+        rates["of the internal dynamics"] = max(abs(mode) for mode in internal.modes)
     name = max(rates, key=lambda key: rates[key], default="")
     return (rates[name], name) if name and rates[name] > 1e-6 else (0.0, "")
 
 
 def task_rates(model: Model, run: Run) -> dict[str, float]:
-    """Row -> how fast it changes with time alone: max |phi_tt| / max |phi_t|, the w of sin(w t) [1/s]."""
+    """Row -> rate of its explicit change with time [1/s]: max |phi_tt| / max |phi_t|, which is w for sin(w t)."""
     q, rest = run.start.q, np.zeros(model.n)
     times = run.start.t + run.settings.duration * np.arange(INSTANTS) / INSTANTS
     at = [model.matrices(State(float(t), q, rest)).task for t in times]
@@ -128,58 +123,45 @@ def task_rates(model: Model, run: Run) -> dict[str, float]:
     return found
 
 
-def _alpha(motion: tuple[float, str], spacing: Spacing, degree: int, dependent: bool) -> tuple[float, tuple[str, ...]]:
-    """The rate of decay, and its reasons; `degree` of the error's polynomial."""
+def _alpha(motion: tuple[float, str], spacing: Spacing, degree: int) -> tuple[float, tuple[str, ...]]:
+    """The rate of decay [1/s] and its reasons; `degree` is that of the error's polynomial."""
     rate, source = motion
-    alpha, reasons = MOST, ["no motion of its own rate was found in the model: 10 1/s"]
+    alpha, reasons = MOST, [f"the model shows no motion of its own: alpha = {MOST:g} 1/s"]
     if rate:
         alpha = max(LEAST, FASTER * rate)
         reasons = [f"fastest motion {source}: {rate:.3g} 1/s; {FASTER:g} times that, at least {LEAST:g}: {alpha:.3g}"]
-    if dependent and alpha < DEPENDENT:
-        alpha = DEPENDENT
-        reasons.append(f"rows are dependent, and a slow pull-back loses the motion: at least {DEPENDENT:g}")
     h = spacing.h
     if h is None:
-        if alpha > MOST and not dependent:
+        if alpha > MOST:
             alpha = MOST
-            reasons.append(f"{spacing.method} pays for more in evaluations: at most {MOST:g}")
+            reasons.append(f"at most {MOST:g}, because {spacing.method} needs more evaluations for faster gains")
         return alpha, tuple(reasons)
-    bears = _longest(degree, spacing) / h
-    bounds = [(bears / 2, f"half of the {bears:.3g} 1/s at which a {spacing} no longer lets it decay")]
+    limit = _limit(degree, spacing) / h
+    bounds = [(limit / 2, f"half of the stability limit, {limit:.3g} 1/s at a {spacing}")]
     if not spacing.held:
-        bounds.append((ACCURATE / h, f"alpha h at most {ACCURATE:g}: more costs rk4 its order"))
+        bounds.append((ACCURATE / h, f"alpha h at most {ACCURATE:g}, because rk4 loses accuracy above"))
     bound, why = min(bounds)
     if alpha > bound:
         reasons.append(f"{why}: {bound:.3g}")
     else:
-        reasons.append(f"a {spacing} bears up to {bears:.3g}")
+        reasons.append(f"stable up to {limit:.3g} 1/s at a {spacing}")
     return min(alpha, bound), tuple(reasons)
 
 
-def _longest(degree: int, spacing: Spacing) -> float:
-    """alpha h at which (s + alpha)^degree no longer decays."""
+def _limit(degree: int, spacing: Spacing) -> float:
+    """alpha h from which errors with the polynomial (s + alpha)^degree no longer decay."""
     stiffness, *rest = [float(math.comb(degree, k)) for k in range(degree)]
     damping, higher = (rest[0], tuple(rest[1:])) if rest else (0.0, ())
-    return longest_spacing(
-        damping,
-        stiffness,
-        degree > 1,
-        spacing.held,
-        higher,
-        spacing.delay,
-        spacing.method,
-        spacing.lag,
-        spacing.velocity,
-    )
+    return spacing.longest(damping, stiffness, degree > 1, higher)
 
 
-def _kind(row: Row, raised: bool) -> str:
-    """The correction that fits a row."""
-    return "poles" if raised else "baumgarte" if row.has_rate else "p_feedback"
+def _kind(row: Row, input_output: bool) -> str:
+    """The kind of correction that fits a row."""
+    return "poles" if input_output else "baumgarte" if row.has_rate else "p_feedback"
 
 
 def _passive_kind(rows: Sequence[Row]) -> str:
-    """The correction that fits all of a plant's own rows: they have one in common."""
+    """The kind of correction that fits all passive rows, which share one correction."""
     rates = [row.has_rate for row in rows if row.has_violation]
     return "baumgarte" if all(rates) else "p_feedback with rate" if any(rates) else "p_feedback"
 
@@ -189,7 +171,7 @@ def _groups(rows: Sequence[Row]) -> list[str]:
 
 
 def _as(alpha: float, reasons: tuple[str, ...], kind: str, field: str) -> Recommendation:
-    """The correction that decays at this rate; two digits, the slower side."""
+    """The correction with this rate of decay, rounded down to two digits."""
     digits = 1 - math.floor(math.log10(alpha))
     alpha = math.floor(alpha * 10**digits * (1 + 1e-12)) / 10**digits
     value: dict[str, Any] = {"baumgarte": {"alpha": alpha, "beta": alpha}}

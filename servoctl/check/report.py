@@ -1,4 +1,4 @@
-"""What can be said of a run before it runs: the model, the constraints, what the actuators reach, gains, the start."""
+"""The report of `servoctl check`: model, constraints, controllability, gains, internal dynamics and start of a run."""
 
 import timeit
 from dataclasses import dataclass, field
@@ -22,18 +22,18 @@ from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
 
 SHOWN = 10
-"""Lines of one kind that a person is shown; a program gets all."""
+"""Largest number of printed lines of one kind; JSON has all."""
 
 
 @dataclass
 class CheckReport:
-    """The findings, for a person and for a program.
+    """The findings, as text and as values.
 
     Attributes:
-        sections: (title, lines).
-        values: The same as plain values.
-        warnings: What a person should know; the run can go on.
-        errors: Why it should not run.
+        sections: (title, lines) to print.
+        values: The same as plain values, for JSON.
+        warnings: Warnings; the run is possible.
+        errors: Reasons why the run is refused.
     """
 
     sections: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -47,10 +47,10 @@ class CheckReport:
 
 
 def check(run: Run) -> CheckReport:
-    """Looks at a run under the microscope; simulates nothing.
+    """Checks a run without simulating it.
 
     Args:
-        run: As `load(config, strict=False)` gives it.
+        run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
     for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
@@ -70,9 +70,9 @@ def _plant(run: Run, report: CheckReport) -> None:
         f"condition {np.linalg.cond(M):.3g}",
     ]
     if model.opaque is None:
-        lines.append("compiled: equals its NumPy self at 20 random states and parameter sets")
+        lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
     else:
-        lines.append(f"opaque: {model.opaque}")
+        lines.append(f"not compiled: {model.opaque}")
     report.sections.append(("plant", lines))
     report.values["plant"] = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
@@ -85,8 +85,8 @@ def _count(number: int, word: str) -> str:
 
 
 def _named(units: Any) -> str:
-    shown = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
-    return ", ".join(shown) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
+    listed = [f"{name} [{unit}]" for name, unit in list(units.items())[:8]]
+    return ", ".join(listed) + (f", and {len(units) - 8} more" if len(units) > 8 else "")
 
 
 def _passive(run: Run, report: CheckReport) -> None:
@@ -114,16 +114,16 @@ def _hierarchy(run: Run, report: CheckReport) -> None:
     try:
         free, *enforced = motions(model, run.start, run.levels, rank_tolerance=tolerance)
     except ServoctlError as error:
-        report.sections.append(("hierarchy", [f"not enforced: {error}"]))
+        report.sections.append(("hierarchy", [f"cannot be enforced: {error}"]))
         report.values["hierarchy"] = {"reason": str(error)}
         return
     levels = level_reports(model.plant.coordinates, [free, *enforced])
     at_once = assemble(run.start, model.matrices(run.start), tolerance).acceleration(np.zeros(model.m))
     apart = enforced[-1].acceleration - at_once
     lines = [
-        "level after level at the start, no input acting; trace of P: freedoms that are left",
+        "level by level at the start, with zero inputs; trace of P: remaining degrees of freedom",
         *_shortened([str(level) for level in levels]),
-        f"off the motion under all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
+        f"difference from all rows at once, without clearance: {largest(apart, model.plant.coordinates)}",
     ]
     report.sections.append(("hierarchy", lines))
     report.values["hierarchy"] = {
@@ -138,13 +138,13 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
     lines, wanted = [], set(rows)
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         if row in wanted:
-            shown = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"
-            lines.append(f"{row.name}: {row.kind}{shown}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
+            value = "" if np.isnan(violation) else f": violation {violation + 0.0:.3g}"  # + 0.0: prints -0 as 0
+            lines.append(f"{row.name}: {row.kind}{value}" + ("" if np.isnan(rate) else f", rate {rate + 0.0:.3g}"))
     return _shortened(lines)
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    """The first lines, where there are many."""
+    """The first lines, if there are many."""
     return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
@@ -153,7 +153,6 @@ def _task(run: Run, report: CheckReport) -> None:
     if not model.task:
         return
     lines, values = [], {}
-    shown = _violations(run, model.task_rows)
     for name, constraint in model.task.items():
         try:
             kind = classify(constraint, model.plant, run.start)
@@ -170,31 +169,30 @@ def _task(run: Run, report: CheckReport) -> None:
         if equation is not None and equation.kinked and constraint.kind == "holonomic":
             words = ", ".join(equation.kinked)
             report.warnings.append(f"task.{name}: {words} in a holonomic row: its second derivative ignores the kink")
-    report.sections.append(("task", lines + shown))
+    report.sections.append(("task", lines + _violations(run, model.task_rows)))
     report.values["task"] = values
 
 
 def _reach(run: Run, report: CheckReport) -> None:
-    found = run.reach
-    if found is None:
+    task_map = run.task_map
+    if task_map is None:
         return
-    count = _count(len(found.rows), "row")
-    lines = [f"rank of A Phi B: {found.rank} at the start, {found.generic_rank} nearby, of {count}"]
-    rows, unreachable, dependent = [], set(found.unreachable), set(found.dependent)
-    for row, gain in zip(found.rows, found.gain, strict=True):
+    count = _count(len(task_map.rows), "row")
+    lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
+    rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
+    for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""
         if row in unreachable:
             remark = ": OUT OF REACH: no actuator acts on this row's acceleration"
         elif row in dependent:
-            remark = ": no direction of its own: reached only together with the rows above"
-        rows.append(f"{row.name}: relative degree {found.degree(row)}, gain {gain:.3g}{remark}")
-    lines += _shortened(rows)
-    report.sections.append(("what the actuators reach", lines))
+            remark = ": dependent: cannot be controlled independently of the rows above"
+        rows.append(f"{row.name}: relative degree {task_map.degree(row)}, gain {gain:.3g}{remark}")
+    report.sections.append(("controllability of the task", lines + _shortened(rows)))
     report.values["reach"] = {
-        "rank": found.rank, "generic_rank": found.generic_rank, "pivot": found.pivot,
+        "rank": task_map.rank, "generic_rank": task_map.generic_rank, "pivot": task_map.pivot,
         "rows": {
-            row.name: {"degree": found.degree(row), "gain": gain, "reachable": row not in unreachable}
-            for row, gain in zip(found.rows, found.gain, strict=True)
+            row.name: {"degree": task_map.degree(row), "gain": gain, "reachable": row not in unreachable}
+            for row, gain in zip(task_map.rows, task_map.gain, strict=True)
         },
     }  # fmt: skip
 
@@ -213,8 +211,8 @@ def _gains(run: Run, report: CheckReport) -> None:
     passive = list(passive_gains(run.system, passive_spacing(settings)))
     if not task and not passive:
         return
-    if run.system.passive.projection and passive and not any(gain.damping or gain.stiffness for gain in passive):
-        lines = ["passive constraints: every step of a run ends on them (plant.passive.projection)"]
+    if run.system.passive.projection and passive and not any(gain.corrects for gain in passive):
+        lines = ["passive constraints: projected at the end of each step (plant.passive.projection)"]
     else:
         lines = _shortened([gain.line for gain in passive])
     lines += _shortened([gain.line for gain in task])
@@ -245,27 +243,27 @@ def _recommended(report: CheckReport, title: str, key: str, found: list[Recommen
 def _internal(run: Run, report: CheckReport) -> None:
     if run.system.law is None or run.problems:
         return
-    found = run.internal
-    if found is None:
+    internal = run.internal
+    if internal is None:
         return
-    lines = [f"{_count(found.dimension, 'state')} beside the violations: {found.verdict}"]
-    if found.dimension:
-        lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in found.modes[:SHOWN]))
+    lines = [f"{_count(internal.dimension, 'state')} besides the violations: {internal.verdict}"]
+    if internal.dimension:
+        lines.append("modes at the start [1/s]: " + ", ".join(f"{mode:.4g}" for mode in internal.modes[:SHOWN]))
     report.sections.append(("internal dynamics", lines))
     report.values["internal"] = {
-        "dimension": found.dimension, "stable": found.stable,
-        "modes": [[mode.real, mode.imag] for mode in found.modes],
+        "dimension": internal.dimension, "stable": internal.stable,
+        "modes": [[mode.real, mode.imag] for mode in internal.modes],
     }  # fmt: skip
-    report.warnings += [finding.text for finding in of_internal(run.system, found)]
+    report.warnings += [finding.text for finding in of_internal(run.system, internal)]
 
 
 def _diagnosis(run: Run, report: CheckReport) -> None:
-    """What no gain, step or period mends."""
+    """Faults that no gain, step or period can repair; their sentences are among the warnings already."""
     if run.system.law is None:
         return
-    found = of_task(run.system, run.start, run.reach)
-    found += of_internal(run.system, run.internal) if not run.problems else []
-    report.values["diagnosis"] = [finding.to_dict() for finding in found]
+    findings = of_task(run.system, run.start, run.task_map)
+    findings += of_internal(run.system, run.internal) if not run.problems else []
+    report.values["diagnosis"] = [finding.to_dict() for finding in findings]
 
 
 def _start(run: Run, report: CheckReport) -> None:
@@ -280,8 +278,8 @@ def _start(run: Run, report: CheckReport) -> None:
         command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
         slices = loop.layout.slices
         status = Status.from_code(command[slices["status"]][0])
-        shown = zip(plant.actuators.items(), command[slices["u"]], strict=True)
-        lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in shown))
+        inputs = zip(plant.actuators.items(), command[slices["u"]], strict=True)
+        lines.append("first command: " + ", ".join(f"{name} = {u:.4g} {unit}" for (name, unit), u in inputs))
         lines.append(f"its status: {status.value}; residual {command[slices['residual']][0]:.1e}")
         values |= {"u": dict(zip(plant.actuators, command[slices["u"]], strict=True)), "status": status.name}
     report.sections.append(("start", lines))
@@ -292,9 +290,9 @@ def _engine(run: Run, report: CheckReport) -> None:
     loop, start = run.loop, run.start
     x = np.concatenate([start.q, start.v, loop.memory_start])
     cost = _cost(loop, start.t, x)
-    lines = [f"{loop.engine}: {cost:.3g} us an evaluation" + (f" ({loop.note})" if loop.note else "")]
+    lines = [f"{loop.engine}: {cost:.3g} us per evaluation" + (f" ({loop.note})" if loop.note else "")]
     if isinstance(loop, NumpyLoop) and run.system.model.opaque is not None:
-        lines.append("a plant that can be compiled costs some ten times less")
+        lines.append("a plant that can be compiled is about ten times faster")
     report.sections.append(("engine", lines))
     report.values["engine"] = {"name": loop.engine, "microseconds": cost, "note": loop.note}
 

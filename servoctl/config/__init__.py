@@ -1,8 +1,8 @@
-"""YAML -> checked values: what a config says, with every default filled in and every problem at once.
+"""What does a config say? YAML -> checked values with all defaults; all problems are reported at once.
 
-Design: three sieves, each with one kind of question. `yaml_loader`: is it YAML that cannot be misread? `schema`: is
-each field what it should be? `rules`: do the fields fit each other? Names of coordinates, actuators and parameters are
-checked by the room that builds the plant; `LoadedConfig.where` gives it the place of each field.
+Design: three checks, one after the other. `yaml_loader`: is it YAML with only one meaning? `schema`: is each field
+valid? `rules`: do the fields fit each other? Names of coordinates, actuators and parameters are checked in `assembly`,
+which builds the plant; `LoadedConfig.where` tells it file and line of each field.
 """
 
 from servoctl.config.document import FieldPath, Problem

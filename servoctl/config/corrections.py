@@ -1,4 +1,4 @@
-"""Corrections: what drives a constraint's violation back to zero."""
+"""Grammar of `correction`: the feedback that drives a constraint violation back to zero."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ class PFeedbackConfig(Section):
 
 
 class CorrectionConfig(Section):
-    """Exactly one kind."""
+    """One correction; exactly one of its kinds is given."""
 
     baumgarte: BaumgarteConfig | None = Field(default=None, description="phi'' + 2 alpha phi' + beta^2 phi = 0")
     second_order: SecondOrderConfig | None = Field(default=None, description="phi'' + damping phi' + stiffness phi = 0")

@@ -1,4 +1,4 @@
-"""A config as it was written: plain values, and where each of them stands."""
+"""A config as written: plain values, and file and line of each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ FieldPath = tuple[str | int, ...]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a config.
+    """One problem of a config.
 
     Attributes:
-        path: The field that is meant; () is the config as a whole.
-        what: What is wrong, with the value, and in parentheses what is expected.
+        path: The wrong field; () is the whole config.
+        what: What is wrong, with the value; in parentheses what is expected or what to do.
     """
 
     path: FieldPath
@@ -21,7 +21,7 @@ class Problem(NamedTuple):
 
 
 def in_words(value: Any) -> str:
-    """A value as a message shows it: short, and as it is written in YAML."""
+    """A value for a message: short, and as written in YAML."""
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
@@ -32,14 +32,14 @@ def in_words(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Document:
-    """Values as YAML gives them, before any check, and their places.
+    """Unchecked values of a config and the lines they come from.
 
     Attributes:
-        file: The file's path as it is shown to a person.
+        file: Path of the file, as messages show it.
         values: The top-level mapping.
         lines: Path -> line in the file, counted from 1.
-        settings: Path -> what wrote the value there: `--set PATH=VALUE`, or file and line of a `--set-file`.
-        problems: What was wrong already when the text was read.
+        settings: Path -> source of an overridden value: `--set PATH=VALUE`, or file and line of a `--set-file`.
+        problems: Problems found while reading the YAML.
     """
 
     file: str
@@ -49,34 +49,34 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def where(self, *path: str | int) -> str:
-        """`file.yaml:12: law.correction`, or `--set law.correction=...: law.correction`."""
-        place, _ = self._place(path)
+        """Start of a message: `file.yaml:12: law.correction`, or `--set law.correction=...: law.correction`."""
+        source, _ = self._source(path)
         field = self.field(path)
-        return f"{place}: {field}" if field else place
+        return f"{source}: {field}" if field else source
 
     def field(self, path: FieldPath) -> str:
-        """Dotted name of a field; a task entry is called by its name."""
-        shown = ""
+        """Dotted name of a field, with the name of a task entry instead of its index."""
+        dotted = ""
         for index, part in enumerate(path):
             name = self._task_name(part) if path[:index] == ("task",) else part
-            shown += f"[{name}]" if isinstance(name, int) else f".{name}"
-        return shown.removeprefix(".")
+            dotted += f"[{name}]" if isinstance(name, int) else f".{name}"
+        return dotted.removeprefix(".")
 
     def report(self, problems: Iterable[Problem]) -> list[str]:
-        """Each problem as the sentence that a person reads, in order of lines, what overrides wrote last."""
-        ordered = sorted(dict.fromkeys(problems), key=lambda problem: self._place(problem.path)[1])
+        """One sentence per problem, in order of lines; problems of overrides come last."""
+        ordered = sorted(dict.fromkeys(problems), key=lambda problem: self._source(problem.path)[1])
         return [f"{self.where(*path)}: {what}" for path, what in ordered]
 
     def indexed(self, path: FieldPath) -> FieldPath:
-        """The path, with a task entry that it calls by name by its index."""
+        """The path with the index of a task entry instead of its name."""
         entries = self.values.get("task")
         if path[:1] == ("task",) and len(path) > 1 and isinstance(path[1], str) and isinstance(entries, list):
             names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
             return ("task", names.index(path[1]), *path[2:]) if path[1] in names else path
         return path
 
-    def _place(self, path: FieldPath) -> tuple[str, float]:
-        """Place of the nearest field above that has one, and its rank in a report."""
+    def _source(self, path: FieldPath) -> tuple[str, float]:
+        """Source of the field, or of the nearest section around it; and its position in a report."""
         for length in range(len(path), 0, -1):
             if setting := self.settings.get(path[:length]):
                 return setting, float("inf")

@@ -10,7 +10,7 @@ from servoctl.config.yaml_scalars import CORE, PREFIX
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that a reader of YAML 1.1 or of YAML 1.2 could take for something else."""
+    """Quotes text that YAML 1.1 or YAML 1.2 could read as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -21,7 +21,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 _LINE_BREAKS = re.compile("[\x85\u2028\u2029]")
-"""Line breaks that PyYAML writes as they are and does not read back the same, unless in double quotes."""
+"""Line breaks that PyYAML reads back differently, unless they are in double quotes."""
 
 _Dumper.add_representer(str, _Dumper.represent_str)
 for _kind in CORE[:-1]:
@@ -29,6 +29,6 @@ for _kind in CORE[:-1]:
 
 
 def dump(config: Config) -> str:
-    """The config as it ran: every default filled in, every number evaluated, fields left out where there is none."""
+    """YAML of the config as it ran: with all defaults, with evaluated numbers, without fields that are None."""
     values = config.model_dump(mode="json", by_alias=True, exclude_none=True)
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)

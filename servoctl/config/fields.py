@@ -1,4 +1,4 @@
-"""Types of single fields: what they accept, and the sentence that refuses the rest."""
+"""Types of single fields: which values they accept, and the error for all others."""
 
 import re
 from collections.abc import Mapping
@@ -23,31 +23,31 @@ from servoctl.errors import ExpressionError
 from servoctl.expression import constant, parse
 
 SCALAR, LIST, MAPPING = "<scalar>", "<list>", "<mapping>"
-"""Branches of a field that takes several shapes; they occur in pydantic's paths, never in ours."""
+"""Branches of a field that accepts several shapes; they occur in pydantic's paths, never in ours."""
 
 
 def fault(what: str, *at: str | int) -> PydanticCustomError:
-    """The error that pydantic passes on.
+    """An error to raise in a validator; pydantic passes it on.
 
     Args:
-        what: The sentence, with its remedy in parentheses.
-        at: Path from the field that is being checked to the one that is wrong.
+        what: What is wrong; in parentheses what to do.
+        at: Path from the checked field to the wrong one.
     """
     return PydanticCustomError("fault", "{what}", {"what": what, "at": at})
 
 
 class Section(BaseModel):
-    """A mapping of the config: no key that it does not know, nothing changed after reading."""
+    """A mapping of the config: unknown keys are errors, values cannot change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number, or a constant expression that makes one.
+    """Type of a field that takes a number or a constant expression.
 
     Attributes:
-        expected: What the field takes, with its unit: "a positive time [s]".
+        expected: The expected value with its unit, for messages: "a positive time [s]".
         above: The number must be greater than this.
         least: The number must not be less than this.
         below: The number must be less than this.
@@ -64,7 +64,7 @@ class NumberField:
         """The number.
 
         Raises:
-            PydanticCustomError: The value is none, or out of range.
+            PydanticCustomError: The value is not a number, or is out of range.
         """
         try:
             number = constant(value)
@@ -98,7 +98,7 @@ class NumberField:
 
 @dataclass(frozen=True)
 class Equation:
-    """The text of an equation; a bare number is one too.
+    """Type of a field that takes the text of an equation, or a number.
 
     Attributes:
         rates: Whether `der()` must occur (True), must not (False), or may (None).
@@ -107,10 +107,10 @@ class Equation:
     rates: bool | None = None
 
     def read(self, value: Any) -> str:
-        """The text, which is known to parse.
+        """The text, after a test parse.
 
         Raises:
-            PydanticCustomError: The value is no equation, or one of the wrong kind.
+            PydanticCustomError: The value is not an equation, or is one of the wrong kind.
         """
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise fault(f"expected an equation as text, got {in_words(value)}")
@@ -146,7 +146,7 @@ def _name(value: str) -> str:
 
 
 def _parameter(value: Any) -> Any:
-    """A class's field is a number, a text, true or false, or a list of these; its own type is known only later."""
+    """A number, text, true, false, or a list of these; the type of the class's field is checked in `assembly`."""
     if isinstance(value, list | tuple):
         return [_parameter(item) for item in value]
     if isinstance(value, bool | str):
@@ -159,14 +159,14 @@ def _parameter(value: Any) -> Any:
 
 
 def _option(value: Any) -> Any:
-    """An option of a protocol is a parameter, or a table of them by name."""
+    """A parameter, or a mapping of parameters by name."""
     return (
         {str(name): _parameter(each) for name, each in value.items()} if isinstance(value, dict) else _parameter(value)
     )
 
 
 def shape(value: Any) -> str:
-    """Which branch of a field of several shapes a value takes."""
+    """Branch that a value takes in a field that accepts several shapes."""
     if isinstance(value, list | tuple):
         return LIST
     return MAPPING if isinstance(value, Mapping | BaseModel) else SCALAR
@@ -209,12 +209,12 @@ OneOrEach = Annotated[
     Annotated[S, Tag(SCALAR)] | Annotated[tuple[S, ...], Field(min_length=1), Tag(LIST)],
     Discriminator(_list_or_not),
 ]
-"""One value for all, or a list with one each."""
+"""One value for all, or a list of values."""
 
 PoleSet = OneOrEach[Pole]
 
 ScalarOr = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[M, Tag(MAPPING)], Discriminator(_mapping_or_not)]
-"""One value, or a mapping of the second kind."""
+"""One value of the first type, or a mapping of the second type."""
 
 PerName = Annotated[
     Annotated[S, Tag(SCALAR)]

@@ -1,4 +1,4 @@
-"""A config file -> its document."""
+"""Reads a config file; nothing is checked but that it is one YAML mapping."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The grammar of `hil`: the loop on drives. What only one protocol knows is left to the room that speaks it."""
+"""Grammar of `hil`: the loop on drives. Options of a single protocol are checked in `hil.drives`."""
 
 from typing import Annotated, Any, Literal
 
@@ -44,7 +44,7 @@ def _limits(value: tuple[float, ...]) -> tuple[float, ...]:
 
 
 class Open(Section):
-    """A mapping whose further keys belong to somebody else, who checks them."""
+    """A mapping with further keys, which the protocol or python-can checks."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Parameter]
@@ -65,7 +65,7 @@ class BusConfig(Open):
 
 
 class NodeConfig(Open):
-    """What a drive and an encoder node have in common; further keys belong to the protocol."""
+    """Common fields of a drive and an encoder node; further keys are options of the protocol."""
 
     __pydantic_extra__: dict[str, Option]
 
@@ -101,8 +101,8 @@ class Sensor(NodeConfig):
     coordinate: Name = Field(description="name of the plant's coordinate that it measures")
     speed_limit: Positive | None = Field(
         default=None,
-        description="largest speed that the coordinate can have, by which a jump is told [its unit/s]; left out: the "
-        "speeds that the encoder and the model report decide, together with start_tolerance",
+        description="largest possible speed of the coordinate, to detect jumps [its unit/s]; left out: jumps are "
+        "detected from the speeds that the encoder and the model report, and from start_tolerance",
     )
 
 
@@ -114,13 +114,13 @@ class Safety(Section):
     )
     lost: PositiveTime = Field(default=0.02, description="age that disables the drives; at least 10 periods [s]")
     drive_watchdog: PositiveTime = Field(
-        default=0.05, description="time after which a drive stops by itself when nothing comes [s]"
+        default=0.05, description="time without a command after which a drive stops by itself [s]"
     )
     stop_time: PositiveTime = Field(default=0.5, description="longest controlled stop before the drives go off [s]")
     stop_damping: Annotated[float, NumberField("a number >= 0", least=0)] | None = Field(
         default=None,
         description="D of u = -D (speed of the joint) in a controlled stop [actuator unit per its speed]; left out: "
-        "what stops the machine within stop_time",
+        "as large as needed to stop the machine within stop_time",
     )
     engage_tolerance: Positive = Field(
         default=0.01, description="largest violation and rate at which the task starts [units of the row, per s]"
@@ -129,12 +129,13 @@ class Safety(Section):
         default=0.02, description="largest difference of a drive from the start pose [joint unit]"
     )
     residual_tolerance: Positive | None = Field(
-        default=None, description="largest disagreement of redundant encoders [joint unit]; left out: by resolution"
+        default=None,
+        description="largest disagreement of redundant encoders [joint unit]; left out: set by their resolution",
     )
     tracking: Positive = Field(
         default=0.1,
-        description="what friction, loads and drives may add to or take from the torques that are sent, before the "
-        "machine counts as not following its model [share of torque_limit]",
+        description="largest disturbance (friction, load, drive error) before the machine counts as not following "
+        "its model [share of torque_limit]",
     )
     zero_time: PositiveTime = Field(default=0.2, description="time in stage zero [s]")
     ramp_time: PositiveTime = Field(default=0.5, description="time in stage ramp [s]")
@@ -142,12 +143,12 @@ class Safety(Section):
     late_share: Fraction = Field(default=0.05, description="share of late ticks within 1 s that stops the machine [-]")
     clamped: Literal["warn", "stop"] = Field(
         default="warn",
-        description="what happens when a torque limit clamped more than half of the ticks of 0.5 s",
+        description="reaction when a torque limit clamped more than half of the ticks within 0.5 s",
     )
 
 
 class Emulation(Section):
-    """What emulated drives are like."""
+    """Properties of emulated drives and of the machine behind them."""
 
     current_lag: Annotated[float, NumberField("a time >= 0 [s]", least=0)] = Field(
         default=0.001, description="time constant of the current loop [s]"
@@ -160,13 +161,13 @@ class Emulation(Section):
     )
     encoder_resolution: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] | None = Field(
         default=None,
-        description="resolution of the encoder, at the motor [rad]; left out: what the protocol's options say",
+        description="resolution of the encoder, at the motor [rad]; left out: from the options of the protocol",
     )
     encoder_noise: Annotated[float, NumberField("an angle >= 0 [rad]", least=0)] = Field(
-        default=0.0, description="standard deviation of the encoder, at the motor [rad]"
+        default=0.0, description="standard deviation of the encoder noise, at the motor [rad]"
     )
     parameters: dict[str, Parameter] = Field(
-        default={}, description="fields of the simulated plant that differ from the model that the law has"
+        default={}, description="fields of the simulated plant that differ from the law's model"
     )
 
 
@@ -175,24 +176,24 @@ class Hil(Section):
 
     period: PositiveTime = Field(description="period of the loop [s]")
     buses: dict[str, BusConfig] = Field(description="name -> CAN bus")
-    max_bus_load: Fraction = Field(default=0.7, description="largest share of a bus that may be used at worst [-]")
+    max_bus_load: Fraction = Field(default=0.7, description="largest allowed bus load in the worst case [-]")
     drives: tuple[DriveConfig, ...] = Field(description="one per actuator")
     sensors: tuple[Sensor, ...] = Field(default=(), description="encoder nodes")
     prediction: StrictBool = Field(
-        default=False, description="whether the law gets the state predicted to when its torque acts"
+        default=False, description="whether the law uses the state predicted for the time at which its torque acts"
     )
     velocity: Literal["drive", "filter"] = Field(
-        default="drive", description="joint speeds as the drives say, or differences of positions, filtered"
+        default="drive", description="source of joint speeds: measured by the drives, or filtered position differences"
     )
     velocity_filter: PositiveTime | None = Field(
         default=None, description="time constant of that filter [s]; left out: two periods"
     )
     safety: Safety = Field(default=Safety(), description="when the loop must stop, and how")
-    emulation: Emulation = Field(default=Emulation(), description="what emulated drives are like")
+    emulation: Emulation = Field(default=Emulation(), description="properties of emulated drives")
     live: dict[str, Annotated[tuple[Real, ...], AfterValidator(_limits)]] = Field(
         default={}, description="gains that the live page may change: path in the config -> [lower, upper]"
     )
-    live_ramp: PositiveTime = Field(default=0.5, description="time that such a change takes [s]")
+    live_ramp: PositiveTime = Field(default=0.5, description="time over which a changed gain is ramped [s]")
     faults: tuple[dict[str, Parameter], ...] = Field(
         default=(),
         description="faults of emulated drives, each {kind, at, for, since, drive, bus, ...}; the reference lists them",

@@ -1,4 +1,4 @@
-"""The levels of passive constraints: what is wrong with their groups and their order, and the order itself."""
+"""Levels of passive constraints: checks of their groups and their order, and the order itself."""
 
 import graphlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from servoctl.expression.suggest import remedy
 
 
 def level_problems(levels: Any) -> Iterator[Problem]:
-    """What is wrong with `plant.passive.levels` as it was written, whatever the plant; paths start below it."""
+    """Problems of `plant.passive.levels` that do not depend on the plant; paths start below it."""
     if not isinstance(levels, Mapping):
         return
     if not levels:
@@ -30,10 +30,10 @@ def level_problems(levels: Any) -> Iterator[Problem]:
 
 
 def in_order(after: Mapping[str, Collection[str]]) -> list[str]:
-    """Each level behind those that it comes after, otherwise as given.
+    """Levels sorted so that each comes after its predecessors; otherwise in the order of the config.
 
     Args:
-        after: Level -> levels before it; a cycle, which is an error told already, is broken at its first level.
+        after: Level -> its predecessors; a cycle, which `level_problems` reports, is broken at its first level.
     """
     left, ordered = dict(after), list[str]()
     while left:
@@ -49,7 +49,7 @@ def _field(levels: Mapping[str, Any], name: str, field: str) -> Any:
 
 
 def _words(levels: Mapping[str, Any], name: str, field: str) -> list[tuple[int, str]]:
-    """The texts in a level's list, with their indices; what is no text, the field itself refuses."""
+    """The texts in a list of a level, with their indices; the field's own type refuses other values."""
     value = _field(levels, name, field)
     return [(i, word) for i, word in enumerate(value) if isinstance(word, str)] if isinstance(value, list) else []
 
@@ -65,7 +65,7 @@ def _repeated(levels: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _cycles(after: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Cycles that have no level in common, each from its first level in the config's order and back to it."""
+    """Cycles without common levels, each as a path from its first level in the config back to it."""
     left, order = dict(after), list(after)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A config file, or a shipped config's name -> everything that it says, checked."""
+"""Reads and checks a config, from a file or by the name of a shipped config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from servoctl.errors import ConfigError
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A config and where it came from.
+    """A config and its source.
 
     Attributes:
         path: The file.
-        config: Its checked values, every default filled in.
-        document: Its values as they were written, and their places.
-        wrong: What is wrong with it; empty but for `load_config(partly=True)`.
-        refused: Sentences on `--set` arguments that do not fit it; empty likewise.
+        config: Checked values, with all defaults.
+        document: Values as written, with their lines.
+        wrong: Its problems; empty unless loaded with `partly=True`.
+        refused: Messages about `--set` arguments that do not fit; empty unless loaded with `partly=True`.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class LoadedConfig:
 
     @property
     def lines(self) -> Mapping[FieldPath, int]:
-        """Path -> line in the file, counted from 1; without the fields that `--set` wrote."""
+        """Path -> line in the file, counted from 1; without fields that are overridden by `--set`."""
         return self.document.lines
 
     def overridden(self, overrides: Sequence[str]) -> "LoadedConfig":
@@ -54,26 +54,26 @@ class LoadedConfig:
             overrides: `PATH=VALUE`, as after `--set`.
 
         Raises:
-            ConfigError: What comes of it is wrong; every problem at once.
+            ConfigError: The changed config is wrong; lists all problems.
         """
         return _checked(self.path, *apply_overrides(self.document, overrides), like=self)
 
     def with_numbers(self, numbers: Mapping[str, float]) -> "LoadedConfig":
-        """As `overridden`, fast, for a config that is taken with one number after another.
+        """The same config with other numbers; a fast form of `overridden` for sweeps.
 
         Args:
-            numbers: Path, as after `--set`, -> number.
+            numbers: Path as after `--set` -> number.
 
         Raises:
-            ConfigError: What comes of it is wrong; every problem at once.
+            ConfigError: The changed config is wrong; lists all problems.
         """
         return _checked(self.path, *apply_numbers(self.document, numbers), like=self)
 
     def where(self, *path: str | int) -> str:
-        """Start of a sentence about a field: `file.yaml:12: law.limits`.
+        """Start of a message about a field: `file.yaml:12: law.limits`.
 
         Args:
-            path: Keys and list indices from the top; a task entry by its index or its name.
+            path: Keys and list indices from the top; a task entry by index or name.
         """
         return self.document.where(*self.document.indexed(path))
 
@@ -84,11 +84,11 @@ def load_config(source: str | Path, overrides: Sequence[Override] = (), partly: 
     Args:
         source: A path, or the bare name of a shipped config.
         overrides: `PATH=VALUE`, as after `--set`, and paths of files, as after `--set-file`; the last one wins.
-        partly: Whether a wrong config is returned where enough of it is right, for the rest to be checked beside what
-            `wrong` and `refused` say; it must never run.
+        partly: Whether to return a wrong config if most of it can be read, so that later checks can add to its
+            problems. Such a config must never run.
 
     Raises:
-        ConfigError: The config is wrong; every problem at once, in order of lines, those of overrides last.
+        ConfigError: The config is wrong; lists all problems in order of lines, those of overrides last.
     """
     path = find_config(source)
     return _checked(path, *apply_overrides(read_document(path, shown(path)), overrides), partly=partly)
@@ -102,9 +102,9 @@ def _checked(
     sentences = [*document.report(problems), *refused]
     if not sentences and config is not None:
         return LoadedConfig(path, config, document)
-    from servoctl.config.repair import mended
+    from servoctl.config.repair import repaired
 
-    rest = mended(document.values, [problem.path for problem in problems]) if partly else None
-    if rest is None:
+    config = repaired(document.values, [problem.path for problem in problems]) if partly else None
+    if config is None:
         raise ConfigError(sentences)
-    return LoadedConfig(path, rest, document, tuple(problems), tuple(refused))
+    return LoadedConfig(path, config, document, tuple(problems), tuple(refused))

@@ -1,4 +1,4 @@
-"""`--set-file FILE`: a YAML file that is laid over a config, key by key."""
+"""`--set-file FILE`: merges a YAML file into a config, key by key."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +13,15 @@ NAMES = ("name", "actuator", "coordinate")
 
 
 def overlay(document: Document, file: Path) -> Document:
-    """A document with the values of a file laid over it.
+    """The config with the values of a file merged into it.
 
-    Mappings are merged key by key. Lists whose entries all have the same one of `NAMES` are merged by it: an entry of
-    a known name is merged, another one is appended. Every other value is replaced; null leaves an optional field out.
+    Mappings are merged key by key. Lists whose entries all have the same key of `NAMES` are merged by that name: an
+    entry with a known name is merged, a new name is appended. All other values are replaced. null removes an optional
+    field.
 
     Args:
         document: The config so far.
-        file: A YAML file of the shape of a config, or of a part of it.
+        file: A YAML file with the structure of a config, or of a part of it.
 
     Raises:
         ConfigError: The file cannot be read, or is not one YAML mapping.
@@ -34,23 +35,23 @@ def overlay(document: Document, file: Path) -> Document:
 
 
 def identifier(entries: Any) -> str | None:
-    """The key that identifies the entries of a list; None where they have none in common."""
+    """The key of `NAMES` that all entries of a list have; None if there is none."""
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
         return None
     return next((key for key in NAMES if all(isinstance(entry.get(key), str) for entry in entries)), None)
 
 
 class _Merge:
-    """Merges values, and records where each of the result was written."""
+    """Merges the values of two documents, and records file and line of each value."""
 
     def __init__(self, below: Document, above: Document) -> None:
         self.lines, self.settings = dict(below.lines), dict(below.settings)
         self._above = above
-        self._paths: dict[FieldPath, FieldPath] = {(): ()}  # in the file above -> in the result
+        self._paths: dict[FieldPath, FieldPath] = {(): ()}  # path in the upper file -> path in the result
         self._replaced: set[FieldPath] = set()
 
     def mapping(self, below: Any, above: Mapping[str, Any], to: FieldPath, at: FieldPath) -> dict[str, Any]:
-        """Two mappings as one; `to` is its path in the result, `at` that in the file above."""
+        """Merges two mappings; `to` is the path in the result, `at` the path in the upper file."""
         merged = dict(below)
         for key, value in above.items():
             merged[key] = self._value(merged.get(key), value, (*to, key), (*at, key))
@@ -79,7 +80,7 @@ class _Merge:
         return merged
 
     def _replace(self, value: Any, to: FieldPath, at: FieldPath) -> None:
-        """Notes that a value, with all that is in it, is of the file above."""
+        """Records that a value, with all its parts, comes from the upper file."""
         self._replaced.add(to)
         depth = len(to)
         for places in (self.lines, self.settings):
@@ -91,12 +92,12 @@ class _Merge:
                 self.settings[self._paths[path]] = f"{self._above.file}:{line}"
 
     def moved(self, path: FieldPath) -> FieldPath:
-        """The path in the result of a path in the file above."""
+        """Path in the result of a path in the upper file."""
         for length in range(len(path), -1, -1):
             if path[:length] in self._paths:
                 return (*self._paths[path[:length]], *path[length:])
         return path
 
     def replaces(self, path: FieldPath) -> bool:
-        """Whether a value at this path of the result, or one around it, is of the file above."""
+        """Whether the value at this path of the result, or a section around it, comes from the upper file."""
         return any(path[:length] in self._replaced for length in range(len(path) + 1))

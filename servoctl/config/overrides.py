@@ -16,13 +16,13 @@ from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
 
 PATHS = (("tune", "search"), ("tune", "uncertainty"), ("tune", "constraints"), ("tune", "objective", "minimise"))
-"""Mappings whose keys are paths or metrics, with dots of their own."""
+"""Mappings whose keys are paths or metrics, which contain dots."""
 
-OF_A_RANGE = ("low", "high", "scale", "step")
+RANGE_KEYS = ("low", "high", "scale", "step")
 
 
 class _RefusedError(Exception):
-    """An override cannot be applied; the message says why."""
+    """An override cannot be applied; the message is the reason."""
 
 
 Override = str | Path
@@ -30,14 +30,14 @@ Override = str | Path
 
 
 def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[Document, list[str]]:
-    """A document with some of its values replaced, in the order given, and what could not be replaced.
+    """The document after all overrides, in order, and a message for each override that cannot be applied.
 
     Args:
         document: The values of the config file.
-        overrides: Each a `PATH=VALUE`, or the path of a YAML file that is laid over the config. A path within a config
-            is keys with dots between them; an entry of a list is addressed by its name (of a drive: its actuator or
-            coordinate) or by its index, a path within `tune` with its dots. A value is YAML; nothing after `=` is null,
-            which leaves an optional field out. Mappings on the way that do not exist yet are made.
+        overrides: Each is `PATH=VALUE`, or the path of a YAML file to merge into the config. PATH is keys joined by
+            dots. An entry of a list is addressed by its name (a drive by its actuator or coordinate) or its index.
+            VALUE is YAML; an empty VALUE is null, which removes an optional field. Missing mappings along the path are
+            created.
     """
     refused = []
     for override in overrides:
@@ -51,7 +51,7 @@ def apply_overrides(document: Document, overrides: Sequence[Override]) -> tuple[
 
 
 def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Document, list[str]]:
-    """As `apply_overrides` of `PATH=VALUE` with each number `written`, without the reading of text."""
+    """`apply_overrides` for numbers: faster, because no YAML is read."""
     refused = []
     for path, number in numbers.items():
         override = f"{path}={written(number)}"
@@ -66,17 +66,17 @@ def apply_numbers(document: Document, numbers: Mapping[str, float]) -> tuple[Doc
 
 
 def written(number: float) -> str:
-    """A number as YAML reads it back, to the last bit; whole numbers as integers."""
+    """Text of a number that YAML reads back to the same bits; whole numbers as integers."""
     return repr(_plain(number))
 
 
 def setting(path: str, value: Any) -> str:
-    """`PATH=VALUE` as after `--set`, of a number, a text, true or false, or a list of these."""
+    """`PATH=VALUE` as after `--set`; the value is a number, text, true, false, or a list of these."""
     return f"{path}={written(value) if is_number(value) else json.dumps(value)}"
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is one, and not true or false."""
+    """Whether a value is a number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -99,50 +99,54 @@ def _parts(words: str) -> list[str]:
 
 
 def _joined(values: Mapping[str, Any], parts: list[str]) -> list[str]:
-    """The parts of a path, of which those are one that are a key with dots: one that is there, or of `PATHS`."""
-    places = [*PATHS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
-    for place in places:
-        depth = len(place)
-        if tuple(parts[:depth]) != place:
+    """The parts of a path, with the parts of a key that contains dots joined again.
+
+    `tune.search.law.damping.low` -> `tune`, `search`, `law.damping`, `low`.
+    """
+    sections = [*PATHS, *([("tune", "sensitivity", parts[2])] if len(parts) > 3 else [])]
+    for section in sections:
+        depth = len(section)
+        if tuple(parts[:depth]) != section:
             continue
         node: Any = values
-        for key in place:
+        for key in section:
             node = node.get(key) if isinstance(node, Mapping) else None
         rest = parts[depth:]
-        there = [n for n in range(len(rest), 1, -1) if isinstance(node, Mapping) and ".".join(rest[:n]) in node]
-        of_a_range = place == PATHS[0] and len(rest) > 1 and rest[-1] in OF_A_RANGE
-        end = there[0] if there else len(rest) - of_a_range
-        return [*place, *([".".join(rest[:end])] if rest else []), *rest[end:]]
+        existing = [n for n in range(len(rest), 1, -1) if isinstance(node, Mapping) and ".".join(rest[:n]) in node]
+        in_range = section == PATHS[0] and len(rest) > 1 and rest[-1] in RANGE_KEYS
+        end = existing[0] if existing else len(rest) - in_range
+        return [*section, *([".".join(rest[:end])] if rest else []), *rest[end:]]
     return parts
 
 
 def _with(document: Document, override: str, parts: list[str], reading: ParsedValue) -> Document:
-    """The document with a value at a path; it shares with the old one what does not change."""
+    """The document with a value at a path; unchanged parts are shared with the old document."""
     if not all(parts) or not parts:
         raise _RefusedError("expected PATH=VALUE (as in run.duration=5 or task.object_x.correction.p_feedback.P=0.2)")
     if len(parts) > MAX_DEPTH:
         raise _RefusedError(f"a path of {len(parts)} keys (no config is nested deeper than {MAX_DEPTH})")
     values, path, first_new = _assigned(document.values, _joined(document.values, parts), reading.value)
-    found = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
+    new_problems = tuple(problem._replace(path=(*path, *problem.path)) for problem in reading.problems)
     return Document(
         document.file,
         values,
         _outside(document.lines, path),
         {**_outside(document.settings, path), path: f"--set {override}", path[:first_new]: f"--set {override}"},
-        tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + found,
+        tuple(problem for problem in document.problems if problem.path[: len(path)] != path) + new_problems,
     )
 
 
 T = TypeVar("T")
 
 
-def _outside(places: Mapping[FieldPath, T], path: FieldPath) -> dict[FieldPath, T]:
+def _outside(sources: Mapping[FieldPath, T], path: FieldPath) -> dict[FieldPath, T]:
+    """The sources of all fields that are not below a path."""
     depth = len(path)
-    return {place: value for place, value in places.items() if place[:depth] != path}
+    return {field: source for field, source in sources.items() if field[:depth] != path}
 
 
 def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[dict[str, Any], FieldPath, int]:
-    """Values with one replaced, its path, and the length of the path to the first key that was made for it."""
+    """Values with one replaced, its path, and the length of the path to the first key that was created."""
     changed = dict(values)
     node: Any = changed
     path: FieldPath = ()
@@ -162,7 +166,7 @@ def _assigned(values: Mapping[str, Any], parts: list[str], value: Any) -> tuple[
 
 
 def _key(node: Any, part: str, path: FieldPath) -> str | int:
-    """The key or index that a part of a path means at this node."""
+    """Key or index of a part of a path at this node."""
     field = ".".join(map(str, path))
     if isinstance(node, dict):
         return part

@@ -1,4 +1,4 @@
-"""Values -> config, and pydantic's errors -> the sentences of this project."""
+"""Plain values -> config; pydantic's errors -> messages of this project."""
 
 import copy
 import re
@@ -25,7 +25,7 @@ _EXPECTED = {
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a config, with a description and unit for every field."""
+    """JSON Schema of a config, with description and unit of every field."""
     return copy.deepcopy(_schema())
 
 
@@ -38,11 +38,11 @@ def _schema() -> dict[str, Any]:
 def validate(
     values: Mapping[str, Any], like: tuple[Mapping[str, Any], Config] | None = None
 ) -> tuple[Config | None, list[Problem]]:
-    """The config that plain values make, None where a field is wrong, and every problem.
+    """The config of plain values, None if a field is wrong; and all problems.
 
     Args:
         values: Top level of a config.
-        like: Other values, and the config that they make: sections that are the same objects in both serve again.
+        like: Earlier values and their config; sections that are the same objects in both are not checked again.
     """
     broken_rules = check_rules(values)
     known: dict[str, Any] = {}
@@ -77,14 +77,14 @@ def _problem(error: Mapping[str, Any]) -> Problem:
 
 
 def unit_of(path: str) -> str:
-    """The unit that the description of a field ends with, in brackets; nothing where it names none.
+    """The unit in brackets at the end of a field's description; empty if there is none.
 
     Args:
         path: As after `--set`.
     """
     keys: list[str | int] = [*path.split(".")]
     if keys[0] == "task":
-        keys[1:2] = [0]  # every entry alike
+        keys[1:2] = [0]  # all entries have the same schema
     for node in _nodes(tuple(keys)):
         found = re.search(r"\[([^][]*)\][^][]*$", node.get("description", ""))
         if found:
@@ -93,7 +93,7 @@ def unit_of(path: str) -> str:
 
 
 def _nodes(path: FieldPath) -> list[dict[str, Any]]:
-    """The parts of the JSON Schema that describe a field, one per shape it can take."""
+    """The parts of the JSON Schema that describe a field, one per shape that it accepts."""
     nodes = list(_shapes(_schema()))
     for part in path:
         children = [node.get("items") if isinstance(part, int) else _under(node, part) for node in nodes]
@@ -102,7 +102,7 @@ def _nodes(path: FieldPath) -> list[dict[str, Any]]:
 
 
 def _under(node: Mapping[str, Any], key: str) -> Any:
-    """What describes the value of a key, be it a field's or one that the config names."""
+    """Schema of the value of a key; the key is a field, or a name that the config chooses."""
     return node.get("properties", {}).get(key, node.get("additionalProperties"))
 
 

@@ -1,4 +1,4 @@
-"""The grammar of `realism`: what stands between the law and the machine in a simulated run."""
+"""Grammar of `realism`: real-world effects between law and machine in a simulated run."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
 LONGEST_DELAY = 50
-"""Periods that a command may take to arrive: more is a slip of the unit."""
+"""Longest delay [periods]; a longer one is most likely a wrong unit."""
 
 NotNegative = Annotated[float, NumberField("a number >= 0", least=0)]
 Time = Annotated[float, NumberField("a time >= 0 [s]", least=0)]
@@ -21,7 +21,7 @@ RelativeError = Annotated[
 
 
 class PerCoordinate(Section):
-    """One number per coordinate, of what is measured of it."""
+    """One number per coordinate and one per velocity."""
 
     q: PerName[NotNegative] = Field(
         default=0.0, description="coordinates [units of the plant]: one for all, list in the plant's order, or by name"
@@ -30,7 +30,7 @@ class PerCoordinate(Section):
 
 
 class FrictionConfig(Section):
-    """Resistance at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
+    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
 
     coulomb: PerName[NotNegative] = Field(
         default=0.0, description="dry friction [actuator units]: one for all, list in the plant's order, or by name"
@@ -39,48 +39,47 @@ class FrictionConfig(Section):
         default=0.0, description="friction per speed [actuator units per its speed], written as coulomb is"
     )
     speed: PerName[Positive] = Field(
-        default=0.01, description="speed at which dry friction is three quarters there, written as coulomb is"
+        default=0.01, description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
     )
 
 
 class RealismConfig(Section):
-    """What a simulated machine has that its model has not; zero or nothing where left out."""
+    """Effects of a real machine that its model does not have; an effect that is left out is zero."""
 
     noise: PerCoordinate = Field(
-        default=PerCoordinate(), description="standard deviation of what the law measures, white, new at every tick"
+        default=PerCoordinate(), description="standard deviation of the measurement noise, white, new at every tick"
     )
-    quantisation: PerCoordinate = Field(
-        default=PerCoordinate(), description="resolution of what the law measures; 0: exact"
-    )
-    delay: Time = Field(default=0.0, description="time from a measurement to the torque that answers it [s]")
+    quantisation: PerCoordinate = Field(default=PerCoordinate(), description="resolution of the measurements; 0: exact")
+    delay: Time = Field(default=0.0, description="time from a measurement to the torque computed from it [s]")
     jitter: Time = Field(
-        default=0.0, description="what chance adds to the delay of each command at most, uniform [s]; up to one period"
+        default=0.0,
+        description="largest random delay that is added to each command, uniform [s]; at most one period",
     )
     lag: PerName[Time] = Field(
         default=0.0,
         description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name",
     )
-    friction: FrictionConfig | None = Field(default=None, description="at the actuators; the law knows nothing of it")
+    friction: FrictionConfig | None = Field(default=None, description="friction at the actuators, unknown to the law")
     saturation: ScalarOr[Positive, dict[str, Limit]] | None = Field(
         default=None,
-        description="what the actuators can give [actuator units]: one number for all, or actuator -> symmetric limit "
-        "or [lower, upper]; law.limits is what the law knows of it",
+        description="largest torques of the actuators [actuator units]: one number for all, or actuator -> symmetric "
+        "limit or [lower, upper]; the law knows only law.limits",
     )
     parameter_error: dict[str, OneOrEach[RelativeError]] = Field(
         default={},
-        description="plant parameter -> e [-]: the simulated plant has (1 + e) times what the law has; a list has one "
-        "per entry of a parameter that is a list",
+        description="plant parameter -> e [-]: the simulated plant has (1 + e) times the law's value; a list has one "
+        "e per entry of a parameter that is a list",
     )
 
 
 def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """What `realism` demands of `run`."""
+    """Problems of `realism` with `run`."""
     realism, run = values.get("realism"), values.get("run")
     if realism is None or not isinstance(run, Mapping):
         return
     period = _time(run.get("period"))
     if run.get("period") is None:
-        yield Problem(("realism",), "given without run.period (a realistic law samples: give run.period [s])")
+        yield Problem(("realism",), "needs run.period (realism is for sampled laws: give run.period [s])")
     if period is None or period <= 0 or not isinstance(realism, Mapping):
         return
     delay, jitter = _time(realism.get("delay")), _time(realism.get("jitter"))
@@ -95,7 +94,7 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _time(value: Any) -> float | None:
-    """A number, where it is one; its own field says what is wrong otherwise."""
+    """A number; None if it is not one, which the field's own type reports."""
     try:
         return None if value is None else float(constant(value))
     except ExpressionError:

@@ -1,7 +1,7 @@
-"""Wrong values -> a config all the same, so that what does not hang on them can be checked beside them.
+"""A config with wrong values -> a usable config, so that its other values can be checked too.
 
-Design: a wrong value is left out, and where its field has no default something stands in for it. What is said of the
-result counts only as far as it lies off the fields that were wrong; it must never run.
+Design: a wrong value is removed; a field without a default gets a substitute. Problems found in the result are reported
+only for fields that were not wrong. The result must never run.
 """
 
 import copy
@@ -15,28 +15,28 @@ from servoctl.config.fields import LIST, MAPPING, SCALAR
 from servoctl.config.schema import Config
 
 ROUNDS = 4
-"""Times that what is left is looked at again: to leave a value out can show what it hid."""
+"""Repeated checks: removing a value can uncover another problem."""
 
 _LARGE = 1e300
-_STAND_INS: dict[str, Any] = {
+_SUBSTITUTES: dict[str, Any] = {
     "name": "nameless", "q": 0.0, "law": "none", "duration": 1.0, "initial": {"q": 0.0}, "run": {"duration": 1.0},
     "fix": [], "actuator": "nothing", "coordinate": "nothing", "bus": "nothing", "protocol": "nothing", "node": 0,
     "torque_limit": _LARGE, "torque_rate_limit": _LARGE, "speed_limit": _LARGE, "position_limits": [-_LARGE, _LARGE],
     "period": 0.001, "buses": {}, "drives": [],
 }  # fmt: skip
-"""Field without a default -> a value that fits it."""
+"""Field without a default -> a valid value."""
 
 
-def mended(values: Mapping[str, Any], wrong: Iterable[FieldPath]) -> Config | None:
-    """The config that values make without those that are wrong; None where too little is left.
+def repaired(values: Mapping[str, Any], wrong: Iterable[FieldPath]) -> Config | None:
+    """The config without its wrong values; None if too little is left.
 
     Args:
         values: Top level of a config.
-        wrong: Fields that are known to be wrong, those that break a rule included.
+        wrong: Fields that are known to be wrong, including those that break a rule.
     """
     left = copy.deepcopy(dict(values))
     for path in sorted(set(wrong), key=len, reverse=True):
-        _leave_out(left, path)
+        _remove(left, path)
     for _ in range(ROUNDS):
         try:
             return Config.model_validate(left)
@@ -44,14 +44,14 @@ def mended(values: Mapping[str, Any], wrong: Iterable[FieldPath]) -> Config | No
             for error in errors.errors(include_url=False):
                 path = tuple(part for part in error["loc"] if part not in (SCALAR, LIST, MAPPING))
                 if error["type"] == "missing":
-                    _stand_in(left, path)
+                    _substitute(left, path)
                 else:
-                    _leave_out(left, (*path, *error.get("ctx", {}).get("at", ())))
+                    _remove(left, (*path, *error.get("ctx", {}).get("at", ())))
     return None
 
 
-def _leave_out(values: Any, path: FieldPath) -> None:
-    """Takes a value out; entries of a list keep their places."""
+def _remove(values: Any, path: FieldPath) -> None:
+    """Removes a value; an entry of a list becomes an empty mapping, so that the others keep their index."""
     node = values
     for part in path[:-1]:
         node = _under(node, part)
@@ -61,14 +61,15 @@ def _leave_out(values: Any, path: FieldPath) -> None:
         node[path[-1]] = {}
 
 
-def _stand_in(values: Any, path: FieldPath) -> None:
+def _substitute(values: Any, path: FieldPath) -> None:
+    """Fills a missing field, or removes its section if there is no substitute."""
     node = values
     for part in path[:-1]:
         node = _under(node, part)
-    if isinstance(node, dict) and path[-1] in _STAND_INS:
-        node[path[-1]] = copy.deepcopy(_STAND_INS[str(path[-1])])
+    if isinstance(node, dict) and path[-1] in _SUBSTITUTES:
+        node[path[-1]] = copy.deepcopy(_SUBSTITUTES[str(path[-1])])
     elif len(path) > 1:
-        _leave_out(values, path[:-1])
+        _remove(values, path[:-1])
 
 
 def _under(node: Any, part: str | int) -> Any:

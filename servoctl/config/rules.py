@@ -1,8 +1,7 @@
-"""What the fields of a config demand of each other.
+"""Do the fields of a config fit each other?
 
-Design: the rules look at the values as they were written, not at the checked model, so that they hold beside errors of
-single fields and all problems come out at once. Where a value has the wrong shape, its own field says so and the rules
-pass over it.
+Design: the rules read the values as written, not the checked model, so that their problems are reported together with
+errors of single fields. The rules skip a value of the wrong shape, because its own field reports it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ _TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 
 
 def check_rules(values: Mapping[str, Any]) -> list[Problem]:
-    """Every broken rule of a config's plain values."""
+    """All broken rules."""
     rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (
         _tasks,
         _law,
@@ -35,7 +34,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
 
 
 def _mapping(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The mapping under these keys; empty where there is none."""
+    """The mapping under these keys; empty if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
@@ -56,11 +55,11 @@ def _tasks(values: Mapping[str, Any]) -> Iterator[Problem]:
         path: FieldPath = ("task", index)
         kinds = _given(entry, TASK_KINDS)
         if len(kinds) > 1:
-            yield Problem((*path, kinds[1]), f"given beside {kinds[0]} (a task entry has exactly one of them)")
+            yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a task entry has exactly one of them)")
         elif not kinds and entry.keys() <= _TASK_KEYS:
             yield Problem(path, "no equation (give exactly one of holonomic, nonholonomic, class)")
         if entry.get("parameters") is not None and kinds and "class" not in kinds:
-            yield Problem((*path, "parameters"), "given without a class (an equation uses the plant's parameters)")
+            yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
         name = entry.get("name")
         if isinstance(name, str) and first_with.setdefault(name, index) != index:
             first = first_with[name] + 1
@@ -72,51 +71,53 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(law, Mapping) and task == []:
         yield Problem(("task",), "no entry (a law follows at least one task; 'law: none' is an open-loop run)")
     if isinstance(law, Mapping) and inputs is not None:
-        yield Problem(("inputs",), "given beside a law (the law computes the inputs; an open-loop run has 'law: none')")
+        yield Problem(
+            ("inputs",), "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
+        )
 
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Poles belong to input_output, and nothing else does."""
-    raised = _mapping(values, "law").get("kind") == "input_output"
-    places: list[tuple[FieldPath, Any]] = [(("law", "correction"), _mapping(values, "law").get("correction"))]
-    places += [(("task", index, "correction"), entry.get("correction")) for index, entry in _entries(values)]
-    for path, correction in places:
+    """`poles` is the one correction of law.kind input_output, and of no other law."""
+    input_output = _mapping(values, "law").get("kind") == "input_output"
+    corrections: list[tuple[FieldPath, Any]] = [(("law", "correction"), _mapping(values, "law").get("correction"))]
+    corrections += [(("task", index, "correction"), entry.get("correction")) for index, entry in _entries(values)]
+    for path, correction in corrections:
         for kind in _given(_mapping(correction), CORRECTION_KINDS):
-            if raised and kind != "poles":
-                yield Problem((*path, kind), "given with law.kind input_output (which takes poles)")
-            if not raised and kind == "poles":
+            if input_output and kind != "poles":
+                yield Problem((*path, kind), "does not fit law.kind input_output (use poles)")
+            if not input_output and kind == "poles":
                 other = "baumgarte, second_order or p_feedback"
-                yield Problem((*path, kind), f"given without law.kind input_output (which takes poles; use {other})")
+                yield Problem((*path, kind), f"needs law.kind input_output (or use {other})")
 
 
 def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
     passive: FieldPath = ("plant", "passive", "correction")
-    yield from _own_correction(_mapping(values, "plant", "passive").get("correction"), passive, rows=None)
+    yield from _entry_correction(_mapping(values, "plant", "passive").get("correction"), passive, rows=None)
     for index, entry in _entries(values):
         rows = 1 if _given(entry, TASK_KINDS[:2]) else None
-        yield from _own_correction(entry.get("correction"), ("task", index, "correction"), rows)
+        yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), rows)
     path: FieldPath = ("law", "correction")
     correction = _mapping(values, "law").get("correction")
     yield from _one_kind(correction, path)
     entries = _entries(values)
     common = [entry for _, entry in entries if entry.get("correction") is None]
     only_equations = all(_given(entry, TASK_KINDS[:2]) for entry in common)
-    for place, gain in _gains(correction, path):
+    for field, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
-            yield from _by_name(gain, place, entries)
-        elif isinstance(gain, list) and only_equations and not (place[-1] == "poles" and len(common) == 1):
-            own = "" if len(common) == len(entries) else " that has no correction of its own"
-            yield from _length(gain, place, len(common), own)
+            yield from _by_name(gain, field, entries)
+        elif isinstance(gain, list) and only_equations and not (field[-1] == "poles" and len(common) == 1):
+            which = "" if len(common) == len(entries) else " that has no correction of its own"
+            yield from _length(gain, field, len(common), which)
 
 
-def _own_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
-    """A correction that belongs to one entry, or to the plant; rows is None where only the class knows it."""
+def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
+    """Problems of the correction of a task entry, or of the plant; rows is None if only a class knows their number."""
     yield from _one_kind(correction, path)
-    for place, gain in _gains(correction, path):
+    for field, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
-            yield Problem(place, "a mapping by task name (only law.correction has one; here a number, or one per row)")
-        elif isinstance(gain, list) and rows is not None and place[-1] != "poles":  # a row has several poles
-            yield from _length(gain, place, rows)
+            yield Problem(field, "a mapping by task name (only law.correction has one; here a number, or one per row)")
+        elif isinstance(gain, list) and rows is not None and field[-1] != "poles":  # a row has several poles
+            yield from _length(gain, field, rows)
 
 
 def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
@@ -124,7 +125,7 @@ def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
         return
     kinds = _given(correction, CORRECTION_KINDS)
     if len(kinds) > 1:
-        yield Problem((*path, kinds[1]), f"given beside {kinds[0]} (a correction has exactly one kind)")
+        yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a correction has exactly one kind)")
     elif not kinds and correction.keys() <= set(CORRECTION_KINDS):
         yield Problem(path, f"no kind (give exactly one of {', '.join(CORRECTION_KINDS[:-1])})")
 
@@ -139,10 +140,10 @@ def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
             yield (*path, kind, word), gain
 
 
-def _length(gains: list[Any], path: FieldPath, rows: int, own: str = "") -> Iterator[Problem]:
+def _length(gains: list[Any], path: FieldPath, rows: int, which: str = "") -> Iterator[Problem]:
     if len(gains) != rows and gains:
         many = f"{len(gains)} value{'s' * (len(gains) != 1)} for {rows} row{'s' * (rows != 1)}"
-        yield Problem(path, f"{many} (give one per row{own})")
+        yield Problem(path, f"{many} (give one per row{which})")
 
 
 def _by_name(
@@ -155,7 +156,8 @@ def _by_name(
     for _, entry in entries:
         uncorrected = entry.get("correction") is None and _given(entry, TASK_KINDS[:2])
         if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
-            yield Problem(path, f"no value for task {entry['name']!r} (name every task that has no own correction)")
+            what = f"no value for task {entry['name']!r} (name every task that has no correction of its own)"
+            yield Problem(path, what)
 
 
 def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -163,10 +165,10 @@ def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
     method = integrator.get("method", "rk4")
     path: FieldPath = ("run", "integrator")
     if method in ADAPTIVE and integrator.get("step") is not None:
-        yield Problem((*path, "step"), f"given with {method}, which chooses its own step (give rtol and atol)")
+        yield Problem((*path, "step"), f"does not fit {method}, which chooses its own step (give rtol and atol)")
     if method == "rk4":
         for word in _given(integrator, ("rtol", "atol")):
-            yield Problem((*path, word), "given with rk4, whose step is fixed (give step, or another method)")
+            yield Problem((*path, word), "does not fit rk4, which has a fixed step (give step, or another method)")
 
 
 def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -1,15 +1,17 @@
-"""The grammar of a config, field by field; what fields demand of each other stands in `rules`.
+"""Grammar of a config, field by field; rules between fields are in `rules`.
 
-Design: every field has its unit in its description, and every default is written into the model, so that a dump of a
-`Config` is the config as it ran. The models are frozen.
+Design: every field has its unit in its description. Every default is written into the model, so that a dump of a
+`Config` is the config as it ran. The models are frozen. They are not the classes of `laws` and `simulation`, which take
+values from Python without a config: `assembly` builds those from them.
 """
 
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
+from servoctl.config.document import in_words
 from servoctl.config.fields import (
     ClassPath,
     Equation,
@@ -33,11 +35,30 @@ from servoctl.config.hil import Hil
 from servoctl.config.realism import RealismConfig
 from servoctl.config.tune import Tune
 
+
+def _flag_or_auto(value: Any) -> Any:
+    if isinstance(value, bool) or value == "auto":
+        return value
+    raise fault(f"expected true, false or auto, got {in_words(value)}")
+
+
+FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_auto)]
+
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
-"""Integrators that choose their step by tolerances."""
+"""Integrators that choose their step from tolerances."""
 
 DEFAULT_STEP = 0.001
-"""Step of rk4 [s]; with a period, the largest part of the period that is not longer."""
+"""Longest default step of rk4 [s]."""
+
+
+def default_step(period: float | None) -> float:
+    """Step of rk4 [s] where none is given: the longest that divides the period and does not exceed `DEFAULT_STEP`."""
+    return DEFAULT_STEP if period is None else period / math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
+
+
+def divides(step: float, period: float) -> bool:
+    """Whether a whole number of steps makes a period, up to rounding."""
+    return abs(max(1, round(period / step)) * step - period) <= 1e-9 * period
 
 
 class PassiveLevelConfig(Section):
@@ -47,13 +68,13 @@ class PassiveLevelConfig(Section):
     after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
     clearance: OneOrEach[Annotated[float, NumberField("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
         default=0.0,
-        description="what a row yields per unit of its multiplier [acceleration of the row / multiplier]; 0 is exact; "
-        "a number, or a list with one per row, in the order of groups",
+        description="compliance of a row: acceleration per unit of its multiplier [acceleration of the row / "
+        "multiplier]; 0 is exact; a number, or a list with one per row, in the order of groups",
     )
 
 
 class Passive(Section):
-    """How a simulated plant keeps its own constraints."""
+    """How a simulation enforces the plant's own constraints."""
 
     correction: CorrectionConfig = Field(
         default=CorrectionConfig(baumgarte=BaumgarteConfig(alpha=10.0, beta=10.0)),
@@ -62,22 +83,22 @@ class Passive(Section):
     rank_tolerance: Fraction = Field(
         default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
     )
-    projection: StrictBool | Literal["auto"] = Field(
+    projection: FlagOrAuto = Field(
         default="auto",
-        description="whether each step of a simulation ends on the passive constraints, without a correction unless "
-        "one is given; auto: where passive rows are dependent, in place of the correction; left out beside a "
+        description="whether each simulation step ends with a projection onto the passive constraints (then no "
+        "correction is used unless one is given); auto: true if passive rows are dependent; default with a "
         "correction: false",
     )
     levels: dict[str, PassiveLevelConfig] | None = Field(
         default=None,
-        description="name -> groups that `check` enforces one level after another; a run knows none: the order does "
-        "not change how a rigid mechanism moves, and clearances are not simulated",
+        description="name -> groups that `check` enforces level by level; runs ignore levels, because their order "
+        "does not change the motion of a rigid mechanism and clearances are not simulated",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _projection_alone(cls, given: Any) -> Any:
-        """What is projected needs no correction, which only costs accuracy then; and who asks for one gets it."""
+    def _projection_or_correction(cls, given: Any) -> Any:
+        """Defaults: projection alone, because a correction beside it costs accuracy; or the given correction alone."""
         if not isinstance(given, dict):
             return given
         if given.get("projection") is True and given.get("correction") is None:
@@ -100,13 +121,13 @@ class PlantConfig(Section):
 
 
 class Fixed(Section):
-    """Coordinates that a projection leaves alone."""
+    """Coordinates that a projection does not change."""
 
     fix: tuple[str, ...] = Field(description="names of the coordinates that keep their value")
 
 
 class Initial(Section):
-    """Where a run starts."""
+    """Initial state of a run."""
 
     q: PerName[Real] = Field(
         description="coordinates [units of the plant]: mapping by name, list in the plant's order, or one for all"
@@ -142,13 +163,13 @@ class Task(Section):
     )
     priority: Annotated[int, NumberField("an integer >= 1", least=1, whole=True)] = Field(
         default=1,
-        description="level [-], 1 the highest: a task costs those of higher levels nothing; from 2 on it is a wish: "
-        "what it misses is given_up.<task> of the summary, never a failure",
+        description="priority level [-], 1 is the highest: a task never disturbs tasks of higher levels; from level "
+        "2 on it may be missed: the summary shows the error as given_up.<task>, and the run does not fail",
     )
     required: StrictBool | None = Field(
         default=None,
-        description="whether a run that misses this task over most of its time has failed; left out: true for "
-        "priority 1, false below",
+        description="whether a run fails if it misses this task most of the time; left out: true for priority 1, "
+        "else false",
     )
 
     @model_validator(mode="before")
@@ -162,24 +183,24 @@ class Task(Section):
     def _wishes_are_not_required(self) -> Self:
         if self.required and self.priority > 1:
             raise fault(
-                f"true, but priority {self.priority} makes it a wish (leave required out, or take priority 1)",
+                f"true, but a task of priority {self.priority} may be missed (leave required out, or use priority 1)",
                 "required",
             )
         return self
 
 
 class Weighted(Section):
-    """Least weighted sum of squared inputs."""
+    """The smallest weighted sum of squared inputs."""
 
     weighted: dict[str, Positive] = Field(description="weight of each actuator's squared input [-]; 1 where left out")
 
 
 class SecondaryConfig(Section):
-    """What the inputs should do besides the task, as far as it leaves them free."""
+    """Goals for the free inputs: used in the null space of the task."""
 
     centre: StrictBool = Field(default=False, description="seek the middle of law.limits")
     preload: dict[str, Real] | None = Field(
-        default=None, description="actuator -> input it seeks [actuator units], such as an internal force"
+        default=None, description="actuator -> desired input [actuator units], such as an internal force"
     )
     damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
@@ -187,25 +208,27 @@ class SecondaryConfig(Section):
 
 
 class LawConfig(Section):
-    """How the actuators are commanded."""
+    """The control law."""
 
     kind: LawKind = Field(
         default="constraint_following",
         description="constraint_following, or input_output for rows of higher relative degree",
     )
     correction: CorrectionConfig | None = Field(
-        default=None, description="what drives violations back to zero; left out: nothing does"
+        default=None, description="feedback that drives violations back to zero; left out: no feedback"
     )
     allocation: ScalarOr[Literal["minimum_norm", "unprojected", "constraint_force"], Weighted] = Field(
-        default="minimum_norm", description="which of the inputs that meet the task is taken, or {weighted: {u1: 1}}"
+        default="minimum_norm", description="choice among the inputs that meet the task, or {weighted: {u1: 1}}"
     )
     feedback_allocation: Literal["minimum_norm", "constraint_force", "least_acceleration"] | None = Field(
-        default=None, description="allocation of the correction's share of the input; left out: as allocation"
+        default=None, description="allocation of the input of the correction; left out: as allocation"
     )
     null_space: dict[str, EquationText] | None = Field(
         default=None, description="actuator -> equation of s in u = T^+ bbar + (I - T^+ T) s [actuator units]"
     )
-    secondary: SecondaryConfig | None = Field(default=None, description="aims by name, added to null_space")
+    secondary: SecondaryConfig | None = Field(
+        default=None, description="goals for the free inputs, added to null_space"
+    )
     limits: dict[str, Limit] | None = Field(
         default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
     )
@@ -214,7 +237,7 @@ class LawConfig(Section):
     )
     on_infeasible: Literal["warn", "damp", "fault"] = Field(
         default="warn",
-        description="where the task is out of reach: warn takes least squares, damp u = -D B^T v, fault stops",
+        description="if the task cannot be met: warn uses least squares, damp uses u = -D B^T v, fault stops",
     )
     damping: Annotated[float, NumberField("a number >= 0", least=0)] = Field(
         default=1.0, description="D of damp [actuator unit per its speed]"
@@ -226,11 +249,12 @@ class IntegratorConfig(Section):
     """How a run is integrated."""
 
     method: Literal["rk4", "dop853", "radau", "lsoda", "cvodes"] = Field(
-        default="rk4", description="rk4 takes fixed steps, the others keep tolerances"
+        default="rk4", description="rk4 uses fixed steps, the others keep tolerances"
     )
     step: PositiveTime | None = Field(
         default=None,
-        description="step of rk4 [s], a whole part of the period; left out: 0.001, or the next shorter part",
+        description="step of rk4 [s], which must divide the period; left out: 0.001, or the next shorter step that "
+        "divides the period",
     )
     rtol: Positive | None = Field(default=None, description="relative tolerance [-]; default 1e-10, not with rk4")
     atol: Positive | None = Field(
@@ -245,29 +269,27 @@ class IntegratorConfig(Section):
         return given
 
     def with_step(self, period: float | None) -> Self:
-        """The same with a step that divides the period [s].
+        """The same integrator with a step that divides the period [s].
 
         Raises:
-            PydanticCustomError: The given step does not.
+            PydanticCustomError: The given step does not divide it.
         """
         if self.method != "rk4":
             return self
         if self.step is None:
-            parts = 1 if period is None else math.ceil(period / DEFAULT_STEP * (1 - 1e-9))
-            return self.model_copy(update={"step": DEFAULT_STEP if period is None else period / parts})
-        if period is not None:
+            return self.model_copy(update={"step": default_step(period)})
+        if period is not None and not divides(self.step, period):
             parts = max(1, round(period / self.step))
-            if abs(parts * self.step - period) > 1e-9 * period:
-                nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
-                raise fault(
-                    f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
-                    "step",
-                )
+            nearest = f"{period:.12g}/{parts}" if parts > 1 else f"{period:.12g}"
+            raise fault(
+                f"{self.step:.12g} does not divide run.period {period:.12g} (nearest step that does: {nearest})",
+                "step",
+            )
         return self
 
 
 class RunConfig(Section):
-    """How long, how finely and from which seed."""
+    """Duration, sampling, integration and seed of a run."""
 
     duration: PositiveTime = Field(description="time to simulate [s]")
     period: PositiveTime | None = Field(
@@ -283,10 +305,10 @@ class RunConfig(Section):
         default=None, description="spacing of the rows written [s]; left out: every step"
     )
     settling_band: Positive = Field(
-        default=1e-3, description="a violation has settled once it stays within this [units of the row]"
+        default=1e-3, description="a violation has settled once it stays below this [units of the row]"
     )
     seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
-        default=0, description="seed of every random number of the run [-]"
+        default=0, description="seed of all random numbers of the run [-]"
     )
 
     @field_validator("integrator", mode="after")
@@ -296,7 +318,7 @@ class RunConfig(Section):
 
 
 class Config(Section):
-    """A complete run: a plant, where it starts, what it must do, the law, and how to run."""
+    """A complete run: plant, initial state, task, law, and how to run."""
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters")
     initial: Initial = Field(description="state at t = 0")
@@ -307,7 +329,7 @@ class Config(Section):
     )
     run: RunConfig = Field(description="duration, sampling and integration")
     realism: RealismConfig | None = Field(
-        default=None, description="noise, delay, actuators and errors of the model, in a simulated run"
+        default=None, description="noise, delay, actuator dynamics and model errors of a simulated run"
     )
-    tune: Tune | None = Field(default=None, description="search over numbers of this config")
+    tune: Tune | None = Field(default=None, description="search for the best numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -1,4 +1,4 @@
-"""The configs that travel with servoctl, and how a name on the command line becomes a file."""
+"""The shipped configs, and the file of a config's name on the command line."""
 
 import os
 from importlib import resources
@@ -13,7 +13,7 @@ SUFFIXES = (".yaml", ".yml")
 def shipped_configs() -> dict[str, Path]:
     """Name -> file of every shipped config, in alphabetical order.
 
-    They are inside the package where it is installed, and beside it in a checkout.
+    In an installation they are inside the package, in a checkout next to it.
     """
     package = Path(str(resources.files("servoctl.config"))).parent
     for folder in (package / "configs", package.parent / "configs"):
@@ -23,7 +23,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def first_line(path: Path) -> str:
-    """What a config shows: its first line, a comment, without the file's own name before it.
+    """Description of a config: the comment in its first line, without the name of the file.
 
     Raises:
         OSError: The file cannot be read.
@@ -37,10 +37,10 @@ def first_line(path: Path) -> str:
 
 
 def find_config(source: str | Path) -> Path:
-    """The file that a path, or the bare name of a shipped config, means.
+    """The file of a path, or of the bare name of a shipped config.
 
     Raises:
-        ConfigError: There is no such file, nor such a shipped config.
+        ConfigError: There is no such file and no such shipped config.
     """
     text, shipped = str(source), shipped_configs()
     path = Path(source)

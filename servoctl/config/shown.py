@@ -1,10 +1,10 @@
-"""Paths as messages show them."""
+"""Paths in messages."""
 
 from pathlib import Path
 
 
 def shown(path: Path) -> str:
-    """A path as short as a person in this folder would write it."""
+    """A path relative to the current folder, if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The grammar of `tune`: what is searched, over which plants, for what, and how long."""
+"""Grammar of `tune`: search space, uncertain plants, objectives, constraints and length of the search."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,21 +21,25 @@ Count = Annotated[int, NumberField("an integer >= 1", least=1, whole=True)]
 
 
 class Range(Section):
-    """The values that a number may take."""
+    """Search range of a number."""
 
-    low: Real = Field(description="least value [unit of the path]")
-    high: Real = Field(description="greatest value [unit of the path]")
-    scale: Literal["linear", "log"] = Field(default="linear", description="log for what spans powers of ten")
-    step: Positive | None = Field(default=None, description="spacing of the values [unit of the path]; left out: any")
+    low: Real = Field(description="smallest value [unit of the path]")
+    high: Real = Field(description="largest value [unit of the path]")
+    scale: Literal["linear", "log"] = Field(
+        default="linear", description="log for ranges that cover several powers of ten"
+    )
+    step: Positive | None = Field(
+        default=None, description="spacing of the values [unit of the path]; left out: any value"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> "Range":
         if self.low > self.high:
             raise fault(f"low {self.low:g} is above high {self.high:g} (exchange them)")
         if self.scale == "log" and self.low <= 0:
-            raise fault(f"scale: log from low {self.low:g} (a positive low, or scale: linear)")
+            raise fault(f"scale: log from low {self.low:g} (give a positive low, or scale: linear)")
         if self.scale == "log" and self.step is not None:
-            raise fault("step given with scale: log (leave one out)", "step")
+            raise fault("step does not fit scale: log (leave one out)", "step")
         return self
 
 
@@ -47,7 +51,7 @@ Choices = Annotated[
     Annotated[Range, Tag(MAPPING)] | Annotated[tuple[Parameter, ...], Field(min_length=1), Tag(LIST)],
     Discriminator(_range_or_choices),
 ]
-"""A range, or a list of the values that there are."""
+"""A range, or a list of values."""
 
 Members = Annotated[tuple[Parameter, ...], Field(min_length=1)]
 
@@ -58,7 +62,7 @@ Minimise = Annotated[
     | Annotated[dict[str, Positive], Field(min_length=1), Tag(MAPPING)],
     Discriminator(shape),
 ]
-"""A metric; several, each for itself; or metric -> weight, of which the sum counts."""
+"""A metric; several metrics for a Pareto front; or metric -> weight for their weighted sum."""
 
 
 S = TypeVar("S")
@@ -72,18 +76,18 @@ OrNone = Annotated[Annotated[S, Tag(SCALAR)] | Annotated[Literal["none"], Tag(MA
 """A bound, or the word `none`."""
 
 RESERVES = {"share": "gain_share", "overshoot": "overshoot", "gain_margin": "gain_margin"}
-"""Key of `tune` -> the metric that it bounds; an entry of `tune.constraints` for the same metric counts instead."""
+"""Key of `tune` -> the metric that it bounds; an entry of `tune.constraints` for the same metric overrides it."""
 
 
 class Objective(Section):
-    """What is to be small."""
+    """Objectives to minimise."""
 
     minimise: Minimise = Field(
         default="rms_violation",
-        description="a metric; a list of metrics, for the Pareto front; or metric -> weight, for the weighted sum",
+        description="a metric; a list of metrics, for a Pareto front; or metric -> weight, for a weighted sum",
     )
     over: Literal["worst", "mean"] = Field(
-        default="worst", description="which value of a metric counts over the plants of uncertainty"
+        default="worst", description="value of a metric over the plants of uncertainty: the worst, or the mean"
     )
 
 
@@ -99,35 +103,34 @@ class Tune(Section):
     )
     sensitivity: dict[str, dict[str, Parameter]] = Field(
         default={},
-        description="name -> values at paths of one more run per trial; the metric sensitivity.<name> is by how much "
-        "rms_violation differs there",
+        description="name -> values at paths, for one more run per trial; the metric sensitivity.<name> is the change "
+        "of rms_violation in that run",
     )
-    objective: Objective = Field(default=Objective(), description="what is minimised")
+    objective: Objective = Field(default=Objective(), description="objectives to minimise")
     constraints: dict[str, Real] = Field(
         default={},
-        description="metric -> greatest value that it may have (of gain_margin and pivot_min the least), with any "
-        "plant of uncertainty",
+        description="metric -> largest allowed value with any plant of uncertainty (for gain_margin and pivot_min the "
+        "smallest)",
     )
     share: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.4,
-        description="greatest gain_share: the period as a share of the longest at which the gains are stable; none: "
-        "no bound [-]",
+        description="largest gain_share: period divided by the longest stable period of the gains; none: no bound [-]",
     )
     overshoot: OrNone[Annotated[float, NumberField("a number between 0 and 1, or none", above=0, below=1)]] = Field(
         default=0.1,
-        description="greatest overshoot of a violation after a step, relative to the step; none: no bound [-]",
+        description="largest overshoot of a violation after a step, relative to the step; none: no bound [-]",
     )
     gain_margin: OrNone[Annotated[float, NumberField("a number above 1, or none", above=1)]] = Field(
         default=2.0,
-        description="least gain_margin: factor on one actuator's gain at which the sampled loop becomes unstable; "
+        description="smallest gain_margin: factor on one actuator's gain at which the sampled loop becomes unstable; "
         "none: no bound [-]",
     )
     sampler: Literal["tpe", "cmaes", "nsga2", "random"] | None = Field(
-        default=None, description="how the next trials are chosen; left out: tpe, for a Pareto front nsga2"
+        default=None, description="method that chooses the next trials; left out: tpe, for a Pareto front nsga2"
     )
     trials: Count = Field(default=200, description="number of trials [-]")
     generation: Count = Field(
-        default=16, description="trials that are chosen together, before the results of any of them are known [-]"
+        default=16, description="number of trials that are chosen together, without results of each other [-]"
     )
     seed: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
         default=0, description="seed of the choice of trials [-]"
@@ -135,21 +138,21 @@ class Tune(Section):
 
     refine: Annotated[int, NumberField("an integer >= 0", least=0, whole=True)] = Field(
         default=0,
-        description="steps at most of a descent from the best trial, along exact derivatives; 0: none [-]",
+        description="largest number of gradient steps from the best trial, with exact derivatives; 0: none [-]",
     )
 
     @model_validator(mode="after")
-    def _fitting(self) -> "Tune":
+    def _consistent(self) -> "Tune":
         several = isinstance(self.objective.minimise, tuple) and len(self.objective.minimise) > 1
         if several and self.refine:
-            raise fault("given with several objectives (leave one out, or weigh them: {metric: weight})", "refine")
+            raise fault("needs a single objective (leave refine out, or use weights: {metric: weight})", "refine")
         if several and self.sampler == "cmaes":
-            raise fault("cmaes with several objectives (take nsga2 or tpe, or weights: {metric: weight})", "sampler")
+            raise fault("cmaes with several objectives (use nsga2 or tpe, or weights: {metric: weight})", "sampler")
         if self.sampler == "cmaes" and not all(isinstance(choice, Range) for choice in self.search.values()):
-            raise fault("cmaes with a list of values in search (take tpe, or give a range)", "sampler")
+            raise fault("cmaes with a list of values in search (use tpe, or give a range)", "sampler")
         if self.sampler == "cmaes" and len(self.search) < 2:
-            raise fault("cmaes with one path in search (take tpe)", "sampler")
+            raise fault("cmaes with one path in search (use tpe)", "sampler")
         twice = [path for path in self.uncertainty if path in self.search]
         if twice:
-            raise fault("given in search already (leave one out)", "uncertainty", twice[0])
+            raise fault("is in search already (leave one out)", "uncertainty", twice[0])
         return self

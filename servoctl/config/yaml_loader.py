@@ -1,9 +1,9 @@
 """YAML text -> plain values with their lines.
 
-Design: PyYAML reads YAML 1.1, where `on`, `10:30` and `2020-01-01` are no text and `1e-3` is. Only its scanner and
-parser serve here; scalars follow YAML 1.2, keys are text, and whatever could be misread in silence is an error:
-duplicate keys, aliases, foreign tags, several documents. A plain equation that flow style has split at a comma is put
-together again and reported, so that it does not hide other problems.
+Design: PyYAML reads YAML 1.1, in which `on`, `10:30` and `2020-01-01` are not text, but `1e-3` is. So only its scanner
+and parser are used; scalars follow YAML 1.2, and keys are text. Everything that could be misread without notice is an
+error: duplicate keys, aliases, unknown tags, several documents. An unquoted equation that flow style splits at a comma
+is joined again and reported, so that it does not hide other problems.
 """
 
 import re
@@ -20,11 +20,11 @@ from servoctl.config.yaml_scalars import CORE, PREFIX
 
 MAX_DEPTH = 40
 MAX_PARTS = 20
-"""Commas in one unquoted equation that are still recognised."""
+"""Most parts that an unquoted equation can be split into and still be recognised."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes with the scalars of YAML 1.2; refuses anchors, aliases and deep nesting."""
+    """Composes nodes with scalars of YAML 1.2; refuses anchors, aliases and deep nesting."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
     depth = 0
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def single(self) -> Any:
-        """The document's root node; None where there is no document."""
+        """Root node of the document; None if there is no document."""
         node = self.get_node() if self.check_node() else None
         if self.check_node():
             second = self.get_event()  # type: ignore[no-untyped-call]
@@ -59,7 +59,7 @@ def _refusal(problem: str, event: Any) -> yaml.MarkedYAMLError:
 
 
 class NotYamlError(Exception):
-    """A text is not YAML; where it stands is for the caller to say."""
+    """A text is not YAML; the caller adds the name of its file."""
 
     def __init__(self, line: int, what: str) -> None:
         self.line = line
@@ -69,12 +69,12 @@ class NotYamlError(Exception):
 
 @dataclass(frozen=True)
 class ParsedValue:
-    """What `read_value` found.
+    """Result of `read_value`.
 
     Attributes:
         value: Plain value; None for an empty text.
         lines: Path -> line, counted from 1.
-        problems: What is wrong although it is YAML.
+        problems: Problems of a text that is valid YAML.
     """
 
     value: Any
@@ -83,7 +83,7 @@ class ParsedValue:
 
 
 class _Builder:
-    """Turns nodes into values, noting lines and problems by path."""
+    """Turns nodes into values, and records lines and problems by path."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -120,12 +120,12 @@ class _Builder:
         items = deque(node.value)
         while items:
             item = items.popleft()
-            place = (*path, len(values))
-            self.lines[place] = _line(item)
+            field = (*path, len(values))
+            self.lines[field] = _line(item)
             rest = self.rest(item, items) if node.flow_style else []
             for _ in rest:
                 items.popleft()
-            values.append(self.joined(item, rest[-1], place) if rest else self.value(item, place))
+            values.append(self.joined(item, rest[-1], field) if rest else self.value(item, field))
         return values
 
     def mapping(self, node: yaml.CollectionNode, path: FieldPath) -> dict[str, Any]:
@@ -138,21 +138,22 @@ class _Builder:
                 self.report(path, f"the key on line {_line(key_node)} is not text (a key is a word)")
                 continue
             key = key_node.value
-            place = (*path, key)
+            field = (*path, key)
             if key in values:
-                lines = f"{self.lines[place]} and {_line(key_node)}"
-                self.report(place, f"duplicate key on lines {lines} (keep one of them)")
+                lines = f"{self.lines[field]} and {_line(key_node)}"
+                self.report(field, f"duplicate key on lines {lines} (keep one of them)")
                 continue
-            self.lines[place] = _line(key_node)
+            self.lines[field] = _line(key_node)
+            # an equation split at commas leaves keys without values behind it
             bare_keys = (following for following, _ in takewhile(lambda pair: _is_absent(pair[1]), pairs))
             rest = self.rest(item, bare_keys) if node.flow_style else []
             for _ in rest:
                 pairs.popleft()
-            values[key] = self.joined(item, rest[-1], place) if rest else self.value(item, place)
+            values[key] = self.joined(item, rest[-1], field) if rest else self.value(item, field)
         return values
 
     def rest(self, node: yaml.Node, following: Iterable[yaml.Node]) -> list[yaml.Node]:
-        """Those of the following nodes that close the parentheses which this plain text opens."""
+        """The following nodes up to the one that closes the parentheses of this unquoted text."""
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.ScalarNode) and node.style is None and _balance(node.value) > 0:
             for part in islice(following, MAX_PARTS):
@@ -184,10 +185,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def read_value(text: str) -> ParsedValue:
-    """Read a YAML text.
+    """Reads a YAML text.
 
     Raises:
-        NotYamlError: The text is not one document of YAML, or uses anchors or aliases.
+        NotYamlError: The text is not one YAML document, or uses anchors or aliases.
     """
     builder = _Builder(text)
     try:
@@ -203,7 +204,7 @@ def read_value(text: str) -> ParsedValue:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise NotYamlError(mark.line + 1 if mark else 1, _what(error)) from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's scanner lets those of chr() and int() out
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: chr() and int() in PyYAML's scanner
         raise NotYamlError(1, f"not YAML: {error} (check escapes and directives)") from error
     value = None if node is None else builder.value(node, ())
     return ParsedValue(value, builder.lines, tuple(builder.problems))

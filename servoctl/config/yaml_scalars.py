@@ -1,7 +1,7 @@
-"""Which plain words are null, true, a number or text: the core schema of YAML 1.2.
+"""Which unquoted words are null, true, false, a number or text: the core schema of YAML 1.2.
 
-Design: one exception, `010`, is text: it is 8 to readers of YAML 1.1 and 10 to those of 1.2. Integers of more than 300
-digits are text as well, since no float holds them.
+Design: with one exception: `010` is text, because it is 8 in YAML 1.1 and 10 in YAML 1.2. Integers of more than 300
+digits are text too, because no float can hold them.
 """
 
 import re
@@ -17,9 +17,9 @@ class Scalar:
     """One kind of scalar.
 
     Attributes:
-        tag: Its tag.
-        pattern: Every text that is of this kind.
-        first: First characters of such texts; "" where the empty text is one.
+        tag: YAML tag.
+        pattern: Matches the texts of this kind.
+        first: First characters of such texts; "" if the empty text is one.
         read: Text -> value.
     """
 
@@ -49,4 +49,4 @@ CORE = (
     _scalar("float", f"{_FLOAT}|{_NOT_FINITE}", "-+.0123456789", _float),
     _scalar("str", r"(?s:.)*", "", str),
 )
-"""In the order in which they are tried."""
+"""Kinds of scalars, in the order in which they are tried."""

@@ -132,8 +132,8 @@ class Program(CSource):
             if step.between is None:
                 self._functions[STEP] = (4, 2)
             entries.append(step.source())
-            entries += [] if step.parts is not None else [template("dop853.h")]
-            declarations += [STEPS] if step.parts is not None else [STEPS, DOP853]
+            entries += [] if step.substeps is not None else [template("dop853.h")]
+            declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
         declarations += [ENTRY.format(name) for name in self._functions]
         super().__init__(emitted + "".join(entries), declarations)
 

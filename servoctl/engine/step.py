@@ -42,7 +42,7 @@ class StepFunctions:
     """What a step of the classical Runge-Kutta method is made of: CasADi functions.
 
     Attributes:
-        parts: Steps of one hold; None: the law acts continuously.
+        substeps: Steps of one hold; None: the law acts continuously.
         rates: (t, x, p) -> x'; of a hold (t, x, p, command) -> x'.
         logged: The same -> x', row; of a hold -> x', log.
         control: (t, x, p) -> command, the first part of the row; None: the law acts continuously.
@@ -50,7 +50,7 @@ class StepFunctions:
         closing: (t, x, p) -> changes of q and of v that close the passive constraints; None: steps end where they end.
     """
 
-    parts: int | None
+    substeps: int | None
     rates: Any
     logged: Any
     control: Any = None
@@ -86,7 +86,7 @@ class StepFunctions:
             "PARAMETERS": count,
             "COMMAND": self.command,
             "WIDTH": self.width,
-            "PARTS": self.parts or 0,
+            "PARTS": self.substeps or 0,
             "RATES": f"f_{self.rates.name()}",
             "LOGGED": f"f_{self.logged.name()}",
             "CONTROL": f"f_{self.logged.name() if self.control is None else self.control.name()}",

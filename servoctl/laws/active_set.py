@@ -1,20 +1,20 @@
-"""One step of an active-set search: which inputs stand at their limits in the best answer inside them.
+"""One step of an active-set search for the inputs that are at their limits in the best answer.
 
     least |T_1 u - e_1|, then |T_2 u - e_2|, ..., then |u - s|      subject to  lower <= u <= upper
 
-With some inputs held at a limit, the others solve these levels in order, without limits, by the rank-revealing
-decomposition. If that takes a free input out of its limits, go towards it as far as the first limit and hold that one
-too. If not, let go of the held input whose limit costs the highest level most; if none costs any level, this is the
-answer.
+Some inputs are held at a limit. The others solve the levels in order, without limits, by the rank-revealing
+decomposition. If this moves a free input out of its limits, the step goes towards the solution up to the first limit
+and holds that input too. If not, the step releases the held input whose limit costs the highest level most. If no limit
+costs any level, the search is done.
 
-Design: every point on the way is inside the limits and, level by level, no worse than the one before, so a search
-that is cut short still has an answer worth sending. Measured on random problems of up to 12 inputs, degenerate and
-rank-deficient ones among them: this search always came to rest, on 12,000 within 29 steps; exchanging all wrong inputs
-at once (block pivoting) had not after 60 exchanges on 45 of 12,000; a semismooth Newton method on the dual missed the
-active set of a quarter of 4,000, where the task is out of reach or its rows are dependent: it needs a Gram matrix.
+Design: every point of the search is inside the limits and, level by level, no worse than the point before. A search
+that ends early therefore still gives a usable answer. Measured on random problems of up to 12 inputs, with degenerate
+and rank-deficient ones: this search always ended, on 12,000 problems within 29 steps. Exchanging all wrong inputs at
+once (block pivoting) had not ended after 60 exchanges on 45 of 12,000. A semismooth Newton method on the dual missed
+the active set of a quarter of 4,000, where the task is infeasible or its rows are dependent: it needs a Gram matrix.
 
-Source: the signs of multipliers, level by level, are those of Escande, Mansard, Wieber 2014; that every limit bounds a
-single input, so that held limits are never dependent, is what makes it short.
+Source: Escande, Mansard, Wieber 2014 for the signs of the multipliers, level by level. Here every limit bounds a single
+input, so held limits are never dependent; that makes the search short.
 """
 
 from collections.abc import Iterator
@@ -28,22 +28,22 @@ from servoctl.engine.symbol import clip, is_symbolic, maximum, where
 from servoctl.types import Array
 
 ROUNDING = 1e-13
-"""What counts as rounding in a residual or a multiplier, relative to the terms that it is a sum of.
+"""Residuals and multipliers below this, relative to the terms that they are sums of, are rounding.
 
-Measured: at 3e-14 one of 12,000 hierarchies went round in circles, at 1e-12 small multipliers are taken for none.
+Measured: at 3e-14 the search cycled on one of 12,000 hierarchies; at 1e-12 small multipliers count as zero.
 """
 
 SLACK = 1e-12
-"""How far an input may stand out of its limits, relative to all inputs and to what the tasks feel, before it counts."""
+"""An input may exceed its limits by this, relative to all inputs and to its effect on the tasks."""
 
 
 @dataclass(frozen=True)
 class LeastSquaresProblem:
-    """Numbers, or symbols throughout.
+    """The problem of the module's docstring, on numbers or on symbols.
 
     Attributes:
         levels: (T, e) of each, highest first; shapes (r, m) and (r,).
-        scales: Per level: what pivots are measured against.
+        scales: Per level: pivots count relative to this.
         lower: Shape (m,); may be -inf.
         upper: Shape (m,); may be inf.
         preferred: s, shape (m,).
@@ -58,12 +58,12 @@ class LeastSquaresProblem:
     rank_tolerance: Any
 
     def sizes(self, u: Array) -> list[tuple[Array, Any]]:
-        """Per level: the size of each column of T, and what the terms of `e - T u` add up to at most."""
+        """Per level: the size of each column of T, shape (m,), and a bound on the terms of `e - T u`."""
         columns = [np.abs(T).sum(axis=0) for T, _ in self.levels]
         return [(c, np.abs(e).sum() + c @ np.abs(u)) for c, (_, e) in zip(columns, self.levels, strict=True)]
 
     def slack(self, u: Array) -> Array:
-        """How far an input may stand out before it counts: clipped, it changes inputs and tasks by rounding only."""
+        """How far each input may exceed its limits, shape (m,): clipping it changes inputs and tasks by rounding."""
         excess = np.full(len(u), greatest(np.abs(u)))
         for columns, size in self.sizes(u):
             reaches = above(columns, 0.0)
@@ -72,7 +72,7 @@ class LeastSquaresProblem:
 
 
 def above(a: Any, b: Any) -> Any:
-    """a > b, entry by entry, where NumPy would ask a symbol for its truth."""
+    """a > b, entry by entry; on symbols NumPy's own `>` would need the truth of a symbol."""
     return np.greater(a, b, dtype=object) if is_symbolic(a, b) else np.greater(a, b)
 
 
@@ -93,11 +93,11 @@ def greatest(values: Array) -> Any:
 
 
 def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomposition]]:
-    """The best inputs without limits, those held apart, and what each level left to the next was taken apart into.
+    """The best inputs with some held at their limits and no limits for the others, and a decomposition per level.
 
     Args:
-        problem: What is wanted.
-        held: Per input: 1 at its upper limit, -1 at its lower one, 0 free.
+        problem: The problem.
+        held: Per input: 1 at its upper limit, -1 at its lower one, 0 free; shape (m,).
     """
     at_upper, at_lower = above(held, 0.0), above(0.0, held)
     free = 1.0 - np.abs(held)
@@ -106,7 +106,7 @@ def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomp
     splits = []
     for (T, e), scale in zip(problem.levels, problem.scales, strict=True):
         rows = T * free
-        for _ in range(2 if len(basis) else 0):
+        for _ in range(2 if len(basis) else 0):  # the second pass removes what rounding leaves
             rows = rows - (rows @ basis.T) @ basis
         split = decompose(rows, problem.rank_tolerance, scale)
         u = u + split.solve(e - T @ u)
@@ -117,9 +117,9 @@ def solve(problem: LeastSquaresProblem, held: Array) -> tuple[Array, list[Decomp
 
 
 def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition]) -> Iterator[tuple[Array, Array]]:
-    """Per level, the nearness to s last: the gradient along the inputs held, and what of it is rounding.
+    """Per level, and last for |u - s|: the gradient with respect to the held inputs, and a bound on its rounding.
 
-    What a held input would do to the higher levels is taken back by the free ones: `g - T_j^T lambda_j`.
+    The free inputs undo the effect of a held input on the higher levels j: `g - T_j^T lambda_j`.
     """
     sizes = problem.sizes(u)
     for k in range(len(problem.levels) + 1):
@@ -139,9 +139,10 @@ def gradients(problem: LeastSquaresProblem, u: Array, splits: list[Decomposition
 
 
 def released(problem: LeastSquaresProblem, held: Array, u: Array, splits: list[Decomposition]) -> tuple[Array, Any]:
-    """The held inputs that the highest level concerned would gain most from letting go, and whether there are any."""
+    """The held inputs whose release gains most, at the highest level where any gains, and whether there are any."""
     undecided, chosen, found = above(np.abs(held), 0.0), np.zeros(len(held)), 0.0
     for gradient, rounding in gradients(problem, u, splits):
+        # the level improves inside the limit if the gradient is positive at an upper limit, negative at a lower one
         gain = held * gradient
         wrong = where(undecided & above(gain, rounding), gain, 0.0)
         most = greatest(wrong)
@@ -156,18 +157,19 @@ def advance(problem: LeastSquaresProblem, x: Array, held: Array) -> tuple[Array,
     """One step of the search.
 
     Args:
-        problem: What is wanted.
-        x: Inputs inside the limits; those held stand at theirs.
-        held: As in `solve`.
+        problem: The problem.
+        x: Inputs inside the limits, the held ones at theirs; shape (m,).
+        held: See `solve`.
 
     Returns:
-        The next x and held, and 1 where x is the answer, else 0.
+        The next x and held, and 1 if x is the answer, else 0.
     """
     u, splits = solve(problem, held)
     slack, free = problem.slack(u), ~above(np.abs(held), 0.0)
     high = free & above(u, problem.upper + slack)
     low = free & above(problem.lower - slack, u)
     outside, limit = high | low, where(high, problem.upper, problem.lower)
+    # back: the share of the step from x to u that lies beyond an input's limit; the largest one blocks first
     back = where(outside, (u - limit) / where(outside, u - x, 1.0), 0.0)
     most = greatest(back)
     blocked, first = above(most, 0.0), outside & ~above(most, back)

@@ -1,14 +1,14 @@
-"""Allocation: which of the inputs that meet `T u = e` is taken, where there are several.
+"""Allocation: which inputs to use if several meet `T u = e`.
 
     minimum_norm         least |u|
     weighted             least u^T diag(w) u
     unprojected          u = W^T (T W^T)^+ e,  W = A M^-1 B: the published implicit solution
-    constraint_force     least (B u)^T M^-1 (B u): what an ideal constraint would do (Gauss's principle)
+    constraint_force     least (B u)^T M^-1 (B u): the force of an ideal constraint (Gauss's principle)
     least_acceleration   least |M^-1 B u|
 
-Source: Chen 2009; Liu et al. 2015, (35), (71), with the reaction of the passive constraints to u included: that fixed
-point is `unprojected`; Udwadia 2008 for weighted norms; Zhao et al. 2018, (72), which takes constraint_force for what
-it feeds forward and least_acceleration for what it feeds back.
+Source: Chen 2009; Liu et al. 2015, (35), (71). As printed, (71) ignores the reaction of the passive constraints to u
+and misses the task; `unprojected` is its fixed point with that reaction. Udwadia 2008 for weighted norms. Zhao et al.
+2018, (72) uses constraint_force for the feedforward and least_acceleration for the feedback.
 """
 
 from collections.abc import Sequence
@@ -25,37 +25,37 @@ Allocation = Literal["minimum_norm", "weighted", "unprojected", "constraint_forc
 
 
 class Allocator:
-    """`T = A Phi B` at one state, taken apart once and solved for several right-hand sides.
+    """`T = A Phi B` at one state, decomposed once and solved for several right-hand sides.
 
     Attributes:
-        reach: T, shape (r, m).
+        task_map: T, shape (r, m).
         rank: Number of directions counted, all levels together.
-        ranks: The same per level: those that it adds to the higher ones.
+        ranks: Per level: number of directions that it adds to those of the higher levels.
         pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
     """
 
     def __init__(self, terms: Terms, rank_tolerance: Any, levels: Sequence[Sequence[int]] = ()) -> None:
-        """Takes T apart.
+        """Decomposes T.
 
         Args:
-            terms: At the state.
+            terms: The terms of motion at the state.
             rank_tolerance: See `laws.constraint_following`.
-            levels: Rows of each priority, highest first; fewer than two: all rows count alike.
+            levels: Indices of the rows of each priority, highest first; fewer than two: all rows have one priority.
         """
         self._terms, self._rank_tolerance = terms, rank_tolerance
-        self.reach = terms.reach
+        self.task_map = terms.task_map
         self._levels = [list(level) for level in levels] if len(levels) > 1 else []
         if self._levels:
-            found = self._prioritised(np.zeros(len(self.reach)), None)
-            self.rank, self.pivot_min, self._free = found.rank, found.pivot_min, found.free
-            self.ranks = found.ranks
+            inputs = self._prioritised(np.zeros(len(self.task_map)), None)
+            self.rank, self.pivot_min, self._free = inputs.rank, inputs.pivot_min, inputs.free
+            self.ranks = inputs.ranks
         else:
-            self._split = decompose(self.reach, rank_tolerance, terms.scale)
+            self._split = decompose(self.task_map, rank_tolerance, terms.scale)
             self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
             self.ranks = (self.rank,)
 
     def free(self, s: Array) -> Array:
-        """(I - T^+ T) s: the part of s that does not touch the task."""
+        """(I - T^+ T) s: the part of s in the null space of the task, shape (m,)."""
         if self._levels:
             part: Array = self._free @ s
             return part
@@ -63,52 +63,54 @@ class Allocator:
         rest: Array = s - Z.T @ (Z @ s)
         return rest
 
-    def solve(self, kind: str, demand: Array, weights: Array | None = None) -> Array:
-        """The inputs that meet the demand, or miss it by least squares; shape (m,).
+    def solve(self, kind: str, rhs: Array, weights: Array | None = None) -> Array:
+        """The inputs that meet `T u = rhs`, exactly or in the sense of least squares, shape (m,).
 
         Args:
             kind: One of `Allocation`.
             demand: e, shape (r,).
-            weights: For `weighted`: shape (m,), positive.
+            weights: For `weighted`: shape (m,), positive; None: all 1.
         """
         if self._levels:
-            return self._prioritised(demand, self.measure(kind, weights)).u
+            return self._prioritised(rhs, self.measure(kind, weights)).u
         if kind == "minimum_norm":
-            return self._split.solve(demand)
+            return self._split.solve(rhs)
         if kind == "weighted":
-            root = np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights)
+            # with y = sqrt(w) u the weighted norm of u is the plain norm of y
+            root = np.sqrt(np.ones(len(self.task_map[0])) if weights is None else weights)
             inputs = self._terms.inputs / root
             scale = frobenius(self._terms.rows) * frobenius(inputs)
-            return decompose(self.reach / root, self._rank_tolerance, scale).solve(demand) / root
+            return decompose(self.task_map / root, self._rank_tolerance, scale).solve(rhs) / root
         if kind == "unprojected":
             W = self._terms.rows @ self._terms.inputs
             scale = self._terms.scale * frobenius(W)
-            u: Array = W.T @ decompose(self.reach @ W.T, self._rank_tolerance, scale).solve(demand)
+            u: Array = W.T @ decompose(self.task_map @ W.T, self._rank_tolerance, scale).solve(rhs)
             return u
         measure = self.measure(kind, weights)
         assert measure is not None
-        return self._least(measure, self._split.solve(demand))
+        return self._least(measure, self._split.solve(rhs))
 
     def measure(self, kind: str, weights: Array | None = None) -> Array | None:
-        """The matrix whose |measure u| an allocation makes least, shape (k, m); None for |u| itself."""
+        """The matrix of the norm |measure u| that an allocation minimises, shape (k, m); None for |u| itself."""
         if kind == "weighted":
-            return np.diag(np.sqrt(np.ones(len(self.reach[0])) if weights is None else weights))
+            return np.diag(np.sqrt(np.ones(len(self.task_map[0])) if weights is None else weights))
         if kind == "constraint_force":
             return self._terms.inputs
         return solve_upper(self._terms.L, self._terms.inputs) if kind == "least_acceleration" else None
 
     def scales(self, weights: Array | None = None) -> list[Any]:
-        """What the pivots of each level are measured against, inputs weighted or not."""
+        """The size that the pivots of each level are relative to, with inputs weighted or not."""
         inputs = self._terms.inputs if weights is None else self._terms.inputs / np.sqrt(weights)
-        levels = self._levels or [list(range(len(self.reach)))]
+        levels = self._levels or [list(range(len(self.task_map)))]
         return [frobenius(self._terms.rows[level]) * frobenius(inputs) for level in levels]
 
-    def _prioritised(self, demand: Array, measure: Array | None) -> Prioritised:
-        levels = [(self.reach[level], demand[level]) for level in self._levels]
+    def _prioritised(self, rhs: Array, measure: Array | None) -> Prioritised:
+        levels = [(self.task_map[level], rhs[level]) for level in self._levels]
         return prioritised(levels, self._rank_tolerance, self.scales(), measure)
 
     def _least(self, measure: Array, u: Array) -> Array:
-        """The inputs of least |measure u| among those that do for the task what u does."""
+        """The inputs of least |measure u| among those with the same T u."""
+        # measure (I - Z^T Z), without forming the projector
         Z = self._split.row_basis
         freedom = measure - (measure @ Z.T) @ Z
         return u - decompose(freedom, self._rank_tolerance, frobenius(measure)).solve(measure @ u)

@@ -2,13 +2,14 @@
 
     T = A Phi B,  bbar = b - A a_c + correction,  u = T^+ bbar + (I - T^+ T) s
 
-The passive constraints react to u, so A is projected first (Phi); the published law with the reaction frozen breaks
-the loop it relies on. Solvable iff `(I - T T^+) bbar = 0`, which every command reports.
+The passive constraints react to u, so Phi projects onto the motions that they allow. The published law computes their
+reaction without u, and then violates the passive constraints or misses the task. The task can be met if and only if
+`(I - T T^+) bbar = 0`; every command reports this residual.
 
-Design: the status judges rows of priority 1 alone. Rows of lower priority are wishes: what they miss is a figure, and
-neither infeasible nor a reason to damp or to stop.
+Design: the status depends on rows of priority 1 only. Rows of lower priority are wishes: a run reports what they miss,
+but it is never infeasible, damped or stopped because of them.
 
-Source: Chen 2009; Liu et al. 2015, (32)-(35), (71).
+Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the passive constraints to u included.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,25 +37,26 @@ NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
 @dataclass(frozen=True)
 class ConstraintFollowing(Law):
-    """The law as a person states it.
+    """The law as the user configures it.
 
     Attributes:
-        correction: For every task that has none of its own; None: b as it stands.
+        correction: Correction of every task without its own; None: none is added to b.
         corrections: Task name -> its own correction.
+        priorities: Task name -> level; 1, the default, is the highest. A lower level never changes a higher one and is
+            a wish: it does not affect the status.
+        optional: Tasks of priority 1 that a run may miss and still end `done`.
         allocation: See `laws.allocation`.
-        priorities: Task name -> level, 1 the highest and where left out; a lower level costs a higher one nothing, and
-            is a wish: no status tells what it misses.
-        optional: Tasks of priority 1 that a run may miss and still be done.
-        weights: Actuator -> weight, positive; those left out weigh 1. For `weighted` only.
-        feedback_allocation: Allocation of what the correction adds; None: as `allocation`.
-        null_space: s: actuator -> equation (zero where left out), or a function of the state giving shape (m,).
-        secondary: Aims by name, added to s.
-        limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; no limit where left out.
+        weights: Actuator -> weight, positive, default 1. For `weighted` only.
+        feedback_allocation: Allocation of the correction's part; None: `allocation`.
+        null_space: s: actuator -> equation (default zero), or a function of the state that returns shape (m,).
+        secondary: Named aims, added to s.
+        limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; default: no limit.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
-        passive_rank_tolerance: The same for passive rows, against |Ahat L^-T|_F.
+        passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
         residual_tolerance: Infeasible: |residual|_inf above this times (1 + |bbar|_inf), over rows of priority 1.
-        on_infeasible: `warn`: least squares, said so; `damp`: u = -D B^T v; `fault`: least squares, and the run stops.
-        input_damping: D, for `damp`: actuator unit per (generalized velocity along the actuator).
+        on_infeasible: `warn`: least squares with a warning; `damp`: u = -D B^T v; `fault`: least squares, and the run
+            stops.
+        input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
     """
 
     correction: Correction | None = None
@@ -75,8 +77,10 @@ class ConstraintFollowing(Law):
 
     def bind(self, model: Model) -> "BoundConstraintFollowing":
         actuators = list(model.plant.actuators)
-        problems = self._problems(model)
-        if len(_levels(model.task_rows, self.priorities or {})) > 1 and self.allocation == "unprojected":
+        levels = _levels(model.task_rows, self.priorities or {})
+        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
+        problems = self._problems(model, limits)
+        if len(levels) > 1 and self.allocation == "unprojected":
             problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
         try:
             gains = self.gains_of(model.task_rows)
@@ -84,13 +88,13 @@ class ConstraintFollowing(Law):
             problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
-        limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
-        wishes = [priority_of(row, self.priorities or {}) > 1 for row in model.task_rows]
+        wished = (i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1)
+        lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
-            wished=tuple(i for i, wish in enumerate(wishes) if wish),
+            wished=tuple(wished),
             optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
-            levels=_levels(model.task_rows, self.priorities or {}),
+            levels=levels,
             **gains,
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
@@ -100,8 +104,8 @@ class ConstraintFollowing(Law):
             aim=(self.secondary or Secondary()).aim(actuators, limits),
             free_damping=0.0 if self.secondary is None else self.secondary.damping,
             limited=bool(limits),
-            lower=tuple(float(limits.get(name, (-np.inf, np.inf))[0]) for name in actuators),
-            upper=tuple(float(limits.get(name, (-np.inf, np.inf))[1]) for name in actuators),
+            lower=lower,
+            upper=upper,
             rank_tolerance=self.rank_tolerance,
             passive_rank_tolerance=self.passive_rank_tolerance,
             residual_tolerance=self.residual_tolerance,
@@ -110,21 +114,21 @@ class ConstraintFollowing(Law):
         )
 
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
-        """`damping`, `stiffness` and `higher` of the bound law.
+        """The fields `damping`, `stiffness` and `higher` of the bound law.
 
         Raises:
-            TaskError: Names every row that its correction does not fit.
+            TaskError: A correction does not fit; the message names every such row.
         """
         gains = resolve_all(rows, self.correction, self.corrections)
-        width = max([0, *(row.degree - 2 for row in rows)])
+        width = max([0, *(row.degree - 2 for row in rows)])  # every row gets as many, so that all fit one flat tuple
         return {
             "damping": tuple(gain[0] for gain in gains),
             "stiffness": tuple(gain[1] for gain in gains),
             "higher": tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),
         }
 
-    def _problems(self, model: Model) -> list[str]:
-        """What is wrong with the law for this plant, its corrections apart."""
+    def _problems(self, model: Model, limits: Mapping[str, tuple[float, float]]) -> list[str]:
+        """One sentence for each field that does not fit this plant; corrections are checked elsewhere."""
         plant, actuators = model.plant, list(model.plant.actuators)
         problems = [] if actuators else [f"law: {type(plant).__name__} has no actuators (use `law: none`)"]
         if not model.task_rows:
@@ -146,17 +150,16 @@ class ConstraintFollowing(Law):
         for name, weight in (self.weights or {}).items():
             if not weight > 0.0:
                 problems.append(f"law.allocation.weighted.{name}: expected a positive number, got {weight:g}")
-        for name, limit in (self.limits or {}).items():
-            lower, upper = _interval(limit)
+        for name, (lower, upper) in limits.items():
             if not lower < upper:
+                limit = (self.limits or {})[name]
                 problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
         if self.secondary is not None:
-            limits = {name: _interval(limit) for name, limit in (self.limits or {}).items()}
             problems += self.secondary.problems(actuators, limits)
         for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
             equation = parse(text) if isinstance(text, str) else text
-            found = check_names(equation, plant.coordinates, parameter_fields(plant))
-            problems += [f"law.null_space.{name}: {sentence}" for sentence in found]
+            sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"law.null_space.{name}: {sentence}" for sentence in sentences]
         return problems
 
 
@@ -169,19 +172,19 @@ def _interval(limit: Any) -> tuple[float, float]:
 
 
 def priority_of(row: Row, priorities: Mapping[str, int]) -> int:
-    """The level of a row's task; 1 where it has none."""
+    """The priority of a row's task; default 1."""
     return priorities.get(row.group, priorities.get(row.name.split(".")[0], 1))
 
 
 def _is_of(row: Row, tasks: Sequence[str]) -> bool:
-    """Whether a row is of one of these tasks; a raised row is a group of its own."""
+    """Whether a row belongs to one of these tasks; a differentiated row is a group of its own."""
     return row.group in tasks or row.name.split(".")[0] in tasks
 
 
 def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[int, ...], ...]:
     """Indices of the rows of each priority, the highest first."""
-    own = [priority_of(row, priorities) for row in rows]
-    return tuple(tuple(i for i, level in enumerate(own) if level == wanted) for wanted in sorted(set(own)))
+    priority = [priority_of(row, priorities) for row in rows]
+    return tuple(tuple(i for i, level in enumerate(priority) if level == each) for each in sorted(set(priority)))
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,17 @@ class BoundConstraintFollowing(BoundLaw):
     """The law for one plant and task: gains per row, weights and limits per actuator.
 
     Attributes:
+        rows: The task rows.
+        levels: Indices of the rows of each priority, the highest first.
         wished: Indices of the rows of priority 2 and below.
-        optional: Indices of the rows that a run may miss and still be done.
+        optional: Indices of the rows that a run may miss and still end `done`.
+        damping, stiffness: Gains of each row on its violation rate and its violation.
+        higher: Gains on the second and higher derivatives, the same number for each row, one row after the other.
+        aim: The constant part of s, per actuator.
+        free_damping: Damping of the free motion; see `laws.secondary`.
+        limited: Whether any input has a limit.
+
+    The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
 
     rows: tuple[Row, ...]
@@ -218,8 +230,8 @@ class BoundConstraintFollowing(BoundLaw):
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
         width = len(self.higher) // len(self.rows)
-        own = max(0, self.rows[row].degree - 2)
-        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + own]
+        count = max(0, self.rows[row].degree - 2)
+        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
 
     @property
     def has_aim(self) -> bool:
@@ -236,7 +248,7 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def required(self) -> list[int]:
-        """Indices of the rows of priority 1, which the status judges."""
+        """Indices of the rows of priority 1, which decide the status."""
         return [i for i in range(len(self.rows)) if i not in self.wished]
 
     @property
@@ -254,17 +266,18 @@ class BoundConstraintFollowing(BoundLaw):
             return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
         allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
-        demand = terms.demand + feedback
-        u = self._allocate(allocator, terms.demand, feedback)
+        rhs = terms.rhs + feedback
+        u = self._allocate(allocator, terms.rhs, feedback)
         if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
-        missed = demand - allocator.reach @ u
+        missed = rhs - allocator.task_map @ u
         status: Any = Status.OK.code
         if self.required:
-            u, status = self._judge(terms, allocator, demand, missed, u)
-        known = is_finite(demand, u)
+            u, status = self._status(terms, allocator, rhs, missed, u)
+        known = is_finite(rhs, u)  # before limits: clipping would turn an infinite input into a finite one
         if self.limited:
-            u, missed, status = self._limit(u, allocator, demand, missed, status)
+            u, missed, status = self._limit(u, allocator, rhs, missed, status)
+        # from the mildest cause to the most severe: the last one that holds is reported
         status = where(known, status, Status.NON_FINITE.code)
         status = where(terms.positive, status, Status.NOT_POSITIVE.code)
         status = where(terms.finite, status, Status.NON_FINITE.code)
@@ -272,10 +285,10 @@ class BoundConstraintFollowing(BoundLaw):
         u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
         return Command(u, where(nothing, 0, allocator.rank), missed, where(nothing, 0.0, allocator.pivot_min), status)
 
-    def _judge(self, terms: Terms, allocator: Allocator, demand: Array, missed: Array, u: Array) -> tuple[Array, Any]:
-        """The inputs, damped where the rows of priority 1 cannot be met and that is asked for, and the status."""
+    def _status(self, terms: Terms, allocator: Allocator, rhs: Array, missed: Array, u: Array) -> tuple[Array, Any]:
+        """The inputs, damped if rows of priority 1 cannot be met and `on_infeasible` is `damp`, and the status."""
         required, rank = self.required, allocator.ranks[0]
-        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
+        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
         status = where(rank < len(required), Status.RANK_DEFICIENT.code, Status.OK.code)
         status = where(infeasible, Status.INFEASIBLE.code, status)
         status = where(rank < 1, Status.UNREACHABLE.code, status)
@@ -287,7 +300,7 @@ class BoundConstraintFollowing(BoundLaw):
         return u, status
 
     def feedback(self, terms: Terms) -> Array:
-        """What the correction adds to b, shape (r,)."""
+        """The terms that the correction adds to b, shape (r,)."""
         task = terms.matrices.task
         added = np.zeros(len(self.rows), dtype=object if is_symbolic(task.A, *self.damping) else float)
         for i, row in enumerate(self.rows):
@@ -308,35 +321,34 @@ class BoundConstraintFollowing(BoundLaw):
         return forward + allocator.solve(self.feedback_allocation, feedback, weights)
 
     def _secondary(self, terms: Terms) -> Array:
-        """s: what the inputs should be as far as the task leaves them free, shape (m,)."""
+        """s, shape (m,): the inputs wanted in the null space of the task."""
         plant = terms.matrices.plant
         s: Array = np.array(self.aim) - self.free_damping * (terms.matrices.B.T @ terms.state.v)
         if isinstance(self.null_space, Mapping):
-            given = self.null_space
-            values = [equation_value(given[a], plant, terms.state) if a in given else 0.0 for a in plant.actuators]
+            texts = self.null_space
+            values = [equation_value(texts[a], plant, terms.state) if a in texts else 0.0 for a in plant.actuators]
             s = s + np.array(values)
-            return s
-        if self.null_space is not None:
+        elif self.null_space is not None:
             s = s + np.asarray(self.null_space(terms.state))
         return s
 
     def _limit(
-        self, u: Array, allocator: Allocator, demand: Array, missed: Array, status: Any
+        self, u: Array, allocator: Allocator, rhs: Array, missed: Array, status: Any
     ) -> tuple[Array, Array, Any]:
-        """Brings the inputs inside their limits, at the task's least cost, and says whether it pays.
+        """The inputs inside their limits, the residual and the status.
 
-        Inputs that damp are clipped: there is no task to keep.
+        Inputs that damp are clipped, since they meet no task.
         """
         lower, upper = np.array(self.lower), np.array(self.upper)
-        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(demand))),)
-        levels = [(allocator.reach[list(level)], demand[list(level)]) for level in rows]
-        nearest_to_it = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
+        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(rhs))),)
+        levels = [(allocator.task_map[list(level)], rhs[list(level)]) for level in rows]
+        keeps_near_u = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
         found = within_limits(
             levels,
             lower,
             upper,
-            u if nearest_to_it else None,
+            u if keeps_near_u else None,
             weights=weights,
             rank_tolerance=self.rank_tolerance,
             scale=allocator.scales(weights),
@@ -345,8 +357,8 @@ class BoundConstraintFollowing(BoundLaw):
         held = found.u
         if self.on_infeasible == "damp":
             held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
-        left = demand - allocator.reach @ held
+        left = rhs - allocator.task_map @ held
         required = self.required
-        pays = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(demand[required]))
+        gives_up = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
         severe = status >= Status.INFEASIBLE.code
-        return held, left, where(severe, status, where(pays, Status.SATURATED.code, status))
+        return held, left, where(severe, status, where(gives_up, Status.SATURATED.code, status))

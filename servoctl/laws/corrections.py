@@ -1,15 +1,15 @@
-"""Corrections: terms added to b that pull a violated constraint back.
+"""Corrections: terms added to b so that a violated constraint returns to zero.
 
     Baumgarte(alpha, beta)                  phi'' + 2 alpha phi' + beta^2 phi = 0
     SecondOrderCorrection(damping, stiffness)   phi'' + damping phi' + stiffness phi = 0
     PFeedback(P)         nonholonomic       psi' = -psi / P
     PFeedback(P, rate)   holonomic          beta = phi' + rate phi,  beta' = -beta / P
-    Poles(poles)         raised rows        (d/dt - p_1) ... (d/dt - p_r) y = 0
+    Poles(poles)         input_output       (d/dt - p_1) ... (d/dt - p_r) y = 0
 
-All of them come down to gains per row: `b - damping violation_rate - stiffness violation - ...`.
+Each of them gives gains per row: `b - damping violation_rate - stiffness violation - ...`.
 
-Source: Baumgarte 1972; Liu et al. 2015, III.B; Xu, Liu 2017, (52): alpha, beta there are damping and stiffness here;
-Zhao et al. 2018, (72).
+Source: Baumgarte 1972; Liu et al. 2015, III.B, where phi is the position-level violation, not A q'' - b as printed; Xu,
+Liu 2017, (52), whose alpha and beta are the damping and stiffness here; Zhao et al. 2018, (72).
 """
 
 import math
@@ -31,38 +31,43 @@ def per_row(gain: Gain, rows: Sequence[Row], name: str) -> list[float]:
     """The gain of each row.
 
     Raises:
-        TaskError: A list of the wrong length, or a mapping that misses or invents a task.
+        TaskError: A list has the wrong length, or a mapping lacks a task or names an unknown one.
     """
-    if isinstance(gain, (int, float)):
-        return [float(gain)] * len(rows)
-    if not isinstance(gain, Mapping):
-        if len(gain) != len(rows):
-            raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(gain)}")
-        return [float(value) for value in gain]
-    groups = list(dict.fromkeys(row.group for row in rows))
-    for wrong in [key for key in gain if key not in groups]:
-        raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
-    values: list[float] = []
-    for group in groups:
-        if group not in gain:
-            raise TaskError(f"{name}: no value for task '{group}' (give one, or one number for all)")
-        values += per_row(gain[group], [row for row in rows if row.group == group], f"{name}.{group}")
-    return values
+    return [float(value) for value in _spread(gain, rows, name)]
+
+
+def _spread(values: Any, rows: Sequence[Row], name: str, several: bool = False) -> list[Any]:
+    """One value for each row; `several`: a value may itself be a list, so a flat list is that of a single row."""
+    if isinstance(values, Mapping):
+        groups = list(dict.fromkeys(row.group for row in rows))
+        for wrong in [key for key in values if key not in groups]:
+            raise TaskError(f"{name}: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
+        for missing in [group for group in groups if group not in values]:
+            raise TaskError(f"{name}: no value for task '{missing}' (give one, or one number for all)")
+        members = {group: [row for row in rows if row.group == group] for group in groups}
+        return [v for group in groups for v in _spread(values[group], members[group], f"{name}.{group}", several)]
+    if not isinstance(values, Sequence | np.ndarray) or (several and isinstance(values, np.ndarray)):
+        return [values] * len(rows)
+    if several and len(rows) == 1 and not isinstance(values[0], Sequence):
+        return [values]
+    if len(values) != len(rows):
+        raise TaskError(f"{name}: expected one value per row, {len(rows)} in all, got {len(values)}")
+    return list(values)
 
 
 class Correction(ABC):
-    """How a violated row is pulled back."""
+    """The feedback on the violation of a row."""
 
     label: ClassVar[str]
 
     @abstractmethod
     def gains(self, rows: Sequence[Row]) -> Sequence[tuple[float, ...]]:
-        """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] where a row has no violation rate.
+        """(damping [1/s], stiffness [1/s^2]) of each row; stiffness [1/s] for a row without a violation rate.
 
-        Where a row has higher derivatives, their gains follow, the second derivative's first.
+        For a row with higher derivatives their gains follow, starting with the second derivative.
 
         Raises:
-            TaskError: The correction does not fit a row's kind; names the row and the correction that does.
+            TaskError: The correction does not fit the kind of a row; the message names the row and one that does.
         """
 
     def _needs_rate(self, rows: Sequence[Row]) -> None:
@@ -78,8 +83,8 @@ class Baumgarte(Correction):
     """`phi'' + 2 alpha phi' + beta^2 phi = 0`.
 
     Attributes:
-        alpha: [1/s], at least 0.
-        beta: [1/s], at least 0.
+        alpha: Half the damping [1/s], at least 0.
+        beta: Square root of the stiffness [1/s], at least 0.
     """
 
     alpha: Gain
@@ -97,8 +102,8 @@ class SecondOrderCorrection(Correction):
     """`phi'' + damping phi' + stiffness phi = 0`.
 
     Attributes:
-        damping: [1/s], at least 0.
-        stiffness: [1/s^2], at least 0.
+        damping: Gain on the violation rate [1/s], at least 0.
+        stiffness: Gain on the violation [1/s^2], at least 0.
     """
 
     damping: Gain
@@ -114,11 +119,11 @@ class SecondOrderCorrection(Correction):
 
 @dataclass(frozen=True)
 class PFeedback(Correction):
-    """`beta' = -beta / P`, where beta is the velocity-level violation.
+    """`beta' = -beta / P`, where beta is the violation at velocity level.
 
     Attributes:
         P: Time constant [s], above 0.
-        rate: [1/s], for holonomic rows: beta = phi' + rate phi; 0 corrects the velocity alone.
+        rate: For holonomic rows, `beta = phi' + rate phi` [1/s]; 0 corrects the velocity alone.
     """
 
     P: Gain
@@ -134,6 +139,7 @@ class PFeedback(Correction):
             if not row.has_violation:
                 raise TaskError(f"{row.name}: p_feedback needs a violation, a {row.kind} row has none (leave it out)")
             if row.has_rate:
+                # phi'' + rate phi' = -(phi' + rate phi) / P
                 pairs.append((rate + 1.0 / P, rate / P))
                 continue
             if rate and not common:
@@ -144,11 +150,11 @@ class PFeedback(Correction):
 
 @dataclass(frozen=True)
 class Poles(Correction):
-    """`(d/dt - p_1) ... (d/dt - p_r) y = 0`, r the row's relative degree.
+    """`(d/dt - p_1) ... (d/dt - p_r) y = 0`, where r is the relative degree of the row.
 
     Attributes:
-        poles: [1/s], all with a negative real part: one number for all poles of a row, or r of them; for all rows, a
-            list with one entry per row in task order, or a mapping by task name.
+        poles: [1/s], all with negative real parts. One number for all poles of all rows; or a list with one entry per
+            row in task order, or a mapping by task name, whose entries are a number or a list of r poles.
     """
 
     poles: Any
@@ -156,7 +162,7 @@ class Poles(Correction):
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, ...]]:
         result: list[tuple[float, ...]] = []
-        for row, poles in zip(rows, self._per_row(rows), strict=True):
+        for row, poles in zip(rows, _spread(self.poles, rows, "poles", several=True), strict=True):
             if not row.degree:
                 raise TaskError(f"{row.name}: poles need a violation, a {row.kind} row has none (leave them out)")
             chosen = np.atleast_1d(np.asarray(poles, dtype=complex))
@@ -170,35 +176,15 @@ class Poles(Correction):
             polynomial = np.poly(chosen)
             if np.abs(np.imag(polynomial)).max() > 0.0:
                 raise TaskError(f"{row.name}: poles: complex ones come in conjugate pairs, got {poles}")
+            # coefficients from the lowest power on, without the leading 1: stiffness, damping, higher derivatives
             stiffness, *rest = [float(c) for c in np.real(polynomial[:0:-1])]
             result.append((rest[0] if rest else 0.0, stiffness, *rest[1:]))
         return result
 
-    def _per_row(self, rows: Sequence[Row]) -> list[Any]:
-        """The poles of each row: a number, or a list."""
-        groups = list(dict.fromkeys(row.group for row in rows))
-        if isinstance(self.poles, Mapping):
-            for wrong in [name for name in self.poles if name not in groups]:
-                raise TaskError(f"poles: there is no task '{wrong}' (tasks: {', '.join(groups) or 'none'})")
-            for name in [name for name in groups if name not in self.poles]:
-                raise TaskError(f"poles: no value for task '{name}' (give one, or one number for all)")
-            return [
-                part
-                for name in groups
-                for part in Poles(self.poles[name])._per_row([r for r in rows if r.group == name])
-            ]
-        if not isinstance(self.poles, Sequence):
-            return [self.poles] * len(rows)
-        if len(rows) == 1 and not isinstance(self.poles[0], Sequence):
-            return [self.poles]
-        if len(self.poles) != len(rows):
-            raise TaskError(f"poles: expected {len(rows)} entries, one per row, got {len(self.poles)}")
-        return list(self.poles)
-
 
 @dataclass(frozen=True)
 class PassiveBaumgarte(Baumgarte):
-    """Baumgarte's terms on a plant's own rows: on nonholonomic ones `psi' = -2 alpha psi`, the same decay."""
+    """Baumgarte's terms on a plant's own rows; nonholonomic rows decay equally fast by `psi' = -2 alpha psi`."""
 
     def gains(self, rows: Sequence[Row]) -> list[tuple[float, float]]:
         pairs = zip(rows, per_row(self.alpha, rows, "alpha"), per_row(self.beta, rows, "beta"), strict=True)
@@ -206,7 +192,7 @@ class PassiveBaumgarte(Baumgarte):
 
 
 def for_passive(correction: Correction | None) -> Correction | None:
-    """The correction as it serves a plant's own constraints, which may be of both kinds."""
+    """The correction for a plant's own constraints, which may be holonomic and nonholonomic."""
     return PassiveBaumgarte(correction.alpha, correction.beta) if isinstance(correction, Baumgarte) else correction
 
 
@@ -216,11 +202,7 @@ def resolve(
     own: Mapping[str, Correction] | None = None,
     field: str = "law.correction",
 ) -> tuple[list[float], list[float]]:
-    """Damping and stiffness of every row: a task's own correction before the common one; zero without any.
-
-    Raises:
-        TaskError: Names every row that its correction does not fit.
-    """
+    """Damping and stiffness of every row; arguments and errors are those of `resolve_all`."""
     gains = resolve_all(rows, common, own, field)
     return [gain[0] for gain in gains], [gain[1] for gain in gains]
 
@@ -235,12 +217,12 @@ def resolve_all(
 
     Args:
         rows: The rows.
-        common: For every row whose group has none of its own; None: no correction.
-        own: Group -> its own correction.
-        field: Where the common one was given, for errors.
+        common: Correction of every row whose group has none of its own; None: gains of zero.
+        own: Group -> its own correction, which replaces the common one.
+        field: Config key of the common correction, for errors.
 
     Raises:
-        TaskError: Names every row that its correction does not fit, and every correction of a task that is not there.
+        TaskError: A correction does not fit a row, or belongs to an unknown task; the message names all of them.
     """
     own = own or {}
     groups = list(dict.fromkeys(row.group for row in rows))
@@ -256,19 +238,19 @@ def resolve_all(
         if group in groups
     ]
     parts += [(field, common, [row for row in rows if row.group not in own])] if common is not None else []
-    for place, correction, members in parts:
+    for key, correction, members in parts:
         if not isinstance(correction, Correction):
-            problems.append(f"{place}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
+            problems.append(f"{key}: expected a correction such as Baumgarte(alpha=4, beta=4), got {correction!r}")
             continue
         try:
-            found = correction.gains(members)
+            values = correction.gains(members)
         except TaskError as error:
-            problems += [f"{place}: {line}" for line in str(error).splitlines()]
+            problems += [f"{key}: {line}" for line in str(error).splitlines()]
             continue
-        for row, gain in zip(members, found, strict=True):
+        for row, gain in zip(members, values, strict=True):
             gains[row.name] = gain
             if not all(0.0 <= value < math.inf for value in gain[:2]):
-                problems.append(f"{place}: {row.name}: expected gains of at least 0, got damping and stiffness {gain}")
+                problems.append(f"{key}: {row.name}: expected gains of at least 0, got damping and stiffness {gain}")
     if problems:
         raise TaskError("\n".join(problems))
     return [gains[row.name] for row in rows]

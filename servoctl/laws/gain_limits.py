@@ -1,14 +1,14 @@
-"""How coarse a period, or a fixed step, the gains of a correction bear.
+"""The longest period, or fixed integration step, at which the gains of a correction are stable.
 
     held for a period h, d cycles late   z+ = Ad z + Bd w(-d),  w = -K z,  z = (y, y', ..., y^(r-1)):  y^(r) is held
-    d + f cycles late, 0 < f < 1         w(-d-1) stands for f h, then w(-d);  with a lag a' = (w - a) / T, y^(r) is a
-    velocities from positions            w = -K (y, what the filter makes of y),  as `laws.hold.differences`
+    d + f cycles late, 0 < f < 1         w(-d-1) acts for f h, then w(-d);  with a lag a' = (w - a) / T, y^(r) is a
+    velocities from positions            w = -K (y, filtered differences of y),  see `laws.hold.differences`
     explicit Runge-Kutta step h          |R(s h)| < 1 at the poles s,  R(z) = 1 + sum over k of (b A^(k-1) 1) z^k
 
-Design: the limit is computed, not tabulated: the largest h at which the error still decays, from the eigenvalues of
-(z, w(-1), ..., w(-d)) and what lags, or from the tableau of the method. This analysis is our own; it takes the plant as
-exactly linearised, which is what the law makes of it. The one-line results that it must meet: `kappa h < 2 sin(pi / (2
-(2 d + 1)))` for `beta' = -kappa beta`.
+Design: the limit is computed, not tabulated. It is the largest h at which the violation still decays, from the
+eigenvalues of (z, lagging inputs, w(-1), ..., w(-d)) or from the tableau of the method. The analysis is ours. It takes
+each row as a chain of integrators, which the law makes of it. A closed form serves as a check: `beta' = -kappa beta`, d
+cycles late, is stable for `kappa h < 2 sin(pi / (2 (2 d + 1)))`.
 """
 
 import math
@@ -22,7 +22,7 @@ from servoctl.laws.hold import close, differences, hold, transition
 from servoctl.types import Array
 
 KEPT = 1024
-"""Answers that are kept: rows share gains, and the runs of a sweep share rows."""
+"""Number of cached results: rows share gains, and the runs of a sweep share rows."""
 
 
 def poles(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float] = ()) -> Array:
@@ -31,29 +31,37 @@ def poles(damping: float, stiffness: float, has_rate: bool, higher: Sequence[flo
     Args:
         damping: [1/s].
         stiffness: [1/s^2], or [1/s] for a row without a violation rate.
-        has_rate: Whether the row has one.
-        higher: Gains of the second and higher derivatives, for raised rows.
+        has_rate: Whether the row has a violation rate.
+        higher: Gains on the second and higher derivatives, for rows of `input_output`.
     """
     return np.roots([1.0, *reversed(_gains(damping, stiffness, has_rate, higher))])
 
 
 def _gains(damping: float, stiffness: float, has_rate: bool, higher: Sequence[float]) -> list[float]:
-    """K: of the violation, its rate, and so on; where the position is let be, the rate is the violation."""
+    """K: gains on the violation, its rate, and so on. Without stiffness the rate takes the place of the violation."""
     gains = [stiffness, damping, *higher] if has_rate else [stiffness]
     return gains[1:] if has_rate and not stiffness and not higher else gains
+
+
+def _gains_and_speed(
+    damping: float, stiffness: float, has_rate: bool, higher: Sequence[float]
+) -> tuple[list[float], float]:
+    """K, and the magnitude of the fastest pole [1/s]; 0 without feedback."""
+    gains = _gains(damping, stiffness, has_rate, higher)
+    return gains, float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
 
 
 def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0, velocity: float = 0.0) -> Array:
     """The map of (y, y', ..., y^(r-1), what lags, w(-1), w(-2), ...) over one period.
 
     Args:
-        gains: Of the violation, its rate, and so on: `y^(r) = -gains . (y, y', ...)`.
+        gains: Gains on the violation, its rate, and so on: `y^(r) = -gains . (y, y', ...)`.
         h: Period [s].
-        delay: Cycles between a measurement and the command that answers it; any number >= 0.
-        lag: Time constant of what then answers the command, in cycles; 0: none.
-        velocity: Time constant of the filter that makes velocities of positions, in cycles; 0: they are measured. A
-            chain of one is a velocity, and the map then has its position as well, at z = 1; longer ones than two
-            count as measured.
+        delay: Cycles from a measurement to its command, any number >= 0.
+        lag: Time constant of the actuator, in cycles; 0: none.
+        velocity: Time constant of the filter that computes velocities from positions, in cycles; 0: velocities are
+            measured. A chain of one integrator is a velocity; the map then also has its position, at z = 1. Chains of
+            more than two count as measured.
     """
     filtered = velocity > 0.0 and len(gains) <= 2
     K = [0.0, *gains] if filtered and len(gains) == 1 else list(gains)
@@ -65,7 +73,7 @@ def sampled(gains: Sequence[float], h: float, delay: float = 0, lag: float = 0.0
 
 @cache
 def _stability(method: str) -> Array | None:
-    """Coefficients of R, the highest power first; None for a method that is stable at any step, or sees to it."""
+    """Coefficients of R, the highest power first; None for methods that are stable at any step or adapt it."""
     if method == "rk4":
         return np.array([1 / 24, 1 / 6, 1 / 2, 1.0, 1.0])
     if method != "dop853":
@@ -90,19 +98,14 @@ def growth(
     lag: float = 0.0,
     velocity: float = 0.0,
 ) -> float:
-    """Spectral radius of the violation's map over h: below 1 it decays; 0 under an implicit method.
+    """Spectral radius of the violation's map over h: it decays below 1; 0 for an implicit method.
 
     Args:
-        damping: As for `poles`.
-        stiffness: As for `poles`.
-        has_rate: As for `poles`.
+        damping, stiffness, has_rate, higher: See `poles`.
         h: Period or step [s].
-        held: Whether the command is held over h; else it acts continuously and h is a step of the method.
-        higher: As for `poles`.
-        delay: Cycles of delay of a held command.
-        method: Integrator of a command that acts continuously.
-        lag: Of what answers a held command, in cycles.
-        velocity: Of the filter that makes velocities of positions for a held command, in cycles; 0: none.
+        held: True: the command is held over h. False: the law acts continuously and h is a step of the method.
+        delay, lag, velocity: For a held command, see `sampled`.
+        method: Integrator, for a law that acts continuously.
     """
     return _radius(_gains(damping, stiffness, has_rate, higher), h, held, delay, method, lag, velocity)
 
@@ -110,8 +113,9 @@ def growth(
 def _radius(gains: list[float], h: float, held: bool, delay: float, method: str, lag: float, velocity: float) -> float:
     if held:
         found = np.asarray(np.linalg.eigvals(sampled(gains, h, delay, lag, velocity)), dtype=complex)
-        let_be = [int(np.argmin(np.abs(found - 1.0)))] if velocity and len(gains) == 1 else []  # a velocity's position
-        return float(np.max(np.abs(np.delete(found, let_be))))
+        # the position of a velocity row is not controlled: its eigenvalue at 1 does not count
+        free = [int(np.argmin(np.abs(found - 1.0)))] if velocity and len(gains) == 1 else []
+        return float(np.max(np.abs(np.delete(found, free))))
     R = _stability(method)
     return 0.0 if R is None else float(np.max(np.abs(np.polyval(R, h * np.roots([1.0, *reversed(gains)])))))
 
@@ -128,24 +132,16 @@ def longest_spacing(
     lag: float = 0.0,
     velocity: float = 0.0,
 ) -> float:
-    """The smallest h [s] from which the violation no longer decays; infinite without feedback, or where none is.
+    """The smallest h [s] at which the violation no longer decays; infinite without feedback or for a stable method.
 
-    A position that is let be does not count. Found by halving between a fine h and the first coarse one that is
+    A position without feedback does not count. The search bisects between a fine h and the first coarse one that is
     unstable.
 
     Args:
-        damping: As for `poles`.
-        stiffness: As for `poles`.
-        has_rate: As for `poles`.
-        held: As for `growth`.
-        higher: As for `poles`.
-        delay: As for `growth`.
-        method: As for `growth`.
-        lag: As for `growth`.
-        velocity: As for `growth`.
+        damping, stiffness, has_rate, higher: See `poles`.
+        held, delay, method, lag, velocity: See `growth`.
     """
-    gains = _gains(damping, stiffness, has_rate, higher)
-    speed = float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
+    gains, speed = _gains_and_speed(damping, stiffness, has_rate, higher)
     if speed <= 0.0 or (not held and _stability(method) is None):
         return math.inf
 
@@ -175,20 +171,14 @@ def overshoot(
     delay: float = 0,
     lag: float = 0.0,
 ) -> float:
-    """How far the violation swings past zero after a step, relative to the step; 1 where it does not decay.
+    """How far the violation swings past zero after a step, relative to the step; 1 if it does not decay.
 
     Args:
-        damping: As for `poles`.
-        stiffness: As for `poles`.
-        has_rate: As for `poles`.
-        h: Period [s]; of a law that acts continuously it does not count.
-        held: As for `growth`.
-        higher: As for `poles`.
-        delay: As for `growth`.
-        lag: As for `growth`.
+        damping, stiffness, has_rate, higher: See `poles`.
+        h: Period [s]; a law that acts continuously ignores it.
+        held, delay, lag: See `growth`.
     """
-    gains = _gains(damping, stiffness, has_rate, higher)
-    speed = float(np.max(np.abs(np.roots([1.0, *reversed(gains)])), initial=0.0))
+    gains, speed = _gains_and_speed(damping, stiffness, has_rate, higher)
     if speed <= 0.0:
         return 0.0
     if held and h is not None:
@@ -202,14 +192,14 @@ def overshoot(
         return 1.0
     first = np.zeros((len(step), 1))
     first[0] = 1.0
-    following, power = first, step  # z, then step z, then the next two, the next four, ...
+    following, power = first, step  # doubling: columns z, step z, then the next two, the next four, ...
     while len(following.T) < min(SETTLED / (1.0 - radius), LONGEST):
         following, power = np.hstack([following, power @ following]), power @ power
     return float(np.clip(-following[0].min(), 0.0, 1.0))
 
 
 SAMPLE = 0.05
-"""Spacing of the samples of a response in continuous time, in units of 1 / |fastest pole|."""
+"""Sampling interval of a response in continuous time, in units of 1 / |fastest pole|."""
 
 SETTLED, LONGEST = 12.0, 1 << 17
-"""A response is followed for so many of its slowest time constants, and for at most so many samples."""
+"""Length of a response in slowest time constants, and its largest number of samples."""

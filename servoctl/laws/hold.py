@@ -1,12 +1,12 @@
-"""A linear plant under sampled feedback: held for a period, late, and through actuators that lag.
+"""A linear plant under sampled feedback: commands are held for a period, delayed, and lag through actuators.
 
-    x' = A x + B a,   T_i a_i' = w_i - a_i  (a_i = w_i where T_i = 0)     w_i: the command i, held
+    x' = A x + B a,   T_i a_i' = w_i - a_i  (a_i = w_i if T_i = 0)         w_i: the command i, held
     w_i acts from t_k + delay_i on;  delay_i = (d + f) h, d whole, 0 <= f < 1: w_i(k-d-1) for f h, then w_i(k-d)
     u_k = K (C f_k + D x_k),   f_(k+1) = F f_k + G x_k                     an estimate of the state from samples
 
-Design: the one discrete loop of the program. Poles and margins of a run take it with the linearised plant, the limits
-of gains with a chain of integrators, which is what the law makes of a row. The state at a sample is (x, the torques
-that lag, the commands on their way, f); everything is exact, by matrix exponentials.
+Design: this is the only discrete loop of the program. Poles and margins of a run use it with the linearised plant,
+limits of gains with a chain of integrators, which the law makes of a row. The state at a sample is (x, lagging inputs,
+delayed commands, f). The map is exact, by matrix exponentials.
 """
 
 import math
@@ -18,12 +18,12 @@ from scipy.linalg import block_diag, expm
 from servoctl.types import Array
 
 WHOLE = 1e-9
-"""Part of a period by which a delay may miss a whole number of periods and still be one."""
+"""A delay counts as a whole number of periods if it differs by less than this part of a period."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the law is given in place of x: C f + D x, with f+ = F f + G x from sample to sample.
+    """The estimate that replaces x in the law: C f + D x, with f+ = F f + G x from sample to sample.
 
     Attributes:
         F: Shape (states, states).
@@ -42,18 +42,18 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
     """x with velocities from sampled positions, by an alpha-beta observer with a double pole at exp(-2 h / tau).
 
     Args:
-        position: Coordinates over x, shape (n, states).
-        velocity: What a unit of each coordinate's velocity is in x, shape (states, n); all of x that is no velocity
-            is given to the law as it is.
+        position: Matrix from x to the coordinates, shape (n, states).
+        velocity: Matrix from the velocities of the coordinates to x, shape (states, n). The law gets the rest of x
+            without an estimate.
         h: Period [s].
-        tau: Time constant [s].
+        tau: Time constant of the observer [s].
 
     Source: Benedict, Bordner 1962; alpha = 1 - p^2, beta = (1 - p)^2.
     """
     p = math.exp(-2.0 * h / tau)
     alpha, beta = 1.0 - p * p, (1.0 - p) ** 2
     U, sizes, _ = np.linalg.svd(position, full_matrices=False)
-    basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]  # what can move
+    basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]  # directions in which coordinates move
     y, into, one = basis.T @ position, velocity @ basis, np.eye(basis.shape[1])
     F = np.block([[(1.0 - alpha) * one, (1.0 - alpha) * h * one], [-beta / h * one, (1.0 - beta) * one]])
     G = np.vstack([alpha * y, beta / h * y])
@@ -64,15 +64,15 @@ def differences(position: Array, velocity: Array, h: float, tau: float) -> Estim
 
 @dataclass(frozen=True)
 class Held:
-    """What a period does to x, and to the torques that lag.
+    """The map of x and the lagging inputs a over one period.
 
     Attributes:
-        after: (x, a) after a period over (x, a) before, shape (n + lags, n + lags).
-        old: Over the command that stands until a new one arrives, shape (n + lags, m).
-        new: Over the command that arrives within the period or at its start, shape (n + lags, m).
+        after: From (x, a) at the start of the period, shape (n + lags, n + lags).
+        old: From the command that acts until a new one arrives, shape (n + lags, m).
+        new: From the command that arrives within the period or at its start, shape (n + lags, m).
         whole: Whole periods of delay of each input, shape (m,).
         partly: Whether an input's command arrives within a period, shape (m,).
-        size: Number of x.
+        size: Length of x.
     """
 
     after: Array
@@ -84,19 +84,19 @@ class Held:
 
     @property
     def kept(self) -> Array:
-        """Commands on their way at a sample, per input, shape (m,)."""
+        """Number of delayed commands at a sample, per input, shape (m,)."""
         return self.whole + self.partly
 
 
 def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | float = 0.0) -> Held:
-    """What a period does.
+    """The map of a linear plant over one period with held inputs.
 
     Args:
         A: Shape (n, n).
         B: Shape (n, m).
         h: Period [s].
-        delay: Of each input [s], or of all.
-        lag: Time constant of each input [s], or of all; 0: none.
+        delay: Delay of each input, or of all [s].
+        lag: Time constant of each input, or of all [s]; 0: none.
     """
     n, m = B.shape
     delays, lags = (np.broadcast_to(np.asarray(value, dtype=float), (m,)) for value in (delay, lag))
@@ -108,6 +108,7 @@ def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | 
     size = n + len(lagging)
     after, old, new = np.zeros((size, size)), np.zeros((size, m)), np.zeros((size, m))
     after[:n, :n] = transition(A, h)
+    # inputs of equal delay and lag share one matrix exponential
     for f, T in sorted(set(zip(part.tolist(), lags.tolist(), strict=True))):
         group = np.flatnonzero((part == f) & (lags == T))
         moved, by_old, by_new = _hold(A, B[:, group], f * h, h - f * h, T)
@@ -118,7 +119,7 @@ def hold(A: Array, B: Array, h: float, delay: Array | float = 0.0, lag: Array | 
 
 
 def _hold(A: Array, B: Array, first: float, rest: float, lag: float) -> tuple[Array, Array, Array]:
-    """Of inputs with one lag: the transition of (x, a), and what commands before and after the arrival add to it."""
+    """For inputs with one lag: the transition of (x, a), and the parts of the commands before and after the arrival."""
     n, m = B.shape
     size = n + m * (lag > 0.0)
     rates = np.zeros((size + m, size + m))
@@ -134,26 +135,27 @@ def _hold(A: Array, B: Array, first: float, rest: float, lag: float) -> tuple[Ar
 
 
 def transition(rates: Array, s: float) -> Array:
-    """exp(rates s); a finite sum where it is one."""
+    """exp(rates s), shape of `rates`."""
     if np.tril(rates).any():
         return np.asarray(expm(s * rates))
-    found = term = np.eye(len(rates))
+    # strictly upper triangular: nilpotent, so the series ends and is exact
+    total = term = np.eye(len(rates))
     for k in range(1, len(rates)):
         term = term @ rates * (s / k)
-        found = found + term
-    return found
+        total = total + term
+    return total
 
 
 @dataclass(frozen=True)
 class Closed:
-    """The loop from sample to sample: s+ = A s + B w, w added to the commands u = fed s.
+    """The loop from sample to sample: s+ = A s + B w, where w is added to the commands u = fed s.
 
     Attributes:
         A: Shape (states, states).
         B: Shape (states, m).
         fed: Shape (m, states).
-        line: Where the commands on their way stand in s, one slice for each age, of the inputs `late`.
-        late: Inputs whose commands are on their way, at some time.
+        line: Slices of the delayed commands in s, one for each age, for the inputs `late`.
+        late: Indices of the inputs with a delay.
     """
 
     A: Array
@@ -163,7 +165,7 @@ class Closed:
     late: Array
 
     def without_idle_line(self, K: Array) -> Array:
-        """A for commands that the law can give: the rest of the line is empty, and stays so."""
+        """A restricted to commands in the range of K: all other delayed commands are zero and stay zero."""
         if not self.line:
             return self.A
         U, sizes, _ = np.linalg.svd(K[self.late], full_matrices=False)
@@ -175,7 +177,7 @@ class Closed:
 
 
 def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
-    """The loop under u = K x, or K times an estimate of x; K of shape (m, n)."""
+    """The loop under u = K x, or K times an estimate of x; K has shape (m, n)."""
     body, n, m = len(held.after), held.size, len(K)
     late = np.flatnonzero(held.kept > 0)
     length = int(held.kept.max(initial=0))
@@ -192,14 +194,14 @@ def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
     A[:body, :body] = held.after
     for i in range(m):
         if held.whole[i]:
-            A[:body, _place(line, late, held.whole[i], i)] += held.new[:, i]
+            A[:body, _index(line, late, held.whole[i], i)] += held.new[:, i]
         else:
             A[:body] += np.outer(held.new[:, i], fed[i])
             B[:body, i] = held.new[:, i]
         if held.partly[i]:
-            A[:body, _place(line, late, held.whole[i] + 1, i)] += held.old[:, i]
-    for k, own in enumerate(line):
-        A[own] = fed[late] if k == 0 else np.eye(size)[line[k - 1]]
+            A[:body, _index(line, late, held.whole[i] + 1, i)] += held.old[:, i]
+    for k, part in enumerate(line):
+        A[part] = fed[late] if k == 0 else np.eye(size)[line[k - 1]]
     if line:
         B[line[0], late] = np.eye(len(late))
     if estimate is not None:
@@ -207,6 +209,6 @@ def close(held: Held, K: Array, estimate: Estimate | None = None) -> Closed:
     return Closed(A, B, fed, line, late)
 
 
-def _place(line: tuple[slice, ...], late: Array, age: int, i: int) -> int:
-    """Where the command of input i that is so many samples old stands."""
+def _index(line: tuple[slice, ...], late: Array, age: int, i: int) -> int:
+    """Index in s of the command of input i that is `age` samples old."""
     return int(line[age - 1].start + np.searchsorted(late, i))

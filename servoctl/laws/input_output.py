@@ -1,13 +1,13 @@
-"""Input-output linearisation: constraint following at the degree at which the inputs appear.
+"""Input-output linearisation: constraint following at the derivative in which the inputs appear.
 
     y^(r) = nu,   nu = -(c_0 y + c_1 y' + ... + c_{r-1} y^(r-1))
     s^r + c_{r-1} s^{r-1} + ... + c_0 = (s - p_1) ... (s - p_r)
 
-Design: each task row is raised (`mechanics.raised`) until an input acts on it; what remains is the same equation
-`T u = e` that constraint following solves, so allocation, limits and evidence are shared. The degree of a row is
-decided by numbers at several states, since terms cancel under Phi.
+Design: each task row is differentiated until an input acts on it (`mechanics.relative_degree`). The result is the
+equation `T u = e` of constraint following, so both laws share allocation, limits and residuals. The relative degree of
+a row is decided by numbers at several states, because terms cancel under Phi.
 
-Source: Isidori, Nonlinear Control Systems, 5.1-5.3; Seifried, Blajer 2013 for what it means for mechanisms.
+Source: Isidori, Nonlinear Control Systems, 5.1-5.3; Seifried, Blajer 2013 for mechanisms.
 """
 
 from dataclasses import dataclass
@@ -23,24 +23,25 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Poles
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.reach import VANISHES
-from servoctl.mechanics.relative_degree import HIGHEST, Raised, first_degree
+from servoctl.mechanics.relative_degree import HIGHEST, DifferentiatedRow, first_degree
+from servoctl.mechanics.task_map import VANISHES
 from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import State
 
 STATES = 6
-"""States at which a row's degree is decided."""
+"""Number of states at which the relative degree of a row is decided."""
 
 
 @dataclass(frozen=True)
 class InputOutput(ConstraintFollowing):
-    """The law as a person states it; `correction` and `corrections` are `Poles`."""
+    """The law as the user configures it; `correction` and `corrections` are `Poles`."""
 
     def prepare(self, model: Model, around: State) -> Model:
-        """The model with every task row raised to its relative degree.
+        """The model with every task row differentiated up to its relative degree.
 
         Raises:
-            TaskError: Names the rows that no input reaches, what cannot be raised, or the plant that cannot.
+            TaskError: No input acts on a row, a row cannot be differentiated, the plant cannot be compiled, its passive
+                rows are dependent, or a correction is not `Poles`.
         """
         problems: list[str] = []
         if model.opaque is not None:
@@ -56,7 +57,7 @@ class InputOutput(ConstraintFollowing):
             isinstance(c, Poles) for c in [self.correction, *(self.corrections or {}).values()] if c is not None
         ):
             problems.append("law.correction: input_output takes poles (correction: {poles: -4})")
-        raised: dict[str, Raised] = {}
+        task: dict[str, DifferentiatedRow] = {}
         for group, constraint in model.task.items():
             rows = [row for row in model.task_rows if row.group == group]
             for index, row in enumerate(rows):
@@ -65,25 +66,27 @@ class InputOutput(ConstraintFollowing):
                 except TaskError as error:
                     problems.append(f"{row.name}: {error}")
                     continue
-                raised[row.name] = Raised(constraint, index, degree, self.passive_rank_tolerance)
+                task[row.name] = DifferentiatedRow(constraint, index, degree, self.passive_rank_tolerance)
         if problems:
             raise TaskError("\n".join(problems))
-        key = tuple((name, _fixed(row)) for name, row in raised.items())
-        known = model.once("raised", key, lambda: Model(model.plant, raised, around, plain=model))
-        return known.retuned_to(model, around) or Model(model.plant, raised, around, plain=model)
+        key = tuple((name, _fixed(row)) for name, row in task.items())
+        traced = model.once("differentiated", key, lambda: Model(model.plant, task, around, plain=model))
+        return traced.retuned_to(model, around) or Model(model.plant, task, around, plain=model)
 
     def _terms(self, model: Model, around: State) -> list[Terms]:
-        """The terms of motion at the states where they have a value; a start that has none is refused later, by name.
+        """The terms of motion at the states where they are finite.
+
+        A start without finite terms is refused later, with the names of its rows.
 
         Raises:
-            TaskError: No state near the start has them.
+            TaskError: There are no finite terms at the start and near it.
         """
         states = [around, *model.samples(around, STATES - 1)]
-        at = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
-        terms = [one for one in at if one.finite and one.positive]
+        assembled = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+        terms = [at for at in assembled if at.finite and at.positive]
         if terms:
             return terms
-        rows = at[0].matrices.task
+        rows = assembled[0].matrices.task
         known = np.isfinite(rows.A).all(axis=1) & np.isfinite(rows.b)
         wrong = [row.name for row, finite in zip(model.task_rows, known, strict=True) if not finite]
         of = f"task rows {', '.join(wrong)} have" if wrong else "the plant's terms of motion have"
@@ -93,31 +96,32 @@ class InputOutput(ConstraintFollowing):
         )
 
 
-def _fixed(raised: Raised) -> tuple[float, ...]:
-    """What is a number in the trace of a raised row, so that another one means tracing again."""
-    return raised.degree, raised.rank_tolerance, *parameter_values(raised.inner).tolist()
+def _fixed(row: DifferentiatedRow) -> tuple[float, ...]:
+    """Values that are constants in the trace of a row: it is traced again when one of them changes."""
+    return row.degree, row.rank_tolerance, *parameter_values(row.inner).tolist()
 
 
 def relative_degree(
     model: Model, name: str, constraint: Constraint, row: int, terms: list[Terms], passive_rank_tolerance: float
 ) -> int:
-    """The lowest derivative of a row in which an input appears, at any of the states.
+    """The order of the lowest derivative of a row in which an input appears, at any of the states.
 
     Args:
-        model: With the task as it was given.
-        name: Of the row.
-        constraint: Whose row it is.
-        row: Which of its rows.
-        terms: At the states.
-        passive_rank_tolerance: For the passive constraints.
+        model: The model with the task as configured.
+        name: Name of the row.
+        constraint: The constraint that has the row.
+        row: Index of the row in the constraint.
+        terms: The terms of motion at several states.
+        passive_rank_tolerance: Rank tolerance of the passive constraints.
 
     Raises:
-        TaskError: There is none up to `HIGHEST`.
+        TaskError: No input appears up to the derivative `HIGHEST`.
     """
     for degree in range(first_degree(constraint), HIGHEST + 1):
-        raised = Raised(constraint, row, degree, passive_rank_tolerance)
-        kernel = model.once(f"{name}, degree {degree}", _fixed(raised), partial(_compiled, model, raised))
+        candidate = DifferentiatedRow(constraint, row, degree, passive_rank_tolerance)
+        kernel = model.once(f"{name}, degree {degree}", _fixed(candidate), partial(_compiled, model, candidate))
         for at in terms:
+            # the row acts on inputs through w N L^-1 B with w = row of A L^-T; compare with its size before projection
             w = np.linalg.solve(at.L, kernel(at.state.t, at.state.q, at.state.v, model.parameters)[0][0])
             size = float(np.linalg.norm(w)) * frobenius(at.inputs)
             if size > 0.0 and float(np.linalg.norm(w @ at.project(at.inputs))) > VANISHES * size:
@@ -127,8 +131,8 @@ def relative_degree(
     )
 
 
-def _compiled(model: Model, raised: Raised) -> Kernel:
-    """(t, q, v, p) -> A of a raised row."""
+def _compiled(model: Model, row: DifferentiatedRow) -> Kernel:
+    """(t, q, v, p) -> A of a differentiated row."""
     symbols = model.symbols()
     plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-    return Kernel.compile("row", symbols, {"A": raised.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A})
+    return Kernel.compile("row", symbols, {"A": row.rows(plant, symbols["t"][0], symbols["q"], symbols["v"]).A})

@@ -1,8 +1,8 @@
-"""What every law is: bound to a model, then a pure function from a state to a command.
+"""The base classes of all laws: `Law` is bound to a model, `BoundLaw` maps a state to a command.
 
-Design: a law says `command(terms, memory)`, where the terms of motion were assembled once for the law and for the
-plant that answers it; `control(state, memory)` and `step` follow. The same code runs on numbers (the tick loop) and
-on symbols (the compiled closed loop), so it is plain NumPy with `servoctl.where` for branches.
+Design: a law implements `command(terms, memory)`. The terms of motion are assembled once, for the law and for the
+simulated plant. `control` and `step` are derived. The same code runs on numbers (the tick loop) and on symbols (the
+compiled closed loop), so it is plain NumPy with `servoctl.where` for branches.
 """
 
 from abc import ABC, abstractmethod
@@ -17,13 +17,17 @@ from servoctl.types import Array, Command, State
 
 
 class Law(ABC):
-    """A law as a person states it."""
+    """A law as the user configures it."""
 
     def prepare(self, model: Model, around: State) -> Model:
-        """The model that the law works on; the same unless a law must change the task's form.
+        """The model that the law works on: this one, unless the law needs another form of the task.
+
+        Args:
+            model: Plant and task.
+            around: The start; a law may evaluate the model at states near it.
 
         Raises:
-            TaskError: The task cannot be brought into that form; names every row.
+            TaskError: The task has no such form; the message names every row.
         """
         return model
 
@@ -32,58 +36,63 @@ class Law(ABC):
         """The law for this plant and task.
 
         Raises:
-            TaskError: It does not fit; names every row and field that is wrong.
+            TaskError: The law does not fit; the message names every row and field that is wrong.
         """
 
 
 @dataclass(frozen=True)
 class BoundLaw(ABC):
-    """A law with its gains in place; `float` and `tuple[float, ...]` fields stay inputs of what is compiled.
+    """A law with its gains; `float` and `tuple[float, ...]` fields are inputs of the compiled code.
 
     Attributes:
-        passive_rank_tolerance: For the passive constraints inside the law.
+        passive_rank_tolerance: A direction of the passive rows counts when its pivot exceeds this times |Ahat L^-T|_F.
     """
 
     passive_rank_tolerance: float
 
     @abstractmethod
     def command(self, terms: Terms, memory: Array) -> Command:
-        """What the actuators should do; pure, and traceable."""
+        """The command at a state; pure and traceable.
+
+        Args:
+            terms: The terms of motion at the state.
+            memory: The law's integrated states, in the order of `memory`.
+        """
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """Name -> initial value of what the law integrates; nothing unless overridden."""
+        """Name -> initial value of each state that the law integrates; empty unless overridden."""
         return {}
 
     @property
     def wishes(self) -> tuple[int, ...]:
-        """Indices of the task rows of priority 2 and below: what they miss is a figure, never a failure."""
+        """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
         return ()
 
     @property
     def excused(self) -> tuple[int, ...]:
-        """Indices of the task rows that a run may miss and still be done: wishes, and what is not required."""
+        """Indices of the task rows that a run may miss and still end `done`: wishes and rows that are not required."""
         return self.wishes
 
     @property
     def stops_on(self) -> frozenset[int]:
-        """Codes of the statuses at which a run must stop, beside those that leave no command."""
+        """Codes of the statuses at which a run must stop, in addition to those without a command."""
         return frozenset()
 
     def at_limit(self, u: Array) -> list[int]:
-        """Which inputs are at a limit of the law; none unless overridden."""
+        """Indices of the inputs at a limit of the law; none unless overridden."""
         return []
 
     def memory_rate(self, terms: Terms, memory: Array) -> Array:
-        """Time derivative of the memory, shape of the memory."""
+        """Time derivative of the memory, in the shape of the memory; zero unless overridden."""
         return np.zeros(len(memory))
 
     def control(self, model: Model, state: State, memory: Array | None = None) -> Command:
-        """The command at a state, on numbers. Never raises on what it is given: its status says."""
+        """The command at a state, on numbers. Numbers never make it raise: the status tells what is wrong."""
         terms = assemble(state, model.matrices(state), self.passive_rank_tolerance)
         return self.command(terms, np.zeros(0) if memory is None else memory)
 
     def step(self, model: Model, state: State, memory: Array, elapsed: float) -> tuple[Command, Array]:
-        """The command, and the memory after the time that really elapsed [s]; changes nothing by itself."""
+        """The command, and the memory after the elapsed time [s]; pure."""
         terms = assemble(state, model.matrices(state), self.passive_rank_tolerance)
         return self.command(terms, memory), memory + elapsed * self.memory_rate(terms, memory)

@@ -1,16 +1,15 @@
-"""Limits: the inputs that meet the task inside their limits, and what is given up where none do.
+"""Limits: the inputs inside their limits that meet the task best, and what is given up if none meet it.
 
     least |T_1 u - e_1|, then |T_2 u - e_2|, ..., then |u - s|_w      subject to  lower <= u <= upper
 
-in this order. So the answer without limits stays, to the bit, where it is inside them; where a shift in the null space
-brings it inside, the task is kept exactly; only where the task is out of reach is something given up, and it is the
-least, from the lowest level up.
+in this order. If the unlimited answer is inside the limits, it stays the same to the bit. If a shift in the null space
+brings it inside, the task is met exactly. Otherwise as little as possible is given up, from the lowest level up.
 
 Design: the search of `laws.active_set`, the same code on numbers and on symbols. Compiled, a step is one function
-behind a branch: inputs inside their limits cost a comparison each, and a search costs the steps that it takes. From the
-inputs of the tick before it takes 1.2 steps on average (p99 4), from the clipped answer 3.3 (p99 8): measured at 10 ms
-on moving tasks of 3 rows and 5 to 8 inputs. The least peak load, min max |u_i| / u_max_i, is a linear program and has
-no closed form: not offered.
+behind a branch: inputs inside their limits cost one comparison each, a search costs its steps. It takes 1.2 steps on
+average (p99 4) from the inputs of the previous tick, 3.3 (p99 8) from the clipped answer: measured at 10 ms on moving
+tasks of 3 rows and 5 to 8 inputs. The least peak load, min max |u_i| / u_max_i, is a linear program without a closed
+form and is not offered.
 
 Source: the problem is that of Escande, Mansard, Wieber 2014, with bounds for inequalities. The compiled form is ours.
 """
@@ -23,30 +22,30 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from servoctl.engine.linalg import frobenius
 from servoctl.engine.repeat import repeat
 from servoctl.engine.symbol import clip, from_sx, is_symbolic, symbols, to_sx, where
 from servoctl.laws.active_set import LeastSquaresProblem, above, advance, greatest, solve
+from servoctl.laws.priorities import scale_per_level
 from servoctl.types import Array
 
 
 def most_steps(m: int) -> int:
-    """Bound on the steps for m inputs, a power of two: twice what was needed on 12,000 random problems."""
+    """Bound on the steps for m inputs, a power of two: twice the steps needed on 12,000 random problems."""
     return 1 << (4 * m - 1).bit_length()
 
 
 @dataclass(frozen=True)
 class Limited:
-    """The inputs, with their evidence.
+    """The inputs inside their limits, and what they give up.
 
     Attributes:
         u: Shape (m,); never outside the limits.
         given_up: Per level: `e - T u`, shape (r,).
         at_limit: Per input: 1 at its upper limit, -1 at its lower one, 0 between.
-        iterations: Steps of the search; 0 where the answer without limits is inside them.
-        converged: Whether u is proven best, to rounding; it may not be where the columns of T that stay free have a
-            condition number above 1e8. If not, u is inside the limits, and no worse than what the search started
-            from in the first level in which they differ.
+        iterations: Steps of the search; 0 if the unlimited answer is inside the limits.
+        converged: Whether u is proven optimal, up to rounding. It may be false if the free columns of T have a
+            condition number above 1e8. Then u is inside the limits, and no worse than the start of the search in the
+            first level in which they differ.
     """
 
     u: Array
@@ -68,32 +67,29 @@ def within_limits(
     unlimited: Array | None = None,
     start: Array | None = None,
 ) -> Limited:
-    """Inputs inside their limits that meet the levels `T u = e` in order, as far as they can; see the module.
+    """Inputs inside their limits that meet the levels `T u = e` in order, as well as possible.
 
     Args:
-        levels: (T, e) of each, highest first; shapes (r, m) and (r,). For the least |measure (u - s)| among several
-            answers, add (measure, measure s) as the last one.
+        levels: (T, e) of each, highest first; shapes (r, m) and (r,). To minimise |measure (u - s)| among several
+            answers, add (measure, measure s) as the last level.
         lower: Shape (m,), in actuator units; -inf for none. Below `upper`.
         upper: Shape (m,); inf for none.
         preferred: s, shape (m,); None: zero, for the least inputs.
-        weights: Shape (m,), positive: what is near to s; None: all 1.
+        weights: Weights of the norm |u - s|_w, shape (m,), positive; None: all 1.
         rank_tolerance: A direction counts when its pivot exceeds this times the scale.
-        scale: What pivots are measured against, one for all levels or a sequence of one per level; with weights, of
-            `T diag(weights)^-1/2`. None: |T|_F of each.
-        unlimited: The answer without limits, where it is known already; None: it is computed.
-        start: Finite inputs to search from, like those of the tick before, shape (m,); None: the clipped answer. The
-            answer does not depend on it, but how soon it is found does.
+        scale: Pivots count relative to this, one for all levels or a sequence of one per level; with weights it is the
+            scale of `T diag(weights)^-1/2`. None: |T|_F of each.
+        unlimited: The answer without limits, if known; None: it is computed.
+        start: Finite inputs where the search begins, such as those of the previous tick, shape (m,); None: the clipped
+            answer. It changes the number of steps and not the answer.
 
     Raises:
-        ValueError: Not one scale per level.
+        ValueError: There is not one scale per level.
     """
     m = len(lower)
     root = np.ones(m) if weights is None else np.sqrt(weights)
     rows = [(T, e) if weights is None else (T / root, e) for T, e in levels]
-    scales = [frobenius(T) for T, _ in rows] if scale is None else scale
-    scales = list(scales) if isinstance(scales, (Sequence, np.ndarray)) else [scales] * len(rows)
-    if len(scales) != len(rows):
-        raise ValueError(f"scale: expected one per level ({len(rows)}), got {len(scales)}")
+    scales = scale_per_level(rows, scale)
     s = np.zeros(m) if preferred is None else root * preferred
     problem = LeastSquaresProblem(tuple(rows), tuple(scales), root * lower, root * upper, s, rank_tolerance)
     whole = solve(problem, np.zeros(m))[0] / root if unlimited is None else unlimited
@@ -105,6 +101,7 @@ def within_limits(
         begin = clip(start, lower, upper)
         x, held = root * begin, _at_limit(begin, lower, upper)
     x, held, done, iterations = _search(problem, x, held, where(inside, 1.0, 0.0))
+    # a held input takes its limit itself: x / root would differ from it by rounding
     found = where(above(held, 0.0), upper, where(above(0.0, held), lower, x / root))
     u = clip(where(inside, whole, found), lower, upper)
     given_up = tuple(e - T @ u for T, e in levels)
@@ -125,7 +122,7 @@ def _beyond(problem: LeastSquaresProblem, u: Array) -> tuple[Array, Array]:
 
 
 def _search(problem: LeastSquaresProblem, x: Array, held: Array, done: Any) -> tuple[Array, Array, Any, Any]:
-    """Steps until x is the answer, or their bound: x, what is held, whether it is the answer, and the steps taken."""
+    """Steps until x is the answer or the bound is reached: x, held, whether x is the answer, and the steps taken."""
     m = len(x)
     given = (problem.lower, problem.upper, problem.preferred, problem.rank_tolerance, *problem.scales)
     if is_symbolic(x, held, *given, *(part for level in problem.levels for part in level)):
@@ -149,7 +146,10 @@ def _flat(problem: LeastSquaresProblem) -> list[Array]:
 
 @cache
 def step_function(counts: tuple[int, ...], m: int) -> Any:
-    """CasADi function (state, problem) -> state a step on, for levels of so many rows; state: x, held, done, steps."""
+    """CasADi function (state, problem) -> state after one step; `counts` are the rows per level.
+
+    The state is (x, held, done, steps).
+    """
     r = sum(counts)
     T, e, scalars = symbols("T", r, m), symbols("e", r), symbols("scalars", 1 + len(counts))
     lower, upper, s, state = (symbols(name, size) for name, size in zip("lusx", (m, m, m, 2 * m + 2), strict=True))
@@ -165,5 +165,5 @@ def step_function(counts: tuple[int, ...], m: int) -> Any:
 
 @cache
 def search_function(counts: tuple[int, ...], m: int) -> Any:
-    """The whole search."""
+    """CasADi function of the whole search, with the arguments of `step_function`."""
     return repeat(f"limits_{'_'.join(map(str, counts))}x{m}", step_function(counts, m), most_steps(m), done=2 * m)

@@ -1,4 +1,4 @@
-"""Secondary aims by name: what the task leaves free is used for them, and the task does not notice.
+"""Secondary aims of the inputs: they act in the null space of the task and do not change its motion.
 
 s = centre + preload - damping B^T v,   u = T^+ bbar + (I - T^+ T) s
 """
@@ -11,12 +11,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Secondary:
-    """What inputs should do besides the task.
+    """What the inputs should do where the task leaves them free.
 
     Attributes:
-        centre: Whether they seek the middle of their limits; an input without two finite limits seeks zero.
-        preload: Actuator -> input it seeks [actuator unit], such as an internal force that takes up play.
-        damping: D of `-D B^T v` [actuator unit per its speed]: damps the motion that the task leaves free.
+        centre: Whether each input seeks the middle of its limits; an input without two finite limits seeks zero.
+        preload: Actuator -> the input that it seeks [actuator unit], such as an internal force against backlash.
+        damping: D of `-D B^T v` [actuator unit per its speed], which damps the motion that the task leaves free.
     """
 
     centre: bool = False
@@ -24,17 +24,17 @@ class Secondary:
     damping: float = 0.0
 
     def problems(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> list[str]:
-        """What is wrong with it for these actuators and limits, one sentence each."""
-        found = [
+        """One sentence for each field that does not fit these actuators and limits."""
+        sentences = [
             f"law.secondary.preload: there is no actuator '{name}' (actuators: {', '.join(actuators) or 'none'})"
             for name in self.preload or {}
             if name not in actuators
         ]
         if self.centre and not any(np.isfinite(limit).all() for limit in limits.values()):
-            found.append("law.secondary.centre: there are no limits to be in the middle of (give law.limits)")
+            sentences.append("law.secondary.centre: there are no limits to be in the middle of (give law.limits)")
         if not (self.damping >= 0.0 and np.isfinite(self.damping)):
-            found.append(f"law.secondary.damping: expected a number >= 0, got {self.damping}")
-        return found
+            sentences.append(f"law.secondary.damping: expected a number >= 0, got {self.damping}")
+        return sentences
 
     def aim(self, actuators: list[str], limits: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
         """The constant part of s, per actuator."""

@@ -1,11 +1,11 @@
-"""A closed loop as a linear system: for python-control, which does the linear work, and for what it says of a run.
+"""How does the closed loop behave near a state? Poles, margins, modes, and a linear system for python-control.
 
     x' = f(t, x, w),  w added to the inputs       A = df/dx, B = df/dw, C = dy/dx, y = (q, v, u, violation)
     on the passive constraints   dx = W dy,  A_r = W' A W,  W an orthonormal basis of the null space of their dE/dx
 
-Design: derivatives are exact, of the compiled loop itself. Where passive constraints hold, motion that breaks them is
-no mode of the machine, so they are left out: singular mass matrices and redundant rows need no choice of independent
-coordinates. A state that moves is frozen: the eigenvalues decide where the motion is slow against them.
+Design: derivatives are exact derivatives of the compiled loop. Motion that breaks the passive constraints is not a mode
+of the machine and is left out, so that singular mass matrices and redundant rows need no choice of independent
+coordinates. A moving state is frozen: the eigenvalues are valid if the motion is slow compared with them.
 """
 
 from servoctl.linear.analyse import Analysis, analyse

@@ -1,4 +1,4 @@
-"""A run as python-control's systems."""
+"""A run as linear and nonlinear systems of python-control."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,14 +10,12 @@ from servoctl.assembly import Run
 from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
-from servoctl.simulation.fixed import held_steps
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 Time = Literal["run", "continuous", "discrete"]
 
 HELD_STEPS = 20
-"""Steps of rk4 in one hold where the run itself has none."""
+"""Steps of rk4 in one hold if the run has no fixed step."""
 
 
 def linearize(
@@ -28,36 +26,36 @@ def linearize(
     delay: float | None = None,
     full: bool = False,
 ) -> control.StateSpace:
-    """The closed loop, linearised.
+    """The linearised closed loop.
 
-    Inputs are what is added to each actuator's command, outputs q, v, the law's u and the violations of the task; all
-    of them deviations from the motion at that state.
+    Inputs are added to the command of each actuator. Outputs are q, v, u of the law and the violations of the task. All
+    are deviations from the motion at that state.
 
     Args:
-        run: A run; its plant must be one that can be compiled.
-        at: A state, a time on the run [s], which is simulated up to it, or None: the start.
-        time: `continuous`: the law acts at once; `discrete`: from period to period; `run`: as the run has it.
-        period: For `discrete` [s]; None: of the run.
-        delay: Cycles between a measurement and the torque that answers it, fractions too, without lag; discrete only.
-            None: delay and lag as the run's realism has them.
-        full: Whether motion that breaks the passive constraints is kept, with q and v as states. Else the states are
-            coordinates of the motion that they allow; where there are none, both are the same.
+        run: A run whose plant can be compiled.
+        at: A state; a time of the run [s], which is simulated up to it; or None: the start.
+        time: `continuous`: the law acts continuously; `discrete`: from period to period; `run`: as in the run.
+        period: Period for `discrete` [s]; None: that of the run.
+        delay: Delay from a measurement to the torque computed from it [cycles], with fractions, without actuator lag;
+            discrete only. None: delay and lag of the run's realism.
+        full: Whether to keep motion that breaks the passive constraints, with q and v as states. Else the states are
+            coordinates of the motion that these constraints allow. Without passive constraints both are the same.
 
     Raises:
-        TaskError: The plant cannot be differentiated, the run does not get that far, or the arguments do not fit.
+        TaskError: The plant cannot be differentiated, the run stops before that time, or the arguments do not fit.
     """
     return as_state_space(run, linear_at(run, *state_at(run, at), time, period, delay, full))
 
 
 def as_state_space(run: Run, linear: Linear) -> control.StateSpace:
-    """For python-control, with names."""
+    """A linear system of python-control, with names."""
     D = np.zeros((len(linear.C), linear.B.shape[1]))
     timebase = 0 if linear.period is None else linear.period
     return control.ss(linear.A, linear.B, linear.C, D, timebase, **_named(run, list(linear.states)))
 
 
 def _named(run: Run, states: list[str]) -> dict[str, Any]:
-    """Names as python-control allows them: without dots."""
+    """Names for python-control, which does not allow dots."""
     names = {"inputs": list(run.system.model.plant.actuators), "outputs": outputs(run), "states": states}
     plain = {kind: [name.replace(".", "_") for name in listed] for kind, listed in names.items()}
     return {"name": run.name.replace(".", "_"), **plain}
@@ -73,7 +71,7 @@ def linear_at(
     full: bool = False,
     real: Array | None = None,
 ) -> Linear:
-    """As `linearize`, at a state; `real`: parameters of the plant, where they are not those that the law knows."""
+    """As `linearize`, at a state; `real`: parameters of the plant if they differ from those of the law's model."""
     if time not in ("run", "continuous", "discrete"):
         raise TaskError(f"linearize: time: expected run, continuous or discrete, got {time!r}")
     if not run.system.model.m:
@@ -99,7 +97,7 @@ def _timing(run: Run, period: float | None, delay: float | None) -> Timing:
 
 
 def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
-    """Of the body, of torques that lag, and of commands on their way."""
+    """Names of the states: the mechanism, then torques that lag, then delayed commands."""
     body = tuple(name for name in linear.states if name.startswith("y"))
     actuators = list(run.system.model.plant.actuators)
     more = len(linear.states) - len(body)
@@ -113,10 +111,10 @@ def _state_names(run: Run, linear: Linear, timing: Timing) -> tuple[str, ...]:
 
 
 def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
-    """State and memory of the law at an instant of the run.
+    """State and controller memory at a time of the run.
 
     Raises:
-        TaskError: It does not get that far.
+        TaskError: The run stops before that time.
     """
     if at is None:
         return run.start, run.loop.memory_start
@@ -135,14 +133,15 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
 
 
 def to_control(run: Run) -> control.NonlinearIOSystem:
-    """The closed loop for python-control's simulations: inputs, outputs as of `linearize`, states q, v and memory.
+    """The nonlinear closed loop for simulations with python-control.
 
-    A sampled run is a discrete-time system with its period; realism is left out of it.
+    Inputs and outputs are those of `linearize`; states are q, v and the controller memory. A sampled run becomes a
+    discrete-time system with its period. Realism is left out.
     """
     loop, model, slices = run.loop, run.system.model, run.loop.layout.slices
     n, m, period = model.n, model.m, run.settings.period
     place = slices["violation"].start - loop.layout.command_size
-    substeps = 1 if period is None else held_steps(run.settings.integrator, period) or HELD_STEPS
+    substeps = 1 if period is None else run.settings.integrator.substeps(period) or HELD_STEPS
 
     def command(t: float, x: Array, w: Array) -> Array:
         found = np.array(loop.control(t, x), dtype=float)
@@ -153,10 +152,7 @@ def to_control(run: Run) -> control.NonlinearIOSystem:
         held = command(t, x, w)
         if period is None:
             return loop.motion(t, x, held)[0]
-        h = period / substeps
-        for k in range(substeps):
-            x = rk4(lambda s, y: loop.motion(s, y, held)[0], t + k * h, x, h)
-        return x
+        return loop.after_hold(t, x, held, period, substeps)
 
     def output(t: float, x: Array, w: Array, _: dict[str, Any]) -> Array:
         log = loop.motion(t, x, command(t, x, w))[1]

@@ -1,12 +1,12 @@
 """Exact derivatives of plant and law at a state, in coordinates of the motion that the constraints allow.
 
     x' = f(t, x, w),  w the command, held       A = df/dx, B = df/dw, K = dw/dx, C = dy/dx
-    dx = W dy,  S = Z W:   S dy' = rate W dy    W: an orthonormal basis of what the passive constraints allow
+    dx = W dy,  S = Z W:   S dy' = rate W dy    W: orthonormal basis of the motion that the passive constraints allow
     Z = W', rate = W' A                         fixed coordinates
-    Z = (E; N'), rate = (E A + H; N' A)         errors of the task, and what they leave free: exact in motion as well
+    Z = (E; N'), rate = (E A + H; N' A)         errors of the task and the internal dynamics: exact in motion too
 
-Design: the command is taken as an input of its own, so that what holds, delays and filters it can be put between. Dry
-friction is left out: its slope at rest stands for no speed but zero.
+Design: the command is a separate input, so that hold, delay and filter can be put between law and plant. Dry friction
+is left out: its slope at rest is valid at zero speed only.
 """
 
 from dataclasses import dataclass
@@ -21,33 +21,34 @@ from servoctl.engine.decomposition import decompose
 from servoctl.errors import TaskError
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.internal_dynamics import chains, error_kernel
-from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.simulation.runge_kutta import rk4
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 RANK = 1e-9
-"""Errors are independent along directions whose pivot exceeds this times their Frobenius norm."""
+"""A direction of the errors counts if its pivot exceeds this times their Frobenius norm."""
 
 Frame = Literal["full", "fixed", "errors"]
-"""Coordinates: all of x, those that the passive constraints allow, or the errors and what they leave free."""
+"""Coordinates: all of x; those that the passive constraints allow; or the errors and the internal dynamics."""
 
 
 @dataclass(frozen=True)
 class Local:
     """Plant and law at a state: dy' = A dy + B dw, dw = K dy in continuous time; dx = W dy.
 
-    The first m inputs are the actuators', the others are the rates of the law's memory.
+    The first m inputs are the actuators, the others are the rates of the controller memory.
 
     Attributes:
-        A: Shape (states, states), under a command that is held.
+        A: Under a held command, shape (states, states).
         B: Shape (states, inputs).
         K: Shape (inputs, states).
-        C: What is read out: q, v, u and the violations of the task, shape (outputs, states).
+        C: Outputs q, v, u and the violations of the task, shape (outputs, states).
         W: Shape (2 n + memory, states).
-        S: Coordinates of `errors` over dy, the errors first; shape (coordinates, states).
-        errors: How many of them are errors.
+        S: Coordinates of `errors` over dy, the errors first, shape (coordinates, states).
+        errors: Number of errors among these coordinates.
         n: Number of coordinates of the plant.
         m: Number of actuators.
-        f: x' there, shape (2 n + memory,).
+        f: x' at the state, shape (2 n + memory,).
     """
 
     A: Array
@@ -66,10 +67,10 @@ _TRACED: WeakKeyDictionary[Loop, CompiledLoop] = WeakKeyDictionary()
 
 
 def compiled(run: Run) -> CompiledLoop:
-    """The loop of a run, as one that has derivatives.
+    """The loop of a run in symbols, which has derivatives.
 
     Raises:
-        TaskError: It has none.
+        TaskError: The plant cannot be differentiated.
     """
     loop = run.loop
     if isinstance(loop, CompiledLoop):
@@ -96,14 +97,14 @@ def states(run: Run) -> list[str]:
 
 
 def plant_parameters(run: Run, real: Array | None = None) -> Array:
-    """Parameters of the plant that answers the law, without dry friction; `real`: those, in place of the run's."""
+    """Parameters of the simulated plant, without dry friction; `real`: other parameters to use instead."""
     loop = compiled(run)
-    found = (loop.simulated().parameters if real is None else real).copy()
+    parameters = (loop.simulated().parameters if real is None else real).copy()
     friction = run.system.friction
-    if friction is not None:
-        first = len(found) - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
-        found[first : first + len(friction.coulomb)] = 0.0
-    return found
+    if friction is not None:  # friction comes last: coulomb, viscous, speed
+        first = len(parameters) - sum(len(part) for part in (friction.coulomb, friction.viscous, friction.speed))
+        parameters[first : first + len(friction.coulomb)] = 0.0
+    return parameters
 
 
 def local(
@@ -118,14 +119,14 @@ def local(
     """Plant and law at a state.
 
     Args:
-        run: Its plant must be one that can be compiled.
-        at: Where.
-        memory: Of the law.
+        run: A run whose plant can be compiled.
+        at: The state.
+        memory: Controller memory.
         frame: Coordinates.
-        real: Parameters of the plant that there is; None: those of the run's simulated plant.
-        law: Parameters as the law has them; None: the run's.
-        ahead: How far along the motion the plant is looked at, the law's command held meanwhile [s]: half a period,
-            and a moving state is followed to second order; not for `errors`, which move with it.
+        real: Parameters of the real plant; None: those of the run's simulated plant.
+        law: Parameters of the law's model; None: those of the run.
+        ahead: Time along the motion, under the held command, at which the plant is linearised [s]. Half a period gives
+            second order for a moving state. Not for `errors`, which move with the state.
 
     Raises:
         TaskError: The plant cannot be differentiated, or a derivative is not finite there.
@@ -182,7 +183,7 @@ def _law(loop: CompiledLoop) -> ca.Function:
 
 
 def _inputs(loop: CompiledLoop) -> list[int]:
-    """Where in a command the inputs stand: the actuators', then the rates of the law's memory."""
+    """Indices of the inputs in a command: the actuators, then the rates of the controller memory."""
     memory = loop.layout.slices["memory_rate"]
     return [*range(loop.system.model.m), *range(memory.start, memory.stop)]
 

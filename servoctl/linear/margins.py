@@ -1,12 +1,13 @@
 """Margins at the plant's input, with the loop opened at one actuator while the others stay closed.
 
-    g_i = fed_i (z I - A)^-1 B_i                   of the closed loop, from what is added to a command to the command
+    g_i = fed_i (z I - A)^-1 B_i                   closed loop, from a signal added to the command to the command
     L_i = -g_i / (1 + g_i)                         the loop opened there
     unstable from the factor k = 1 + 1/g_i on, where g_i is real;  |L_i| = 1 where Re g_i = -1/2
     1 + L_i = 1 / (1 + g_i)
 
-Design: one solve per frequency serves all actuators. A factor counts as a margin only if the loop with a larger one
-does grow, by its eigenvalues: a crossing that is none is not taken for the limit, and regained stability hides none.
+Design: one solve per frequency gives all actuators. A factor counts as a margin only if the eigenvalues of the loop
+with a larger factor are unstable. So a false crossing is not taken for the limit, and a loop that becomes stable again
+does not hide it.
 
 Source: Astrom, Murray, Feedback Systems, 10.3; the forms in g follow from the matrix inversion lemma.
 """
@@ -24,31 +25,31 @@ from servoctl.linear.sampled import Linear, grows
 from servoctl.types import Array
 
 POINTS = 1500
-"""Frequencies at which a loop is looked at, beside those around its poles."""
+"""Number of frequencies, in addition to those around the poles."""
 
 AROUND = np.concatenate([-np.geomspace(8.0, 0.05, 12), [0.0], np.geomspace(0.05, 8.0, 12)])
 """Frequencies around a pole, in widths of its resonance."""
 
 HALVINGS = 48
-"""Of the interval in which a crossing lies."""
+"""Bisections of the interval that contains a crossing."""
 
 NOTHING = 1e-9
-"""A loop whose response stays below has no feedback through this actuator."""
+"""If the response stays below this, there is no feedback through the actuator."""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What one actuator's path bears, the others being as they are.
+    """Margins at one actuator, with all others unchanged.
 
     Attributes:
         actuator: Where the loop is opened.
-        gain: Factor on the actuator's torque, as deviation from its value on the constraint, at which the loop
-            becomes unstable, above 1; infinite where there is none.
-        gain_down: The same below 1; 0 where there is none.
-        phase: [deg]; infinite where the loop's gain never passes 1.
-        delay: Time that may be lost on top at this actuator [s]; infinite likewise.
-        modulus: Least |1 + L|: the distance from the critical point.
-        crossover: Frequency of `phase` [rad/s]; None where there is none.
+        gain: Factor above 1 on the actuator's torque, as deviation from its value on the constraint, at which the loop
+            becomes unstable; infinite if there is none.
+        gain_down: The same below 1; 0 if there is none.
+        phase: Phase margin [deg]; infinite if the loop gain never crosses 1.
+        delay: Additional delay at this actuator at which the loop becomes unstable [s]; infinite if there is none.
+        modulus: Smallest |1 + L|: the distance from the critical point.
+        crossover: Crossover frequency of `phase` [rad/s]; None if there is none.
     """
 
     actuator: str
@@ -60,19 +61,19 @@ class Margin:
     crossover: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; what is infinite is None."""
+        """For JSON; infinite values are None."""
         return {key: None if value == math.inf else value for key, value in vars(self).items()}
 
 
 def margins(linear: Linear, names: list[str]) -> list[Margin]:
-    """The margins at each actuator; the closed loop is stable."""
+    """Margins at each actuator of a stable closed loop."""
     respond, omega = _responder(linear), _frequencies(linear)
     g = respond(omega)
     return [_margin(linear, respond, omega, g[:, i], i, name) for i, name in enumerate(names)]
 
 
 def margin(linear: Linear, actuator: int, name: str) -> Margin:
-    """The margins at one actuator; the closed loop is stable."""
+    """Margins at one actuator of a stable closed loop."""
     respond, omega = _responder(linear), _frequencies(linear)
     return _margin(linear, respond, omega, respond(omega)[:, actuator], actuator, name)
 
@@ -109,11 +110,11 @@ def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, na
 
 
 def _first_unstable(linear: Linear, i: int, factors: list[float], otherwise: float) -> float:
-    """The first of the factors behind which the loop grows; they go away from 1."""
-    for own, further in zip(factors, [*factors[1:], None], strict=False):
-        beyond = math.sqrt(own * further) if further else own * (2.0 if otherwise else 0.5)
+    """The first factor beyond which the loop is unstable; `factors` are sorted away from 1."""
+    for factor, further in zip(factors, [*factors[1:], None], strict=False):
+        beyond = math.sqrt(factor * further) if further else factor * (2.0 if otherwise else 0.5)
         if grows(np.linalg.eigvals(scaled(linear, i, beyond)), linear.period):
-            return own
+            return factor
     return otherwise
 
 
@@ -123,7 +124,7 @@ def scaled(linear: Linear, actuator: int, factor: float) -> Array:
 
 
 def _crossings(omega: Array, g: Array, at: Respond, part: Callable[[Array], Array]) -> Array:
-    """Frequencies at which a part of g passes 0."""
+    """Frequencies at which a part of g crosses 0, by bisection."""
     values = part(g)
     above = values > 0.0
     left = np.flatnonzero(above[1:] != above[:-1])
@@ -136,7 +137,7 @@ def _crossings(omega: Array, g: Array, at: Respond, part: Callable[[Array], Arra
 
 
 def _frequencies(linear: Linear) -> Array:
-    """Where the loop does something, up to half the sampling rate [rad/s]."""
+    """Frequencies at which to evaluate the loop [rad/s]: around its poles, up to half the sampling rate."""
     poles = np.linalg.eigvals(linear.A)
     opened = [np.linalg.eigvals(scaled(linear, i, 0.0)) for i in range(linear.B.shape[1])]
     found = np.concatenate([poles, *opened])
@@ -148,8 +149,8 @@ def _frequencies(linear: Linear) -> Array:
     else:
         sizes = np.abs(poles)[np.abs(poles) > 1e-6]
         low, high = (min(sizes) / 100.0, max(sizes) * 100.0) if len(sizes) else (0.01, 100.0)
-    swinging = found[found.imag > 0.0]
-    around = (swinging.imag[:, None] + np.abs(swinging.real)[:, None] * AROUND).ravel()
+    oscillating = found[found.imag > 0.0]
+    around = (oscillating.imag[:, None] + np.abs(oscillating.real)[:, None] * AROUND).ravel()
     around = around[(around > low) & (around < high)]
     return np.unique(np.concatenate([np.geomspace(low, high, POINTS), around]))
 
@@ -172,7 +173,7 @@ def _responder(linear: Linear) -> Respond:
 
 
 def at_once_delay(at: Local) -> float:
-    """The least delay of all commands at which a law that acts at once becomes unstable [s]; infinite where any may.
+    """Smallest common delay of all commands at which a continuous loop becomes unstable [s]; infinite if there is none.
 
     u = G(s) e^(-s T) u: a pole at j w where an eigenvalue of G(j w) has modulus 1, with T = its angle / w.
     """

@@ -1,4 +1,4 @@
-"""Margins of a run's loop as it acts: at once, held, late, lagging, or on drives."""
+"""Margins of a run's loop with its timing: continuous, held, delayed, lagging, or on drives."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import Spacing, drives_spacing, task_gains, task_spacing
+from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
@@ -18,27 +18,27 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 LARGEST_FACTOR = 100.0
-"""A factor on the gains that is larger counts as none."""
+"""If the loop is still stable at this factor on the gains, the margin counts as infinite."""
 
 SCAN = 1.25
-"""Factors on the gains are tried in this ratio until the loop grows."""
+"""Ratio between the factors on the gains that are tried until the loop is unstable."""
 
 ACCURATE = 1e-4
-"""Relative width of the interval in which a limit is known to lie."""
+"""Relative accuracy of a limit."""
 
 
 @dataclass(frozen=True)
 class Margins:
-    """Margins of the loop as it acts at some timing.
+    """Margins of the loop with a timing.
 
     Attributes:
-        timing: How it acts.
-        growth: Largest real part of a pole [1/s], or size of one from period to period.
-        actuators: One for each; empty where the closed loop is unstable at this state, so that there is none.
-        delay_margin: Time that may be lost on top at all actuators together [s]; infinite where any may; None where the
-            loop is unstable.
-        gain_factor: Factor on the gains, that is on the rates of decay that they stand for (alpha and beta), at which
-            the loop becomes unstable; infinite where there is none; None where it is unstable, or the law has no gains.
+        timing: Period, delay and lag.
+        growth: Largest real part of a pole [1/s]; of a sampled loop the largest |z|.
+        actuators: Margins at each actuator; empty if the closed loop is unstable at this state.
+        delay_margin: Additional delay at all actuators together at which the loop becomes unstable [s]; infinite if
+            there is none; None if the loop is unstable.
+        gain_factor: Factor on the rates of decay of the gains (alpha and beta) at which the loop becomes unstable;
+            infinite if there is none; None if the loop is unstable or the law has no gains.
     """
 
     timing: Timing
@@ -49,12 +49,12 @@ class Margins:
 
     @property
     def period(self) -> float | None:
-        """[s]; None: the law acts at once."""
+        """Period [s]; None if the law acts continuously."""
         return self.timing.period
 
     @property
     def delay(self) -> float:
-        """The longest delay of an actuator, in cycles; 0 without a period."""
+        """Longest delay of an actuator [cycles]; 0 without a period."""
         return max(self.timing.delay, default=0.0) / self.period if self.period else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,17 +71,17 @@ class Margins:
 
 @dataclass(frozen=True)
 class LoopMargins:
-    """The least margins of a loop over its actuators.
+    """The smallest margins of a loop over its actuators.
 
     Attributes:
-        timing: How it acts, in words.
-        stable: Whether it is stable; the margins of a loop that is not are 1 and 0.
-        gain: Least factor on one actuator's torque at which it becomes unstable; infinite where there is none.
-        gain_down: Largest factor below 1 at which it does; 0 where there is none.
-        phase: Least phase margin [deg]; infinite where there is none.
-        delay: Time that may be lost on top at all actuators together [s]; infinite likewise.
+        timing: Period, delay and lag in words.
+        stable: Whether the loop is stable; if not, its margins are 1 and 0.
+        gain: Smallest factor above 1 on one actuator's torque at which it becomes unstable; infinite if there is none.
+        gain_down: Largest factor below 1 at which it becomes unstable; 0 if there is none.
+        phase: Smallest phase margin [deg]; infinite if there is none.
+        delay: Additional delay at all actuators together at which it becomes unstable [s]; infinite if there is none.
         gain_factor: Factor on all gains of the law at which it becomes unstable, as `Margins.gain_factor`.
-        share: Share of the gains that the period or step bears, row by row: 1 / the least `margin` of `check`.
+        share: Period or step divided by the longest stable one of the gains, the largest over the rows.
     """
 
     timing: str
@@ -95,15 +95,15 @@ class LoopMargins:
 
 
 def loop_margins(run: Run, at: State | float | None = None, drives: bool = False) -> LoopMargins:
-    """The least margins of a run's loop, as it acts in simulation or on drives.
+    """The smallest margins of a run's loop, in simulation or on drives.
 
     Args:
-        run: A run with a law; its plant must be one that can be compiled.
+        run: A run with a law, whose plant can be compiled.
         at: As of `linearize`.
-        drives: Whether on drives, which the config must have.
+        drives: Whether on drives; the config needs `hil` then.
 
     Raises:
-        TaskError: The plant cannot be differentiated, the run has no law or no drives, or does not get that far.
+        TaskError: The plant cannot be differentiated, the run has no law or no drives, or stops before that time.
     """
     wanted = [timing for timing in timings(run) if timing.drives == drives]
     if not wanted:
@@ -126,26 +126,25 @@ def loop_margins(run: Run, at: State | float | None = None, drives: bool = False
 
 
 def _share(run: Run, drives: bool) -> float:
-    spacing: Spacing | None = task_spacing(run.system, run.settings)
-    if drives:
-        spacing = None if run.loaded is None else drives_spacing(run.loaded)
-    found = [] if spacing is None else [gain.margin for gain in task_gains(run.system, spacing)]
-    return max((1.0 / margin if margin else math.inf for margin in found if margin is not None), default=0.0)
+    if not drives:
+        return gain_share(task_gains(run.system, task_spacing(run.system, run.settings)))
+    spacing = None if run.loaded is None else drives_spacing(run.loaded)
+    return 0.0 if spacing is None else gain_share(task_gains(run.system, spacing))
 
 
 def margins_at(
     run: Run, state: State, memory: Array, timing: Timing, real: Array | None = None, exact: bool = True
 ) -> Margins:
-    """The margins at a state and a timing.
+    """The margins at a state with a timing.
 
     Args:
         run: The run.
-        state: Where.
-        memory: Of the law.
-        timing: How the loop acts.
-        real: Parameters of the plant, where they are not those of the run.
-        exact: Whether the delays that a sampled loop bears are looked for, and the factor on the gains; else each
-            delay is phase / crossover, and there is no factor.
+        state: The state.
+        memory: Controller memory.
+        timing: Period, delay and lag.
+        real: Parameters of the plant if they differ from those of the run.
+        exact: Whether to search for the exact delay margins of a sampled loop and for the factor on the gains. Else
+            each delay is phase / crossover, and there is no factor.
     """
     loop = LocalLoop(local(run, state, memory, real=real), timing)
     if not loop.stable:
@@ -167,14 +166,14 @@ def _growth(loop: LocalLoop) -> float:
 
 
 def _with_exact_delay(loop: LocalLoop, actuator: int, found: Margin) -> Margin:
-    """A sampled loop with more delay has another response, so the delay that it bears is looked for."""
+    """The margin with an exact delay: with more delay a sampled loop has another response, so it is searched for."""
     if loop.timing.period is None or not math.isfinite(found.delay):
         return found
     return replace(found, delay=_delay(loop, found.delay, actuator))
 
 
 def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
-    """The least delay on top at which a loop grows [s]; `estimate`: about where."""
+    """Smallest additional delay at which a loop is unstable [s], near an estimate."""
     if loop.timing.period is None or not math.isfinite(estimate):
         return estimate
 
@@ -193,7 +192,7 @@ def _delay(loop: LocalLoop, estimate: float, actuator: int | None) -> float:
 
 
 def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: Array | None) -> float | None:
-    """The factor on the gains at which the loop grows."""
+    """Factor on the gains at which the loop becomes unstable, by scan and bisection."""
     base = compiled(run)
     if scaled_gains(base, 1.0) is None:
         return None
@@ -214,7 +213,7 @@ def _gain_factor(run: Run, state: State, memory: Array, loop: LocalLoop, real: A
 
 
 def scaled_gains(loop: CompiledLoop, factor: float) -> Array | None:
-    """Parameters of the loop with every pole of the violations so many times as fast; None without gains."""
+    """Parameters of the loop with all poles of the violations multiplied by a factor; None without gains."""
     law = loop.system.law
     if not isinstance(law, BoundConstraintFollowing) or not any((*law.damping, *law.stiffness, *law.higher)):
         return None

@@ -1,14 +1,14 @@
-"""The modes of a closed loop at a state: of the constraints' errors, and of what they leave free.
+"""Modes of a closed loop at a state: those of the constraint errors, and those of the internal dynamics.
 
     e' along the motion:  d(e')/dx = E J + H = L E     L: how the errors move, on the directions that the others allow
     eta' = N' J N eta,  N a basis of the null space of E
     sampled: s = ln z / period,  z of the loop from sample to sample; shares: sum over a cluster of right_i left_i
 
-Design: the errors' modes follow from the derivative of e' along the motion, not from the eigenvalues of J, which on a
-motion that is not at rest are those of a frame that turns. So they come out exactly at any state. A cluster of nearly
-equal eigenvalues stands for a multiple one, whose mean is well conditioned where its members are not (m of them spread
-by the m-th root of the rounding error). From sample to sample a hold couples what is apart in continuous time; a mode
-counts as internal by its participation factors, and the commands on their way have poles of their own with the task.
+Design: the modes of the errors follow from the derivative of e' along the motion, not from the eigenvalues of J, which
+on a moving state belong to a rotating frame. So they are exact at any state. A cluster of nearly equal eigenvalues is a
+multiple one; its mean is well conditioned, its members are not (m of them spread by the m-th root of the rounding
+error). In a sampled loop the hold couples modes that are separate in continuous time; participation factors decide
+which mode is internal, and delayed commands have poles of their own, which count with the task.
 
 Source: Golub, Van Loan, Matrix Computations, 7.2.3 (a cluster's mean); Perez-Arriaga, Verghese, Schweppe 1982
 (participation factors); the frame is our own account.
@@ -34,13 +34,13 @@ from servoctl.simulation.internal_dynamics import MARGINAL, Chain, chains, error
 from servoctl.types import Array, State
 
 SHARED = 0.2
-"""Share of the largest participation from which a row is named."""
+"""A row is named if its participation exceeds this share of the largest."""
 
 NOTHING = 1e-6
-"""Participation below which no error takes part in a mode."""
+"""Below this participation no error takes part in a mode."""
 
 COUPLED = 1e-8
-"""Rows whose errors act on each other by more, relative to the largest entry, are looked at together."""
+"""Rows are coupled if their errors act on each other by more than this, relative to the largest entry."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Mode:
     """One eigenvalue.
 
     Attributes:
-        pole: [1/s].
-        of: Rows whose error it is, or `internal`.
+        pole: Pole [1/s].
+        of: Names of the rows whose error it is, or `internal`.
         group: `task`, `passive` or `internal`.
-        mostly: Of an internal mode: the coordinates that move most in it.
-        z: Of a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period.
+        mostly: For an internal mode: the coordinates that move most.
+        z: For a sampled loop: the eigenvalue from sample to sample; the pole is ln z / period.
     """
 
     pole: complex
@@ -68,17 +68,17 @@ class Mode:
 
     @property
     def damping(self) -> float | None:
-        """-Re / |pole|: 1 does not swing, below 0 grows; None for a pole at zero."""
+        """Damping ratio -Re / |pole|: 1 does not oscillate, below 0 grows; None for a pole at zero."""
         return None if self.stable is None and self.frequency <= MARGINAL else -self.pole.real / self.frequency
 
     @property
     def decay(self) -> float | None:
-        """Time in which it falls to 1/e [s]; negative: in which it grows by e; None: neither."""
+        """Time constant [s]; negative for a growing mode; None if the mode neither grows nor decays."""
         return None if self.stable is None else -1.0 / self.pole.real
 
     @property
     def stable(self) -> bool | None:
-        """True, False, or None where it neither grows nor decays."""
+        """True, False, or None if the mode neither grows nor decays."""
         small = abs(self.pole.real) <= MARGINAL * (1.0 + abs(self.pole))
         small = small or (self.z is not None and abs(abs(self.z) - 1.0) <= CIRCLE)
         return None if small else self.pole.real < 0.0
@@ -93,14 +93,14 @@ class Mode:
 
 
 def modes(run: Run, at: State, memory: Array) -> list[Mode]:
-    """All modes at the nearest state on the passive constraints, as the run acts.
+    """All modes at the nearest state on the passive constraints: passive errors, task errors, internal dynamics.
 
-    Those of the passive constraints' errors, of the task's, and of the internal dynamics, the least stable first. Of a
-    sampled run, task and internal modes are those of the loop from sample to sample, with hold, delay and lag.
+    Each group has the least stable mode first. In a sampled run, task and internal modes are those of the loop from
+    sample to sample, with hold, delay and lag.
     """
     loop = compiled(run)
     x, p = np.concatenate([at.q, at.v, memory]), plant_parameters(run)
-    if run.system.model.passive_rows:  # off them, by what a step leaves, what stabilises them acts on the task as well
+    if run.system.model.passive_rows:  # off the constraints, their stabilisation would act on the task as well
         x = loop.simulated().projected(at.t, x)
     n = run.system.model.n
     at, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
@@ -110,11 +110,11 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
     rate, rows = E @ J + H, chains(run.system.model)
     passive = [chain for chain in rows if chain.group == "passive"]
     task = [chain for chain in rows if chain.group == "task"]
-    own, ours = _entries(passive), _entries(task)
-    found = _errors(E[own], rate[own], np.eye(len(x)), passive)
+    of_passive, of_task = _entries(passive), _entries(task)
+    found = _errors(E[of_passive], rate[of_passive], np.eye(len(x)), passive)
     if run.settings.period is not None and run.system.law is not None and run.system.model.m:
         return found + _sampled(run, at, memory, task)
-    found += _errors(E[ours], rate[ours], null_space(E[own]), task)
+    found += _errors(E[of_task], rate[of_task], null_space(E[of_passive]), task)
     N = null_space(E)
     free, shapes = np.linalg.eig(N.T @ J @ N) if N.size else (np.zeros(0), np.zeros((0, 0)))
     names = list(run.system.model.plant.coordinates)
@@ -126,7 +126,7 @@ def modes(run: Run, at: State, memory: Array) -> list[Mode]:
 
 
 def _sampled(run: Run, at: State, memory: Array, task: list[Chain]) -> list[Mode]:
-    """Task and internal modes of a sampled loop; those at z = 0, gone after a sample, are left out."""
+    """Task and internal modes of a sampled loop, without those at z = 0, which vanish after one sample."""
     around = local(run, at, memory)
     timing = run_timing(run)
     assert timing.period is not None
@@ -158,7 +158,7 @@ def _sampled(run: Run, at: State, memory: Array, task: list[Chain]) -> list[Mode
 
 
 def _clusters(z: Array) -> list[list[int]]:
-    """Indices of eigenvalues that are equal but for rounding."""
+    """Groups of indices of eigenvalues that are equal up to rounding."""
     left, found = list(np.argsort(-np.abs(z), kind="stable")), []
     while left:
         reach = 4.0 * np.sqrt(ROUNDING)
@@ -169,10 +169,10 @@ def _clusters(z: Array) -> list[list[int]]:
 
 
 def _mostly(sizes: Array, names: list[str]) -> str:
-    """The coordinates of a mode whose motion is at least half of the largest, at most three."""
-    own = np.maximum(sizes[: len(names)], sizes[len(names) :])
-    order = np.argsort(-own, kind="stable")[:3]
-    return ", ".join(names[i] for i in order if own[i] >= 0.5 * own[order[0]])
+    """Up to three coordinates that move at least half as much as the largest, in q or v."""
+    motion = np.maximum(sizes[: len(names)], sizes[len(names) :])
+    order = np.argsort(-motion, kind="stable")[:3]
+    return ", ".join(names[i] for i in order if motion[i] >= 0.5 * motion[order[0]])
 
 
 def _entries(rows: list[Chain]) -> list[int]:
@@ -180,7 +180,7 @@ def _entries(rows: list[Chain]) -> list[int]:
 
 
 def _errors(E: Array, rate: Array, W: Array, rows: list[Chain]) -> list[Mode]:
-    """Modes of the errors e of some rows, of which `de = E dx` and `de' = rate dx`, for dx in the span of W."""
+    """Modes of the errors e of some rows, with `de = E dx` and `de' = rate dx`, for dx in the span of W."""
     if not rows:
         return []
     E, rate = E @ W, rate @ W
@@ -202,7 +202,7 @@ def _errors(E: Array, rate: Array, W: Array, rows: list[Chain]) -> list[Mode]:
 
 
 def _coupled(L: Array, rows: list[Chain], offset: int) -> list[list[Chain]]:
-    """Rows in sets that do not act on each other."""
+    """Sets of rows that do not act on each other."""
     sets: list[list[Chain]] = []
     for chain in rows:
         near = [members for members in sets if any(_acts(L, chain, other, offset) for other in members)]

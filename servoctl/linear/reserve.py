@@ -1,14 +1,14 @@
-"""How far a run's gains are from the edge: the share of what its period bears, the overshoot, the gain margin.
+"""How far are a run's gains from instability? Share of the longest stable period, overshoot, gain margin.
 
-    gain_share    h / h_max of a row's correction, h_max the longest period or step at which its violation decays
+    gain_share    h / h_max of a row's correction; h_max: longest period or step at which its violation decays
     overshoot     -min y(t) / y(0) of a row's violation y after a step
-    gain_margin   least k > 1 at which the sampled loop with  u_i -> u_i + (k - 1) du_i  is unstable, over actuators i
+    gain_margin   smallest k > 1 at which the sampled loop with u_i -> u_i + (k - 1) du_i is unstable, over actuators i
 
-Design: the first two follow from the corrections and the timing alone. The margin is that of the loop with the plant
-that the run simulates, linearised at the start; it is searched on the poles of A + (k - 1) B_i fed_i, a few eigenvalue
-problems, because a search of gains asks for it in every trial. Where a config has drives, their timing counts too. A
-loop that is unstable at k = 1 (its internal dynamics, or a state that moves) has no margin. This choice of figures and
-their default bounds is our own.
+Design: the first two follow from the corrections and the timing alone (`assembly.gains`). The margin is that of the
+simulated plant, linearised at the start. It is found on the poles of A + (k - 1) B_i fed_i, a few eigenvalue problems,
+because a search needs it in every trial; `linear.margins` has the frequency response. If a config has drives, their
+timing counts too. A loop that is unstable at k = 1 (by its internal dynamics, or at a moving state) has no margin. The
+choice of these figures and their default bounds are our own.
 """
 
 import math
@@ -18,30 +18,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.assembly import Run
-from servoctl.assembly.gains import RowGains, drives_spacing, task_gains, task_spacing
+from servoctl.assembly.gains import RowGains, drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.config.tune import RESERVES, Tune
 from servoctl.errors import TaskError
-from servoctl.laws.gain_limits import overshoot as overshoot_of
 from servoctl.linear.jacobians import local
 from servoctl.linear.sampled import Linear, LocalLoop, grows, timings
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, State
 
 FACTORS = (1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 2.8, 3.4, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 60.0, 100.0)
-"""Factors on one actuator's gain at which the poles are looked at; beyond the last, a margin counts as infinite."""
+"""Factors on one actuator's gain at which the poles are computed; beyond the last, a margin counts as infinite."""
 
 HALVINGS = 10
-"""Of the interval between the last stable factor and the first unstable one."""
+"""Bisections of the interval between the last stable factor and the first unstable one."""
 
 
 @dataclass(frozen=True)
 class Reserve:
-    """The figures of a run.
+    """Distance of a run's gains from instability.
 
     Attributes:
-        gain_share: Largest over the rows of the task, of the run and on drives; 0 without feedback.
-        overshoot: Likewise.
-        gain_margin: Least over the actuators, of the run and on drives; None where the loop has none.
+        gain_share: Largest over the task rows, in simulation and on drives; 0 without feedback.
+        overshoot: Largest over the same rows.
+        gain_margin: Smallest over the actuators, in simulation and on drives; None if there is none.
     """
 
     gain_share: float
@@ -49,13 +48,13 @@ class Reserve:
     gain_margin: float | None
 
     def to_dict(self) -> dict[str, float]:
-        """Metric -> value, without what there is not."""
+        """Metric -> value, without metrics that are None."""
         values = {"gain_share": self.gain_share, "overshoot": self.overshoot, "gain_margin": self.gain_margin}
         return {name: value for name, value in values.items() if value is not None}
 
 
 def bounds_of(tune: Tune | None) -> dict[str, float]:
-    """Metric -> bound of how near to instability gains may be; those of a config's `tune`, None: the defaults."""
+    """Metric -> bound on the distance from instability, from a config's `tune`; None: the defaults."""
     found: dict[str, float] = {}
     for key, metric in RESERVES.items():
         bound = Tune.model_fields[key].default if tune is None else tune.constraints.get(metric, getattr(tune, key))
@@ -64,27 +63,14 @@ def bounds_of(tune: Tune | None) -> dict[str, float]:
 
 
 def reserve(run: Run) -> Reserve:
-    """The figures of a run.
-
-    Args:
-        run: With a law; without one there is nothing to look at, and each figure is harmless.
-    """
+    """The reserve of a run; without a law gain_share and overshoot are 0 and there is no margin."""
     gains = list(_gains(run))
-    shares = [1.0 / gain.margin for gain in gains if gain.margin]
-    swings = [
-        overshoot_of(
-            gain.damping, gain.stiffness, gain.row.has_rate, gain.spacing.h, gain.spacing.held, gain.higher,
-            gain.spacing.delay, gain.spacing.lag,
-        )
-        for gain in gains
-    ]  # fmt: skip
-    return Reserve(
-        max(shares, default=0.0), max(swings, default=0.0), gain_margin(run) if any(swings + shares) else None
-    )
+    share, swing = gain_share(gains), max((gain.overshoot for gain in gains), default=0.0)
+    return Reserve(share, swing, gain_margin(run) if share or swing else None)
 
 
 def _gains(run: Run) -> Iterator[RowGains]:
-    """The corrections of the task's rows, as the run acts and as drives do."""
+    """Corrections of the task rows, in simulation and on drives."""
     drives = None if run.loaded is None else drives_spacing(run.loaded)
     for spacing in (task_spacing(run.system, run.settings), drives):
         if spacing is not None:
@@ -92,10 +78,9 @@ def _gains(run: Run) -> Iterator[RowGains]:
 
 
 def gain_margin(run: Run) -> float | None:
-    """The least gain margin over the actuators and timings of a run; None where the loop has none.
+    """Smallest gain margin over the actuators and timings of a run; infinite above the last of `FACTORS`.
 
-    It is infinite above the last of `FACTORS`. A plant that cannot be differentiated, or is too large to be traced,
-    has none either.
+    None if the loop is unstable, or if the plant cannot be differentiated or is too large to be traced.
     """
     margins = []
     try:
@@ -107,7 +92,7 @@ def gain_margin(run: Run) -> float | None:
 
 
 def _loops(run: Run) -> Iterator[Linear]:
-    """The loop of the plant that the run simulates, at the start, with each timing."""
+    """The linearised loop of the simulated plant at the start, with each timing."""
     if run.system.law is None or not isinstance(run.loop, CompiledLoop):
         return
     x, n = np.concatenate([run.start.q, run.start.v, run.loop.memory_start]), run.system.model.n
@@ -119,7 +104,7 @@ def _loops(run: Run) -> Iterator[Linear]:
 
 
 def _margin(linear: Linear) -> float | None:
-    """The least gain margin over the actuators of a loop; None where it is unstable as it is."""
+    """Smallest gain margin over the actuators of a loop; None if the loop is unstable."""
     if _grows(linear, linear.A[None])[0]:
         return None
     columns = range(linear.B.shape[1])
@@ -134,7 +119,7 @@ def _margin(linear: Linear) -> float | None:
 
 
 def _halved(linear: Linear, opened: Array, low: float, high: float) -> float:
-    """The factor between a stable and an unstable one from which one of the loops is unstable."""
+    """The factor between `low` (stable) and `high` (unstable) from which one of the loops is unstable, by bisection."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         unstable = _grows(linear, linear.A + (middle - 1.0) * opened).any()
@@ -143,5 +128,5 @@ def _halved(linear: Linear, opened: Array, low: float, high: float) -> float:
 
 
 def _grows(linear: Linear, A: Array) -> Array:
-    """Whether each of some matrices, shape (count, states, states), has a pole that grows."""
+    """Whether each matrix has an unstable pole; A has shape (count, states, states)."""
     return np.array([grows(poles, linear.period) for poles in np.linalg.eigvals(A)])

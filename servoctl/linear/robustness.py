@@ -1,11 +1,11 @@
-"""What becomes of poles and margins where a parameter of the plant is not what the law takes it for.
+"""How do poles and margins change if a plant parameter differs from the law's model?
 
-    x' = f(x, u(x; p); p'),  p' = p but for one parameter      u from the law's model, f of the plant that there is
+    x' = f(x, u(x; p); p'),  p' = p but for one parameter      u: the law with its model, f: the real plant
 
-Design: the law keeps the model that it has, since a parameter that both know wrong, or right, moves no pole of the task
-(the law cancels it). One derivative serves all parameters: those of the plant are inputs of their own. Each plant is
-looked at on its own passive constraints, at the state nearest to the run's, in the loop as the run has it: held, late
-and lagging. The errors' own rates make their poles come out exactly in motion, too; what they leave free is frozen.
+Design: only the plant changes. If the law's model changed with it, no pole of the task would move, because the law
+cancels the model. The parameters of the plant are separate inputs of the derivatives, so all cases use the same
+compiled functions. Each plant is linearised on its own passive constraints, at the state nearest to that of the run,
+with hold, delay and lag of the run. Poles of the errors are exact in motion too; the internal dynamics are frozen.
 """
 
 import copy
@@ -24,18 +24,18 @@ from servoctl.linear.sampled import LocalLoop, run_timing, timings
 from servoctl.types import Array, State
 
 CHANGE = 0.1
-"""By how much a parameter is off, relative to its value."""
+"""Default change of a parameter, relative to its value."""
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """The poles with one parameter off.
+    """Poles and margins with one changed parameter.
 
     Attributes:
-        parameter: Its name; None: all are as the law knows them.
-        change: Relative to its value.
-        poles: On the passive constraints, the least stable first.
-        margins: At every actuator, at the run's timing and on drives.
+        parameter: Name of the parameter; None for the nominal plant.
+        change: Change relative to its value.
+        poles: Poles on the passive constraints [1/s], the least stable first.
+        margins: Margins in simulation and on drives.
     """
 
     parameter: str | None
@@ -45,13 +45,13 @@ class Shifted:
 
     @property
     def slowest(self) -> Mode | None:
-        """The pole that decays last, or grows fastest; one that does neither is none."""
+        """The pole that decays slowest, or grows fastest; neutral poles do not count."""
         moving = [mode for mode in self._modes if mode.stable is not None]
         return max(moving, key=lambda mode: mode.pole.real, default=None)
 
     @property
     def least_damped(self) -> Mode | None:
-        """The pole that swings longest, in its own periods, among those that grow or decay."""
+        """The pole with the smallest damping ratio; neutral poles do not count."""
         damped = [mode for mode in self._modes if mode.stable is not None and mode.damping is not None]
         return min(damped, key=lambda mode: mode.damping or 0.0, default=None)
 
@@ -78,13 +78,13 @@ class Shifted:
 
 
 def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> list[Shifted]:
-    """The poles and margins as they are, then with each float parameter of the plant too small and too large.
+    """Poles and margins of the nominal plant, then with each float parameter smaller and larger.
 
     Args:
-        run: Its plant is one that can be compiled.
-        at: Where.
-        memory: Of the law.
-        change: Relative to each parameter's value, between 0 and 1; parameters that are zero stay so, and are left out.
+        run: A run whose plant can be compiled.
+        at: The state.
+        memory: Controller memory.
+        change: Change relative to each parameter's value, between 0 and 1; parameters that are zero are left out.
 
     Raises:
         ConfigError: The change is out of range.
@@ -104,13 +104,13 @@ def robustness(run: Run, at: State, memory: Array, change: float = CHANGE) -> li
 
 
 def _shifted(run: Run, at: State, x: Array, real: Array, parameter: str | None, change: float) -> Shifted:
-    """What becomes of the loop on the plant with these parameters, on its passive constraints near x."""
+    """Poles and margins with these plant parameters, at the state on its passive constraints nearest to x."""
     loop, n = compiled(run), run.system.model.n
     if run.system.model.passive_rows:
         other = copy.copy(loop)
         other.parameters = real
         x = other.projected(at.t, x)
     state, memory = State(at.t, x[:n], x[n : 2 * n]), x[2 * n :]
-    own = LocalLoop(local(run, state, memory, real=real), run_timing(run))
+    loop_at = LocalLoop(local(run, state, memory, real=real), run_timing(run))
     margins = tuple(margins_at(run, state, memory, timing, real, exact=False) for timing in timings(run))
-    return Shifted(parameter, change, tuple(own.poles), margins)
+    return Shifted(parameter, change, tuple(loop_at.poles), margins)

@@ -1,10 +1,10 @@
-"""The closed loop at a state, as it acts: at once, or held, late, lagging and filtered.
+"""The linearised loop with its timing: continuous, or sampled with hold, delay, actuator lag and velocity filter.
 
-    dy' = A dy + B dw,  dw = K dy                     the law acts at once
-    s+ = A s + B w,  s = (dy, lagging torques, commands on their way, filter)         from sample to sample
+    dy' = A dy + B dw,  dw = K dy                                                continuous law
+    s+ = A s + B w,  s = (dy, lagging torques, delayed commands, filter)         from sample to sample
 
-Design: this is the only place where a timing is put around the linearised plant, by `laws.hold`; poles, margins and
-the factor on the gains all come from it. A delay with jitter counts by its mean.
+Design: only this module combines a timing with the linearised plant, by `laws.hold`; poles, margins and the factor on
+the gains all use it. A delay with jitter counts by its mean.
 """
 
 import cmath
@@ -20,22 +20,22 @@ from servoctl.linear.jacobians import Local
 from servoctl.types import Array
 
 ROUNDING = 1e-13
-"""Relative error of what derivatives give, before it is divided by small singular values."""
+"""Relative error of derivatives, before any division by small singular values."""
 
 NEUTRAL = 1e-6
-"""A pole whose real part is below this times 1 + |pole| neither grows nor decays."""
+"""A pole is neutral if its real part is below this times 1 + |pole|."""
 
 CIRCLE = 1e-9
-"""The same for |z| - 1."""
+"""A pole z is neutral if |z| - 1 is below this."""
 
 SPREAD = 1e-4
-"""By how much rounding may move one of several equal poles."""
+"""Largest shift by rounding of one of several equal poles."""
 
 DEADBEAT = 1e-6
-"""|z| up to which a pole counts as 0: what is gone after a sample."""
+"""A pole z up to this size counts as 0: its motion vanishes after one sample."""
 
 REPEATED = 2
-"""Multiplicity of poles that rounding may spread: of a critically damped row."""
+"""Multiplicity of poles that rounding may spread: 2, as in a critically damped row."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Linear:
         A: Shape (states, states).
         B: Shape (states, m); w is added to the commands.
         C: Shape (outputs, states); outputs are q, v, u and the violations of the task, in this order.
-        fed: Command over the state, shape (m, states).
-        period: [s]; None: continuous time.
-        states: Their names.
+        fed: Feedback from the state to the command, shape (m, states).
+        period: Period [s]; None: continuous time.
+        states: Names of the states.
     """
 
     A: Array
@@ -61,13 +61,13 @@ class Linear:
 
 @dataclass(frozen=True)
 class Timing:
-    """How a loop acts.
+    """Period, delay and lag of a loop.
 
     Attributes:
-        period: [s]; None: the law acts at once.
-        delay: From a measurement to the torque, per actuator [s].
+        period: Period [s]; None: the law acts continuously.
+        delay: Delay from a measurement to the torque, per actuator [s].
         lag: Time constant of the torque, per actuator [s].
-        velocity_filter: Time constant of the filter that makes velocities of positions [s]; None: they are measured.
+        velocity_filter: Time constant of the filter that differentiates positions [s]; None: velocities are measured.
         drives: Whether it is the loop on drives.
     """
 
@@ -80,21 +80,21 @@ class Timing:
     def __str__(self) -> str:
         """In words."""
         if self.period is None:
-            return "the law acts at once"
-        parts = [f"held for {self.period:g} s"]
+            return "continuous law"
+        parts = [f"period {self.period:g} s"]
         cycles = sorted({round(delay / self.period, 9) for delay in self.delay})
         if any(cycles):
-            parts.append(f"{_range(cycles)} cycle{'s' * (cycles != [1.0])} late")
+            parts.append(f"delay {_range(cycles)} cycle{'s' * (cycles != [1.0])}")
         if any(self.lag):
             parts.append(f"lag {_range(sorted(set(self.lag)))} s")
         if self.velocity_filter is not None:
-            parts.append(f"velocities from positions, filtered by {self.velocity_filter:g} s")
+            parts.append(f"velocities from positions with a filter of {self.velocity_filter:g} s")
         return ("on drives: " if self.drives else "") + ", ".join(parts)
 
     def later(self, time: float, actuator: int | None = None) -> "Timing":
-        """The same with more delay [s] at an actuator, or at all of them."""
-        own = range(len(self.delay)) if actuator is None else (actuator,)
-        return replace(self, delay=tuple(d + time * (i in own) for i, d in enumerate(self.delay)))
+        """The same timing with additional delay [s] at one actuator, or at all."""
+        delayed = range(len(self.delay)) if actuator is None else (actuator,)
+        return replace(self, delay=tuple(d + time * (i in delayed) for i, d in enumerate(self.delay)))
 
 
 def _range(values: list[float]) -> str:
@@ -102,7 +102,7 @@ def _range(values: list[float]) -> str:
 
 
 def run_timing(run: Run) -> Timing:
-    """As the run acts in simulation."""
+    """Timing of a run in simulation."""
     m, period, realism = run.system.model.m, run.settings.period, run.system.realism
     if period is None or realism is None:
         return Timing(period, (0.0,) * m, (0.0,) * m)
@@ -110,7 +110,7 @@ def run_timing(run: Run) -> Timing:
 
 
 def drives_timing(run: Run) -> Timing | None:
-    """As the loop acts on drives, whose currents count as following at once; None where the config has none."""
+    """Timing on drives, without current lag; None if the config has no `hil`."""
     spacing = None if run.loaded is None else drives_spacing(run.loaded)
     if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
         return None
@@ -119,22 +119,22 @@ def drives_timing(run: Run) -> Timing | None:
 
 
 def timings(run: Run) -> list[Timing]:
-    """The loops to look at, the run's after that on drives where it is sampled; none without a law."""
+    """Timings to analyse, in simulation and on drives; none without a law. A sampled run comes last."""
     if run.system.law is None or not run.system.model.m:
         return []
-    own, drives = run_timing(run), drives_timing(run)
+    simulated, drives = run_timing(run), drives_timing(run)
     if drives is None:
-        return [own]
-    return [own, drives] if own.period is None else [drives, own]
+        return [simulated]
+    return [simulated, drives] if simulated.period is None else [drives, simulated]
 
 
 @dataclass(frozen=True)
 class LocalLoop:
-    """A loop at a state, and how it acts.
+    """A linearised loop with its timing.
 
     Attributes:
-        at: Plant and law.
-        timing: How it acts.
+        at: Plant and law at a state.
+        timing: Period, delay and lag.
     """
 
     at: Local
@@ -142,7 +142,7 @@ class LocalLoop:
 
     @property
     def closed(self) -> Closed:
-        """From sample to sample; only where there is a period."""
+        """The loop from sample to sample; only with a period."""
         at, timing = self.at, self.timing
         assert timing.period is not None
         more = at.B.shape[1] - at.m
@@ -151,7 +151,7 @@ class LocalLoop:
 
     @property
     def estimate(self) -> Estimate | None:
-        """What makes velocities of positions."""
+        """The velocity filter; None if velocities are measured."""
         at, timing = self.at, self.timing
         if timing.velocity_filter is None or timing.period is None:
             return None
@@ -159,7 +159,7 @@ class LocalLoop:
 
     @property
     def linear(self) -> Linear:
-        """As a linear system with an input at each command."""
+        """The loop as a linear system, with an input added to each command."""
         at, m = self.at, self.at.m
         names = tuple(f"y{i + 1}" for i in range(len(at.A)))
         if self.timing.period is None:
@@ -171,14 +171,14 @@ class LocalLoop:
 
     @property
     def matrix(self) -> Array:
-        """Its poles are those of the loop; without directions that the law can never use."""
+        """Matrix whose eigenvalues are the poles of the loop, without directions that the law can never use."""
         if self.timing.period is None:
             return np.asarray(self.at.A + self.at.B @ self.at.K)
         return self.closed.without_idle_line(self.at.K)
 
     @property
     def poles(self) -> list[complex]:
-        """[1/s], the least stable first; of a sampled loop ln z / period, without those at z = 0."""
+        """Poles [1/s], the least stable first; for a sampled loop ln z / period, without those at z = 0."""
         found = means_of_clusters(np.linalg.eigvals(self.matrix), REPEATED)
         if self.timing.period is None:
             return found
@@ -187,17 +187,17 @@ class LocalLoop:
 
     @property
     def stable(self) -> bool:
-        """Whether no pole grows; what neither grows nor decays is no matter."""
+        """Whether no pole is unstable; neutral poles are allowed."""
         return not grows(np.linalg.eigvals(self.matrix), self.timing.period)
 
 
 def continuous_pole(z: complex, period: float) -> complex:
-    """The pole [1/s] of the continuous motion that has z from sample to sample: ln z / period."""
+    """The continuous pole [1/s] of z: ln z / period."""
     return cmath.log(z) / period
 
 
 def grows(poles: Array, period: float | None) -> bool:
-    """Whether one of the poles grows, by more than rounding can make of one that does not."""
+    """Whether one of the poles is unstable by more than rounding errors."""
     if period is None:
         if not (poles.real > 0.0).any():
             return False
@@ -209,11 +209,11 @@ def grows(poles: Array, period: float | None) -> bool:
 
 
 def means_of_clusters(poles: Array, multiplicity: int, rounding: float = ROUNDING) -> list[complex]:
-    """The eigenvalues, with those that rounding may have spread replaced by their mean.
+    """The eigenvalues, with clusters that rounding may have spread replaced by their mean.
 
     Args:
         poles: Eigenvalues of a real matrix.
-        multiplicity: The highest that is to be expected.
+        multiplicity: Largest expected multiplicity.
         rounding: Relative error of the matrix.
     """
     left, found = sorted((complex(pole) for pole in poles), key=lambda z: (z.real, z.imag)), []

@@ -1,4 +1,4 @@
-"""What can be wrong with a plant or a task before anything is derived from them."""
+"""Checks of a plant and a task at a state, before anything is derived from them."""
 
 import dataclasses
 import inspect
@@ -18,11 +18,11 @@ from servoctl.types import Array, State
 T = TypeVar("T")
 
 SINGULAR = 1e-12
-"""A mass matrix whose smallest eigenvalue is below this times its largest entry counts as singular."""
+"""A mass matrix counts as singular if its smallest eigenvalue is below this times its largest entry."""
 
 
 def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
-    """Raises TaskError naming every entry that is no constraint, and every word that an equation cannot know."""
+    """Raises TaskError that names every entry that is not a constraint and every unknown word in an equation."""
     problems: list[str] = []
     for name, constraint in task.items():
         if not isinstance(constraint, Constraint):
@@ -31,28 +31,28 @@ def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
             continue
         equation = getattr(constraint, "equation", None)
         if equation is not None:
-            found = check_names(equation, plant.coordinates, parameter_fields(plant))
-            problems += [f"{name}: {sentence}" for sentence in found]
+            sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
+            problems += [f"{name}: {sentence}" for sentence in sentences]
     if problems:
         raise TaskError("\n".join(problems))
 
 
 def check_plant(plant: Plant, state: State) -> None:
-    """Raises PlantError naming everything that is wrong with a plant's matrices at a state."""
+    """Raises PlantError that lists everything that is wrong with a plant's methods at a state."""
     name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
     if not dataclasses.is_dataclass(plant):
         raise PlantError(f"{name}: not a dataclass (decorate the class with @dataclass(frozen=True))")
     for kind in type(plant).__mro__[:-1]:
-        own = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
-        if own and "__dataclass_fields__" not in vars(kind):
+        fields = [key for key, hint in inspect.get_annotations(kind).items() if "ClassVar" not in str(hint)]
+        if fields and "__dataclass_fields__" not in vars(kind):
             raise PlantError(
-                f"{kind.__name__}: its fields ({', '.join(own)}) are not parameters: "
+                f"{kind.__name__}: its fields ({', '.join(fields)}) are not parameters: "
                 "the class is not a dataclass itself (decorate it with @dataclass(frozen=True), as its base)"
             )
     problems: list[str] = []
     t, q, v = state
 
-    def tried(work: Callable[[], T]) -> T | None:
+    def attempt(work: Callable[[], T]) -> T | None:
         try:
             return work()
         except PlantError as error:
@@ -60,7 +60,8 @@ def check_plant(plant: Plant, state: State) -> None:
             return None
 
     def array(method: str, shape: tuple[int, ...], *arguments: Any) -> Array | None:
-        value = tried(lambda: plant_values.numbers(plant, method, None, shape, *arguments))
+        evaluate = plant_values.optional if method == "nonideal_force" else plant_values.numbers
+        value = attempt(lambda: evaluate(plant, method, None, shape, *arguments))
         if value is None or np.isfinite(value).all():
             return value
         label = "force" if method == "right_hand_side" else method
@@ -70,22 +71,18 @@ def check_plant(plant: Plant, state: State) -> None:
     M = array("mass_matrix", (n, n), q, t)
     array("right_hand_side", (n,), q, v, t)
     array("actuation", (n, m), q, t)
-    if tried(lambda: plant_values.call(plant, "nonideal_force", None, q, v, t)) is not None:
-        array("nonideal_force", (n,), q, v, t)
-    given: dict[str, tuple[Any, ...]] = {"passive_constraints": (q, t), "passive_rates": (q, v, t)}
-    groups = [
-        tried(lambda method=method, at=at: plant_values.passive_groups(plant, method, None, *at))
-        for method, at in given.items()
-    ]
-    constrained = any(groups)
-    tried(lambda: plant_values.energy(plant, None, q, v, t))
-    tried(lambda: plant_values.links(plant, None, q))
+    array("nonideal_force", (n,), q, v, t)
+    holonomic = attempt(lambda: plant_values.passive_groups(plant, "passive_constraints", None, q, t))
+    rates = attempt(lambda: plant_values.passive_groups(plant, "passive_rates", None, q, v, t))
+    attempt(lambda: plant_values.energy(plant, None, q, v, t))
+    attempt(lambda: plant_values.links(plant, None, q))
     if M is not None:
         skew = float(np.abs(M - M.T).max())
         smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
         if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
             problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
-        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not constrained):
+        # a singular mass matrix may be completed by the passive constraints: `Model` decides that
+        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not (holonomic or rates)):
             problems.append(
                 f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
                 f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"

@@ -1,17 +1,17 @@
 """Kinds of constraints: whether time appears, and whether a velocity constraint is the rate of a position constraint.
 
-For one Pfaffian row `a(q) v = 0` in three coordinates the published test is `a . curl a = 0`. Its generalisation is
-Frobenius' theorem: rows `a_i(x) x' = 0`, x = (q, t), are integrable together iff `d a_i(X, Y) = 0` for all X, Y that
-satisfy them, `d a(X, Y) = X^T (da/dx - (da/dx)^T) Y`.
+For one Pfaffian row `a(q) v = 0` in three coordinates the published test is `a . curl a = 0`. Frobenius' theorem
+generalises it: rows `a_i(x) x' = 0`, x = (q, t), are integrable together if and only if `d a_i(X, Y) = 0` for all X, Y
+that satisfy them, `d a(X, Y) = X^T (da/dx - (da/dx)^T) Y`.
 
 Time appears in a velocity constraint psi(q, v, t) = 0 where `psi(q, 0, t)` is not zero, or where its matrix depends on
 time: a constant rate such as `x' + 2 y y' + z' - 1 = 0` integrates to `x + y^2 + z - t + c = 0`, a surface that moves.
 
-Design: decided by numbers at random states, which finds a failure for certain and success up to the samples. Rows that
-are not affine in the velocities are outside the theorem, and said to be undecided.
+Design: decided by numbers at random states. A failure is certain; success holds for the sampled states. Rows that are
+not affine in the velocities are outside the theorem and reported as undecided.
 
-Source: Zhao et al. 2018, Lemma 1, (10)-(17), where (17) is 2, and (14), (15) for time; the generalisation is Frobenius'
-theorem.
+Source: Zhao et al. 2018, Lemma 1, (10)-(17), where the value of (17) is 2, not 1, and (14), (15) for time; Frobenius'
+theorem for several rows.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Classification:
-    """What kind of constraint it is.
+    """The kind of a constraint.
 
     Attributes:
-        time: `scleronomic` (time does not appear, in the rate form neither) or `rheonomic`.
-        integrable: True, False, or None where it is not decidable.
-        reason: One sentence for a person.
+        time: `scleronomic` (time appears neither in the constraint nor in its rate form) or `rheonomic`.
+        integrable: True, False, or None if undecided.
+        reason: The reason in one sentence.
     """
 
     time: str
@@ -47,12 +47,12 @@ class Classification:
 
 
 def classify(constraint: Constraint, plant: Plant, around: State) -> Classification:
-    """Classifies a constraint of a plant.
+    """Classifies the rows of a constraint together.
 
     Args:
-        constraint: Its rows are judged together.
-        plant: Whose coordinates it names.
-        around: A state near which to sample.
+        constraint: The constraint.
+        plant: The plant whose coordinates it uses.
+        around: The random states are near this state.
     """
     n = len(plant.coordinates)
     given = inputs({"t": (1,), "q": (n,), "v": (n,)})
@@ -68,6 +68,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
     if _depends(rows.A.ravel(), v):
         return Classification(time, None, "not affine in the velocities: integrability is not decided")
     zero = directional(rows.violation, v, v) - rows.violation
+    # psi = A v - zero is affine in v, so [A, -zero] (q', t') = 0 is the Pfaffian form of the rows
     form = np.concatenate([rows.A, -zero[:, None]], axis=1)
     kernel = Kernel.compile("form", given, _curls(form, np.concatenate([q, t])) | {"form": form})
     worst = 0.0
@@ -75,6 +76,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
         *curls, matrix = kernel(state.t, state.q, state.v)
         if not np.isfinite(matrix).all():
             continue
+        # X and Y run over the null space of the form
         tangent = np.eye(n + 1) - pinv(matrix) @ matrix
         size = max(1.0, float(np.abs(matrix).max()), *[float(np.abs(curl).max()) for curl in curls])
         worst = max(worst, *[float(np.abs(tangent @ curl @ tangent).max()) / size for curl in curls])
@@ -84,7 +86,7 @@ def classify(constraint: Constraint, plant: Plant, around: State) -> Classificat
 
 
 def _moves(kind: str, rows: Rows, given: dict[str, Array], samples: list[State]) -> bool:
-    """Whether time appears: in the position form, or as a rate that is wanted of a state at rest."""
+    """Whether time appears: in the position form, or as a rate at zero velocity."""
     forms = [rows.violation] if kind == "holonomic" else [rows.A.ravel()]
     forms += [rows.b] if kind == "second_order" else []
     held = np.concatenate(forms)
@@ -94,9 +96,9 @@ def _moves(kind: str, rows: Rows, given: dict[str, Array], samples: list[State])
     for t, q, v in samples:
         value, change, _ = kernel(t, q, v)
         speed = kernel(t, q, np.zeros(len(v)))[2]
-        for size, of in ((change, value), (speed, np.ones(1))):
+        for size, reference in ((change, value), (speed, np.ones(1))):
             known = np.abs(size[np.isfinite(size)])
-            scale = max(1.0, float(np.abs(of[np.isfinite(of)]).max(initial=0.0)))
+            scale = max(1.0, float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0)))
             if known.max(initial=0.0) > TOLERANCE * scale:
                 return True
     return False

@@ -1,14 +1,14 @@
-"""Constraints `A(q,v,t) q'' = b(q,v,t)`, derived from positions or velocities by automatic differentiation.
+"""Constraints `A(q,v,t) q'' = b(q,v,t)`, derived from position or velocity equations by automatic differentiation.
 
     Holonomic      phi(q, t) = 0      A = phi_q   b = -(d/dq(phi_q v + phi_t) v + d/dt(phi_q v + phi_t))
     Nonholonomic   psi(q, v, t) = 0   A = psi_v   b = -(psi_q v + psi_t)
     SecondOrder    A, b as given
 
-Design: a constraint is given by a function, by an equation as text, or by a frozen dataclass that overrides the
-method. It has no name: a task is a mapping from names to constraints. Derivatives are taken of symbols only; what
-runs on numbers is compiled from them (`mechanics.model`).
+Design: a constraint is a function, an equation as text, or a frozen dataclass that overrides the method. It has no
+name: a task is a mapping from names to constraints. Derivatives are taken on symbols only; `mechanics.model` compiles
+them for numbers.
 
-Source: Liu et al. 2015, (3)-(5), (18)-(23); Zhao et al. 2018, (18).
+Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zhao et al. 2018, (18), with b in R^m.
 """
 
 import copy
@@ -37,10 +37,10 @@ class Rows:
     Attributes:
         A: Shape (r, n).
         b: Shape (r,).
-        violation: phi or psi, shape (r,); NaN where a row has none.
-        violation_rate: phi_q v + phi_t, shape (r,); NaN where a row has none.
-        higher: Further time derivatives of the violation, as far as no input appears in them, shape (r, h), 0 where a
-            row has fewer; None: there are none. Only raised constraints have them.
+        violation: phi or psi, shape (r,); NaN for a row without one.
+        violation_rate: phi_q v + phi_t, shape (r,); NaN for a row without one.
+        higher: Second and higher time derivatives of the violation in which no input appears, shape (r, h), 0 for rows
+            with fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them.
     """
 
     A: Array
@@ -51,7 +51,7 @@ class Rows:
 
     @classmethod
     def stack(cls, parts: "list[Rows]", n: int) -> "Rows":
-        """Rows of several constraints on n coordinates, one below the other."""
+        """The rows of several constraints on n coordinates, in order."""
         empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
         every = [empty, *parts]
         width = max(0 if rows.higher is None else rows.higher.shape[1] for rows in every)
@@ -69,7 +69,7 @@ class Rows:
 
 
 def equation_value(equation: "str | Expression", plant: Plant, state: State) -> Any:
-    """An equation's value at a state, the plant's coordinates and parameters under their names; numbers or symbols."""
+    """The value of an equation at a state, on numbers or symbols; it names coordinates and parameters of the plant."""
     expression = parse(equation) if isinstance(equation, str) else equation
     t, q, v = state
     values = {name: getattr(plant, name) for name in expression.names if hasattr(plant, name)}
@@ -79,7 +79,7 @@ def equation_value(equation: "str | Expression", plant: Plant, state: State) -> 
 
 
 def _numbers(array: Array, where: str) -> Array:
-    """The array itself, where it holds numbers and symbols only."""
+    """The array; raises TaskError if it contains anything but numbers and symbols."""
     for item in array.flat:
         if not isinstance(item, (symbol.Symbol, int, float, np.number, np.bool_)):
             raise TaskError(f"{where}: expected numbers, got {item!r} (does the function return its value?)")
@@ -87,48 +87,54 @@ def _numbers(array: Array, where: str) -> Array:
 
 
 class Constraint(ABC):
-    """Something that accelerations must satisfy."""
+    """Equations that the accelerations of a plant must satisfy."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        """The constraint's rows, where t, q and v are plain symbols.
+        """The rows of the constraint as expressions of the symbols t, q and v.
 
         Args:
-            plant: Whose coordinates and parameters the equations name; its parameters may be symbols.
+            plant: The plant that the equations refer to; its parameters may be symbols.
             t: Time [s].
             q: Generalized coordinates, shape (n,).
             v: Generalized velocities, shape (n,).
 
         Raises:
-            TraceError: The constraint's own code cannot be traced.
-            TaskError: It is not what its class says, or has the wrong shape.
+            TraceError: The code of the constraint cannot be traced.
+            TaskError: The equation does not fit the class, or a value has the wrong shape.
         """
 
     def standing(self) -> "Constraint":
-        """This constraint with a time that stands still at 0 until t is above 0: a path that waits, without a rate."""
+        """This constraint with its time held at 0 for t <= 0, so that a path waits at its start without a rate."""
         other = copy.copy(self)
         object.__setattr__(other, "_stands", True)  # a subclass may be frozen
         return other
 
     def _time(self, t: Any) -> Any:
-        """The constraint's own time at t, derivatives included."""
+        """The time of the constraint as a function of t; its derivative is 0 while it is held."""
         return symbol.where(t > 0.0, t, 0.0) if getattr(self, "_stands", False) else t
 
 
 class _Given(Constraint):
-    """A constraint from a function or an equation, or from a subclass that overrides the method."""
+    """A constraint from a function or an equation; a subclass that overrides the method needs neither.
+
+    Args:
+        given: The function, the equation, or None if a subclass overrides the method.
+
+    Raises:
+        TaskError: It is neither a function nor an equation.
+    """
 
     def __init__(self, given: str | Expression | Callable[..., Any] | None = None) -> None:
-        """Takes an equation or a function; a subclass that overrides the method needs none."""
         if given is not None and not isinstance(given, (str, Expression)) and not callable(given):
             raise TaskError(f"{type(self).__name__}: expected an equation or a function, got {given!r}")
         self._given = parse(given) if isinstance(given, str) else given
 
     @property
     def equation(self) -> Expression | None:
-        """The equation that the constraint was given as, if it was."""
+        """The equation of the constraint; None if it comes from a function or a method."""
         given = getattr(self, "_given", None)
         return given if isinstance(given, Expression) else None
 
@@ -195,7 +201,14 @@ class Nonholonomic(_Given):
 
 
 class SecondOrder(Constraint):
-    """`A(q, v, t) q'' = b(q, v, t)`, given as it stands; functions, or a subclass that overrides `A` and `b`."""
+    """`A(q, v, t) q'' = b(q, v, t)`, by functions of (q, v, t) or by a subclass that overrides `A` and `b`.
+
+    Args:
+        A: Returns shape (r, n); None: a subclass overrides it.
+        b: Returns shape (r,); None: a subclass overrides it.
+        violation: Returns shape (r,); None: there is no violation, so no correction fits.
+        violation_rate: Returns the time derivative of the violation, shape (r,); None: there is none.
+    """
 
     kind = "second_order"
 
@@ -206,14 +219,6 @@ class SecondOrder(Constraint):
         violation: Callable[[Array, Array, float], Any] | None = None,
         violation_rate: Callable[[Array, Array, float], Any] | None = None,
     ) -> None:
-        """Takes functions of (q, v, t).
-
-        Args:
-            A: Shape (r, n); None: a subclass overrides it.
-            b: Shape (r,); None: a subclass overrides it.
-            violation: Shape (r,); None: the constraint has none, so no correction fits it.
-            violation_rate: Shape (r,), the violation's time derivative; None: there is none.
-        """
         self._A, self._b, self._violation, self._violation_rate = A, b, violation, violation_rate
 
     def A(self, q: Array, v: Array, t: float) -> Any:
@@ -231,12 +236,12 @@ class SecondOrder(Constraint):
         return given
 
     def violation(self, q: Array, v: Array, t: float) -> Any:
-        """What the constraint keeps at zero, shape (r,); None where there is no such thing."""
+        """The quantity that the constraint keeps at zero, shape (r,); None: there is none."""
         given = getattr(self, "_violation", None)
         return None if given is None else given(q, v, t)
 
     def violation_rate(self, q: Array, v: Array, t: float) -> Any:
-        """The violation's time derivative, shape (r,); None where there is none."""
+        """The time derivative of the violation, shape (r,); None: there is none."""
         given = getattr(self, "_violation_rate", None)
         return None if given is None else given(q, v, t)
 

@@ -1,8 +1,8 @@
-"""What a run keeps for pictures: how the plant looks at some instants, its energy there, and the path of its task.
+"""Data that a run stores for pictures: polylines of the plant, its energy, and the path of the task.
 
-Design: pictures are made from the run folder alone, so what only the plant can say is said at the end of the run. The
-path of the task comes from its equations: where a logged pose violates them, the nearest pose that satisfies them, and
-the passive constraints with them, is drawn instead.
+Design: pictures are drawn from the run folder alone, so everything that needs the plant is computed at the end of the
+run. The path of the task comes from its equations: if a logged pose violates them, the nearest pose that satisfies them
+and the passive constraints is drawn instead.
 """
 
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
 RATE = 50.0
-"""Frames per second of the run, as far as `LEAST` and `MOST` allow [Hz]."""
+"""Frames per second of the run, within `LEAST` and `MOST` frames [Hz]."""
 
 LEAST, MOST = 200, 1000
-"""Frames, where the run has as many rows."""
+"""Smallest and largest number of frames, if the run has as many rows."""
 
-PLACES = 150
-"""Most points of a task's path."""
+PATH_POINTS = 150
+"""Largest number of points of a task's path."""
 
 STILL = 1e-6
-"""A point that moves less than this share of its polyline's extent stands still."""
+"""A point is at rest if it moves by less than this share of its polyline's extent."""
 
 ON_PATH = 1e-6
-"""A pose this near to its task counts as on its path [units of the row]."""
+"""A pose with a smaller violation counts as on the path of the task [units of the row]."""
 
 
 def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None = None) -> dict[str, Array]:
-    """Polylines, energy and the path of the task, from the rows of a run.
+    """Polylines, energy and the path of the task from the rows of a run.
 
     Args:
         model: Plant and constraints.
         t: Times [s], shape (rows,).
         q: Coordinates, shape (rows, n).
         v: Their rates, shape (rows, n).
-        task_time: What the task takes for the time [s], shape (rows,); None: t.
+        task_time: Time of the task [s], shape (rows,); None: t.
 
     Returns:
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
-        (frames,), where the plant gives one; `task.<polyline>` -> where its end should be, shape (places, 2 or 3),
-        where the task has holonomic rows. Empty without rows, or where the plant draws nothing and has no energy.
+        (frames,), if the plant gives one; `task.<polyline>` -> wanted positions of its end, shape (points, 2 or 3), if
+        the task has holonomic rows. Empty without rows, or if the plant has neither polylines nor energy.
 
     Raises:
         PlantError: `links` or `energy` failed, or the polylines are not the same in all frames.
@@ -63,7 +63,7 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
 
 
 def _chosen(t: Array) -> Array:
-    """Rows that become frames."""
+    """Indices of the rows that become frames."""
     if not len(t):
         return np.empty(0, dtype=int)
     count = int(np.clip(np.nan_to_num(RATE * (t[-1] - t[0])), LEAST, MOST))
@@ -71,16 +71,16 @@ def _chosen(t: Array) -> Array:
 
 
 def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
-    """Polyline -> points, shape (frames, points, 2 or 3); NaN where the pose is not finite: the plant is not asked."""
+    """Polyline -> points, shape (frames, points, 2 or 3); NaN for a pose that is not finite."""
     name = type(model.plant).__name__
     frames = [plant_values.links(model.plant, at, at.q) if np.isfinite(at.q).all() else None for at in states]
     first = next((frame for frame in frames if frame is not None), {})
     shapes = {line: points.shape for line, points in first.items()}
     for frame, at in zip(frames, states, strict=True):
-        found = shapes if frame is None else {line: points.shape for line, points in frame.items()}
-        if found != shapes:
+        here = shapes if frame is None else {line: points.shape for line, points in frame.items()}
+        if here != shapes:
             raise PlantError(
-                f"{name}.links: at t = {at.t:.6g} s: expected the same polylines as before, {shapes}, got {found}"
+                f"{name}.links: at t = {at.t:.6g} s: expected the same polylines as before, {shapes}, got {here}"
             )
     return {
         line: np.array([np.full(shape, np.nan) if frame is None else frame[line] for frame in frames])
@@ -93,8 +93,8 @@ def _task_paths(
 ) -> dict[str, Array]:
     if not any(row.kind == "holonomic" for row in model.task_rows):
         return {}
-    places = chosen[np.unique(np.linspace(0, len(chosen) - 1, PLACES).round().astype(int))]
-    wanted = [State(float(task_time[i]), q[i], v[i]) for i in places]
+    indices = chosen[np.unique(np.linspace(0, len(chosen) - 1, PATH_POINTS).round().astype(int))]
+    wanted = [State(float(task_time[i]), q[i], v[i]) for i in indices]
     poses = [_on_task(model, state) for state in wanted]
     moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]
     frames = _polylines(model, [State(at.t, pose, at.v) for at, pose in zip(wanted, poses, strict=True)])
@@ -102,12 +102,12 @@ def _task_paths(
 
 
 def _travel(points: Array) -> float:
-    """Longest way along an axis [m]."""
+    """Largest extent along an axis [m]."""
     return float(np.max(np.ptp(points.reshape(-1, points.shape[-1]), axis=0), initial=0.0))
 
 
 def _on_task(model: Model, state: State) -> Array:
-    """The pose where the task wants it, shape (n,); NaN where no step leads there."""
+    """The nearest pose that satisfies the task, shape (n,); NaN if there is none."""
     if not np.isfinite(np.concatenate([state.q, state.v])).all():
         return np.full(len(state.q), np.nan)
     pose, left = nearest_pose(model, state, good_enough=ON_PATH)

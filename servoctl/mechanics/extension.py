@@ -1,13 +1,13 @@
-"""Task rows that share their inputs: which they are, and whether a dynamic extension tells them apart.
+"""Task rows that share their inputs, and whether a dynamic extension makes them independent.
 
     y'' = a(q, v) + T(q) u,   rank T < r:  K T = 0, T N = 0,  K and N orthonormal bases
-    integrators before the inputs that the rows share make those a state; then the inputs N appear
-    in y'''  where  K d(a + T u)/dv G N  has the rank r - rank T,   G = M^-1 B, the passive reaction included
-    in y''''  where  K d(a + T u)/dq G N  has it
+    integrators before the shared inputs turn these into states; then the inputs N appear
+    in y'''   if  K d(a + T u)/dv G N  has the rank r - rank T,   G = Phi B
+    in y''''  if  K d(a + T u)/dq G N  has that rank
 
-Design: decided by numbers, by central differences at random states and inputs, like the relative degree itself, so that
-it serves plants without symbols too. It is the first step of the dynamic extension algorithm, with one or two
-integrators; a task that needs more is not found.
+Design: decided by numbers, like the relative degree itself: central differences at random states and inputs, which also
+serve plants without symbols. It is the first step of the dynamic extension algorithm, with one or two integrators. It
+does not find extensions that need more.
 
 Source: Isidori, Nonlinear Control Systems, 5.4 (dynamic extension); the projected form is ours.
 """
@@ -23,26 +23,26 @@ from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, State
 
 STEP = 1e-5
-"""Of central differences [units of q and v]."""
+"""Step of central differences [units of q and v]."""
 
 COUNTS = 1e-5
-"""A singular value above this times the largest of what it is compared with is not rounding."""
+"""A singular value counts above this times its reference size."""
 
 SAME = 1e-6
-"""Directions that differ by less are one."""
+"""Two directions that differ by less are the same."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Task rows that too few combinations of the inputs reach.
+    """Task rows on which too few combinations of the inputs act.
 
     Attributes:
-        rank: Independent rows among all that were looked at.
+        rank: Number of independent rows among all required rows.
         rows: Indices of the rows that share inputs.
-        combinations: How many combinations of the inputs reach them.
-        inputs: Actuator -> its share in the combination, the largest 1, where there is one and it is the same
-            everywhere; else the actuators that act on the rows, all with 0.
-        integrators: How many before those inputs make the rows independent, 1 or 2; None: neither does.
+        combinations: Number of combinations of the inputs that act on them.
+        inputs: Actuator -> its share in the combination, the largest 1, if there is one combination and it is the same
+            at all states; else the actuators that act on the rows, all with 0.
+        integrators: Number of integrators before those inputs that makes the rows independent, 1 or 2; None: neither.
     """
 
     rank: int
@@ -53,7 +53,7 @@ class Shared:
 
     @property
     def combination(self) -> str:
-        """The inputs as a person writes them: `F1 + F2 - 0.5 F3`, or names."""
+        """The combination in words: `F1 + F2 - 0.5 F3`, or the names of the actuators."""
         if not any(self.inputs.values()):
             return ", ".join(self.inputs)
         text = ""
@@ -67,32 +67,31 @@ class Shared:
 def shared_inputs(
     model: Model, states: Sequence[State], rows: Sequence[int], passive_tolerance: float
 ) -> Shared | None:
-    """Rows that share inputs at every state.
+    """The rows that share inputs at every state.
 
     Args:
         model: Plant and task.
-        states: Where to look; those where a term is not finite are passed over.
+        states: States to evaluate; those at which a term is not finite do not count.
         rows: Indices of the task rows that count.
         passive_tolerance: Rank tolerance of the passive constraints.
 
     Returns:
-        None where the rows are independent at one of the states, or none has finite terms.
+        None if the rows are independent at one of the states, or if no state has finite terms.
     """
-    own = list(rows)
-    found = [assemble(state, model.matrices(state), passive_tolerance) for state in states]
-    terms = [at for at in found if at.finite and at.positive]
-    if not own or not terms:
+    required = list(rows)
+    assembled = [assemble(state, model.matrices(state), passive_tolerance) for state in states]
+    terms = [at for at in assembled if at.finite and at.positive]
+    if not required or not terms:
         return None
-    ranks = [_rank(at.reach[own]) for at in terms]
-    if max(ranks) == len(own):
+    ranks = [_rank(at.task_map[required]) for at in terms]
+    if max(ranks) == len(required):
         return None
     generic = [at for at, rank in zip(terms, ranks, strict=True) if rank == max(ranks)]
-    sharing = _sharing([at.reach[own] for at in generic])
-    members = [own[i] for i in sharing]
+    members = [required[i] for i in _sharing([at.task_map[required] for at in generic])]
     if not members:
         return None
-    parts = [at.reach[members] for at in generic]
-    counts = [_integrators(model, at, own, passive_tolerance) for at in generic]
+    parts = [at.task_map[members] for at in generic]
+    counts = [_integrators(model, at, required, passive_tolerance) for at in generic]
     fewest = min([count for count in counts if count is not None], default=None)
     inputs = _named(parts, list(model.plant.actuators))
     return Shared(max(ranks), tuple(members), max(_rank(T) for T in parts), inputs, fewest)
@@ -104,22 +103,23 @@ def _rank(T: Array) -> int:
 
 
 def _sharing(matrices: Sequence[Array]) -> list[int]:
-    """Rows that take part in a dependence: those that a vector of the left null space counts, at any state."""
-    taking: set[int] = set()
+    """Rows in a dependence: those with an entry in the left null space K of T, at any state."""
+    members: set[int] = set()
     for T in matrices:
-        sizes = np.linalg.norm(T, axis=1)
+        sizes = np.linalg.norm(T, axis=1)  # rows may have different units: compare their directions
         scaled = T / np.where(sizes > 0.0, sizes, 1.0)[:, None]
         U, values, _ = np.linalg.svd(scaled)
         K = U[:, int(np.sum(values > COUNTS * values.max(initial=0.0))) :]
-        taking |= {i for i, part in enumerate(K) if np.abs(part).max(initial=0.0) > 1e-3}
-    return sorted(taking)
+        members |= {i for i, part in enumerate(K) if np.abs(part).max(initial=0.0) > 1e-3}
+    return sorted(members)
 
 
 def _named(matrices: Sequence[Array], actuators: list[str]) -> dict[str, float]:
-    """The combination of inputs that all rows share, or the inputs that act on them."""
+    """The combination of inputs that all rows share, or the names of the inputs that act on them."""
     directions = []
     for T in matrices:
         _, values, Vt = np.linalg.svd(T)
+        # scaled to largest entry 1; the first of equally large ones, so that the sign is the same at all states
         main = Vt[0] / Vt[0][np.argmax(np.abs(Vt[0]) > (1 - SAME) * np.abs(Vt[0]).max())]
         directions.append(main if values[1:].max(initial=0.0) <= COUNTS * values[0] else np.full(len(main), np.nan))
     acting = np.max([np.abs(T).max(axis=0) for T in matrices], axis=0)
@@ -130,29 +130,30 @@ def _named(matrices: Sequence[Array], actuators: list[str]) -> dict[str, float]:
 
 
 def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: float) -> int | None:
-    """How many integrators before the shared inputs bring the other inputs into every row; None: not 1 or 2."""
-    T = at.reach[rows]
+    """Number of integrators before the shared inputs with which inputs act on every row; None: not 1 or 2."""
+    T = at.task_map[rows]
     U, values, Vt = np.linalg.svd(T)
     rank = int(np.sum(values > COUNTS * values.max(initial=0.0)))
     K, N, used = U[:, rank:].T, Vt[rank:].T, Vt[:rank].T
     if N.shape[1] < len(K):
         return None
     random = np.random.default_rng(3)
-    size = (1.0 + float(np.abs(at.demand[rows]).max())) / float(values[0])
+    size = (1.0 + float(np.abs(at.rhs[rows]).max())) / float(values[0])
+    # random inputs of the size that the task needs, in the combinations that act
     u = used @ (size * (1.0 + random.random(rank)))
     motion = solve_upper(at.L, at.project(at.inputs)) @ N
     t, q, v = at.state
 
-    def moved(q: Array, v: Array) -> Array:
+    def acceleration(q: Array, v: Array) -> Array:
         state = State(t, q, v)
         terms = assemble(state, model.matrices(state), passive_tolerance)
-        value: Array = terms.reach[rows] @ u - terms.demand[rows]
+        value: Array = terms.task_map[rows] @ u - terms.rhs[rows]
         return value
 
     rest = np.zeros(len(v))
     slopes = (
-        _slope(lambda x: moved(q, x), v) @ motion,
-        _slope(lambda x: moved(x, rest), q) @ motion,
+        _slope(lambda x: acceleration(q, x), v) @ motion,
+        _slope(lambda x: acceleration(x, rest), q) @ motion,
     )
     for count, slope in enumerate(slopes, start=1):
         reached = np.linalg.svd(K @ slope, compute_uv=False) if np.isfinite(slope).all() else np.zeros(len(K))
@@ -162,6 +163,6 @@ def _integrators(model: Model, at: Terms, rows: list[int], passive_tolerance: fl
 
 
 def _slope(function: Callable[[Array], Array], x: Array) -> Array:
-    """Its Jacobian by central differences."""
+    """The Jacobian of a function by central differences."""
     columns = [(function(x + STEP * e) - function(x - STEP * e)) / (2 * STEP) for e in np.eye(len(x))]
     return np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""The fundamental equation of constrained motion, and the multiplier form beside it as an independent check.
+"""The fundamental equation of constrained motion, on numbers.
 
     M q'' = Q + Qc,   Qc = M^1/2 Bhat^+ (b - A M^-1 Q) + M^1/2 (I - Bhat^+ Bhat) M^-1/2 c,   Bhat = A M^-1/2
 
@@ -16,13 +16,13 @@ from servoctl.types import Array
 
 @dataclass(frozen=True)
 class ConstrainedMotion:
-    """An acceleration with its evidence.
+    """An acceleration, with rank and residual.
 
     Attributes:
         acceleration: q'', shape (n,).
         constraint_force: Qc, shape (n,).
         rank: Rank of A.
-        inconsistency: (I - A A^+) b in the mass-weighted norm, shape (r,): zero where the rows agree.
+        inconsistency: (I - A A^+) b in the mass-weighted norm, shape (r,): zero if the rows can all hold.
     """
 
     acceleration: Array
@@ -34,14 +34,16 @@ class ConstrainedMotion:
 def fundamental_equation(
     M: Array, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
 ) -> ConstrainedMotion:
-    """Solves the fundamental equation.
+    """Acceleration and constraint force by the fundamental equation.
+
+    Rows that contradict each other are met in the sense of least squares.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive definite.
         Q: Given forces, shape (n,).
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
         b: Constraint vector, shape (r,).
-        c: Work-doing part of the constraint force, shape (n,); None: the constraints are ideal.
+        c: Part of the constraint force that does work, shape (n,); None: the constraints are ideal.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F.
 
     Raises:
@@ -51,20 +53,10 @@ def fundamental_equation(
     if not positive:
         raise PlantError(f"mass matrix: not positive definite (smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e})")
     split = decompose(solve_lower(L, np.asarray(A, dtype=float).T).T, rank_tolerance)
+    # push = L^-1 Qc; any square root of M gives the same motion, and the Cholesky factor is the cheapest
     free = solve_lower(L, Q)
     push = split.solve(b - A @ solve_upper(L, free))
     if c is not None:
         work = solve_lower(L, c)
         push = push + work - split.row_basis.T @ (split.row_basis @ work)
     return ConstrainedMotion(solve_upper(L, free + push), L @ push, split.rank, split.residual(b))
-
-
-def multiplier_equation(M: Array, Q: Array, A: Array, b: Array, c: Array | None = None) -> Array:
-    """q'' from `[[M, -A^T], [A, 0]] [q''; lambda] = [Q + c; b]`, least squares, shape (n,).
-
-    The same motion by another road (Lagrange's multipliers; a tangential c adds to Q, its normal part is absorbed).
-    """
-    n, r = len(M), len(A)
-    matrix = np.block([[M, -np.asarray(A).T], [A, np.zeros((r, r))]])
-    right = np.concatenate([Q if c is None else Q + c, b])
-    return np.asarray(np.linalg.lstsq(matrix, right, rcond=None)[0][:n])

@@ -1,22 +1,22 @@
-"""Constraint levels, enforced one after another without solving again what is already enforced.
+"""Constraint levels, enforced one after another; no level is solved twice.
 
-In mass-weighted form, `M = L L^T`, `w = L^T q''`, `H = A L^-T`, each level `A q'' = b` turns `w` and `P` into the next,
-from `w = L^-1 Q` and `P = I` on:
+In mass-weighted form, `M = L L^T`, `w = L^T q''`, `H = A L^-T`, the recursion starts at `w = L^-1 Q`, `P = I`. Each
+level `A q'' = b` updates both:
 
     K  = P H^T (H P H^T + R)^+
     w <- w + K (b - H w)
     P <- (I - K H) P (I - K H)^T + K R K^T
 
-This is the Kalman filter of a static process: P, its covariance, is the projector onto what exact levels leave free,
-and a clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
+This is the Kalman filter of a static process. Its covariance P is the projector onto the space that exact levels leave
+free. A clearance R > 0 is the noise of a constraint that is not exact. Every square root of M gives the same q''.
 
-Design: what is carried is S with `P = S S^T`, so P stays positive semidefinite under rounding. The exact rows of a
-level enter together, `K = S (H S)^+` by the rank-revealing decomposition; its rows with a clearance follow one by one
-in Potter's form of the same update. No Gram matrix is formed. A step acts through S only, hence cannot disturb what is
-enforced. The same code runs on numbers and on symbols; what names rows, only on numbers.
+Design: the recursion carries S with `P = S S^T`, so P stays positive semidefinite under rounding. The exact rows of a
+level enter together, `K = S (H S)^+` by the rank-revealing decomposition. Rows with a clearance follow one by one in
+Potter's form of the same update. No Gram matrix is formed, because it squares the condition number. A step acts only
+through S, so it cannot disturb earlier levels. The code runs on numbers and on symbols; names of rows need numbers.
 
-Source: Orsino 2017, (4.14)-(4.18). The inverse in (4.16) exists only where the rows of H P are independent: K is
-`(H P)^+ = P H^T (H P H^T)^+`. The algorithm needs the b of each level beside its H. Potter's form: Bierman 1977.
+Source: Orsino 2017, (4.14)-(4.18). The inverse printed in (4.16) exists only if the rows of H P are independent; here
+K is `(H P)^+ = P H^T (H P H^T)^+`. The algorithm also needs the b of each level. Potter's form: Bierman 1977.
 """
 
 from collections.abc import Iterable
@@ -37,12 +37,12 @@ class Level:
     """The constraints `A q'' = b` of one level.
 
     Attributes:
-        name: What the level is called in results and errors.
-        A: Shape (r, n); a single row also as (n,). Rows may depend on each other and on those of other levels.
+        name: Name of the level in results and errors.
+        A: Shape (r, n), or (n,) for one row. Rows may depend on each other and on rows of other levels.
         b: Shape (r,).
         clearance: R >= 0, for all rows or shape (r,) [acceleration of the row / its multiplier]: row i yields by
             `b_i - A_i q'' = R_i lambda_i`, where `A^T lambda` is the level's constraint force; 0: exact.
-        rows: Names of the rows, for sentences; None: `row 0`, `row 1`, ...
+        rows: Names of the rows in messages; None: `row 0`, `row 1`, ...
     """
 
     name: str
@@ -60,8 +60,8 @@ class Contradiction:
         level: The level.
         rows: Their indices in the level.
         residual: `b - A q''` of these rows, by least squares.
-        against: Earlier levels with which they are at odds; none: rows of the level contradict each other.
-        names: What the rows are called.
+        against: Earlier levels that they contradict; empty: rows of the level contradict each other.
+        names: Names of these rows.
     """
 
     level: str
@@ -78,16 +78,16 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Enforced:
-    """The motion under the levels enforced so far; one more level turns it into the next.
+    """The motion under the levels enforced so far.
 
     Attributes:
         L: Cholesky factor of M, lower triangular, shape (n, n).
         free: `L^-1 Q`, shape (n,): w before any level.
         w: `L^T q''`, shape (n,).
-        factor: S of `P = S S^T`, shape (n, n); equal to P where no level has a clearance.
-        rank: Directions that exact rows have taken.
-        counted: Which rows of the last level act, shape (r,); to the others, whose gain is 0, earlier levels leave no
-            room.
+        factor: S of `P = S S^T`, shape (n, n); equal to P if no level has a clearance.
+        rank: Number of directions that exact rows have taken.
+        counted: Which rows of the last level act, shape (r,). Earlier levels leave no room for the others; their gain
+            is 0.
         levels: The levels, in order.
     """
 
@@ -106,7 +106,7 @@ class Enforced:
 
     @property
     def constraint_force(self) -> Array:
-        """M q'' - Q, shape (n,): what all levels together add."""
+        """M q'' - Q, shape (n,): the force of all levels together."""
         force: Array = self.L @ (self.w - self.free)
         return force
 
@@ -117,12 +117,12 @@ class Enforced:
 
     @property
     def trace(self) -> Any:
-        """Trace of P: the degrees of freedom that are left, in fractions where there are clearances."""
+        """Trace of P: the remaining degrees of freedom; a fraction if there are clearances."""
         return np.sum(self.factor * self.factor)
 
     @property
     def residuals(self) -> dict[str, Array]:
-        """Level -> `b - A q''` per row, at the present acceleration."""
+        """Level -> `b - A q''` per row, at the current acceleration."""
         a = self.acceleration
         return {level.name: level.b - level.A @ a for level in self.levels}
 
@@ -137,10 +137,10 @@ class Enforced:
         return tuple(int(i) for i in np.flatnonzero(~self.counted))
 
     def contradiction(self, tolerance: float = 1e-8) -> Contradiction | None:
-        """The exact rows of the last level that are not met given the earlier levels; None where all are.
+        """The exact rows of the last level that the earlier levels prevent; None if all are met.
 
         Args:
-            tolerance: A row is missed by more than this times (1 + |b|_inf + |A q''|_inf).
+            tolerance: A row counts as missed beyond this times (1 + max(|b|_inf, |A q''|_inf)).
         """
         if not self.levels:
             return None
@@ -150,14 +150,15 @@ class Enforced:
         missed = np.flatnonzero(np.abs(left) > tolerance * size)
         if not len(missed):
             return None
-        # H^T left vanishes where the level contradicts itself; else it combines exact rows of earlier levels
+        # The residual of least squares satisfies S^T H^T left = 0, so H^T left lies in the span of earlier exact rows:
+        # it is zero if the level contradicts itself, and its components name the earlier levels if not.
         H = _weighted(self.L, last.A)
         parts = [_weighted(self.L, level.A[_exact(level)]) for level in earlier]
-        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        level_of_row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         known = np.concatenate([H[:0], *parts])
         mix = decompose(known.T, RANK_TOLERANCE).solve(H.T @ left)
         floor = tolerance * frobenius(H) * frobenius(left)
-        shares = [np.linalg.norm(mix[owner == k] @ known[owner == k]) for k in range(len(parts))]
+        shares = [np.linalg.norm(mix[level_of_row == k] @ known[level_of_row == k]) for k in range(len(parts))]
         against = [level.name for level, share in zip(earlier, shares, strict=True) if share > floor]
         rows, residual = tuple(map(int, missed)), tuple(map(float, left[missed]))
         names = tuple(f"row {i}" if last.rows is None else last.rows[i] for i in rows)
@@ -169,7 +170,7 @@ def free_motion(M: Array, Q: Array) -> Enforced:
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive definite.
-        Q: Given forces, shape (n,); what of the constraint forces does work, if anything, belongs to them.
+        Q: Given forces, shape (n,), including the part of the constraint forces that does work.
 
     Raises:
         PlantError: M is not positive definite, or a number is not finite. On symbols w is NaN instead.
@@ -195,12 +196,13 @@ def enforce(
     rank_tolerance: Any = RANK_TOLERANCE,
     rows: tuple[str, ...] | None = None,
 ) -> Enforced:
-    """Enforces one more level in what the earlier ones leave free.
+    """Enforces one more level in the space that the earlier levels leave free.
 
-    Rows at odds with exact earlier ones give way; rows of the level at odds with each other are met by least squares.
+    Rows that contradict exact earlier rows give way. Rows of one level that contradict each other are met in the sense
+    of least squares.
 
     Args:
-        motion: The motion so far.
+        motion: The motion under the earlier levels.
         A: See `Level`.
         b: See `Level`.
         clearance: See `Level`.
@@ -209,7 +211,7 @@ def enforce(
         rows: See `Level`.
 
     Raises:
-        PlantError: A shape, a number or a clearance is impossible, or the name is taken.
+        PlantError: A shape is wrong, a number is not finite, a clearance is negative, or the name is taken.
     """
     level = _checked(Level(name or f"level {len(motion.levels) + 1}", A, b, clearance, rows), motion)
     H, exact = _weighted(motion.L, level.A), _exact(level)
@@ -225,7 +227,7 @@ def enforce(
 
 
 def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE) -> list[Enforced]:
-    """The motion at each level, the earlier levels included; arguments and errors as of `free_motion` and `enforce`."""
+    """The motion after each level; arguments and errors are those of `free_motion` and `enforce`."""
     motion, found = free_motion(M, Q), []
     for level in levels:
         motion = enforce(motion, level.A, level.b, level.clearance, level.name, rank_tolerance, level.rows)
@@ -239,24 +241,24 @@ def _weighted(L: Array, A: Array) -> Array:
 
 
 def _exact(level: Level) -> Array:
-    """Which rows have no clearance, shape (r,); a symbol stands for a clearance, be it 0."""
+    """Which rows have no clearance, shape (r,); a symbol counts as a clearance, whatever its value."""
     return np.array([not is_symbolic(R) and R == 0.0 for R in level.clearance], dtype=bool)
 
 
 def _checked(level: Level, motion: Enforced) -> Level:
-    """The level with arrays of the right dimensions; raises PlantError."""
-    n, place = len(motion.L), f"level '{level.name}'"
+    """The level with arrays of the right dimensions; raises PlantError if that is impossible."""
+    n, where_from = len(motion.L), f"level '{level.name}'"
     A, b, R = np.atleast_2d(level.A), np.atleast_1d(level.b), np.asarray(level.clearance)
     if level.name in [other.name for other in motion.levels]:
-        raise PlantError(f"{place}: there is a level of this name (rename one of them)")
+        raise PlantError(f"{where_from}: there is a level of this name (rename one of them)")
     if A.shape[1:] != (n,) or b.shape != A.shape[:1] or R.shape not in ((), b.shape):
         shapes = f"A {A.shape}, b {b.shape}, clearance {R.shape}"
-        raise PlantError(f"{place}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
+        raise PlantError(f"{where_from}: expected A (r, {n}), b (r,) and clearance () or (r,), got {shapes}")
     if level.rows is not None and len(level.rows) != len(b):
-        raise PlantError(f"{place}: rows: expected {len(b)} names, got {len(level.rows)}")
+        raise PlantError(f"{where_from}: rows: expected {len(b)} names, got {len(level.rows)}")
     if is_finite(A, b) is False:
-        raise PlantError(f"{place}: A or b is not finite (check the constraints at this state)")
+        raise PlantError(f"{where_from}: A or b is not finite (check the constraints at this state)")
     R = np.broadcast_to(R, b.shape)
     if not is_symbolic(R) and not (R >= 0.0).all():
-        raise PlantError(f"{place}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
+        raise PlantError(f"{where_from}: clearance: expected at least 0, got {R[~(R >= 0.0)][0]:g}")
     return replace(level, A=A, b=b, clearance=R)

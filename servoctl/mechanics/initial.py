@@ -1,8 +1,8 @@
-"""Initial states: how far they are from the constraints, and the nearest one that satisfies them.
+"""Initial states: their violation of the constraints, and the nearest state that satisfies them.
 
-Design: Gauss-Newton with the rank-revealing pseudoinverse, so dependent rows do no harm and the correction of each
-step is the smallest there is; `q` first, from the holonomic rows, then `v`, from all rates. A state that no step brings
-nearer, though violated, means rows that contradict each other or lie out of reach.
+Design: Gauss-Newton with the rank-revealing pseudoinverse. Dependent rows therefore do no harm, and each step is the
+smallest correction. First q from the holonomic rows, then v from all rates. If no step reduces a violation, the rows
+contradict each other or no pose satisfies them.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ SOLVED = 1e-10
 
 @dataclass(frozen=True)
 class Consistency:
-    """How well a state satisfies the constraints.
+    """The violations of the constraints at a state.
 
     Attributes:
         state: The state.
         rows: The rows, passive ones first.
-        violation: Per row; NaN where a row has none.
-        violation_rate: Per row; NaN where a row has none.
+        violation: Per row, shape (rows,); NaN for a row without one.
+        violation_rate: Per row, shape (rows,); NaN for a row without one.
     """
 
     state: State
@@ -36,7 +36,7 @@ class Consistency:
     violation_rate: Array
 
     def worst(self, rows: Sequence[Row], kind: str) -> tuple[Row, float] | None:
-        """The row of this kind with the largest violation, and that violation; None where there is none."""
+        """The row of this kind with the largest violation, and that violation; None if there is no such row."""
         wanted = set(rows)
         values = [
             (row, float(x))
@@ -62,13 +62,13 @@ def _stacked(model: Model, state: State) -> Rows:
 def nearest(
     model: Model, state: State, fix: Sequence[str] = (), among: Sequence[Row] | None = None
 ) -> tuple[State, Consistency]:
-    """The state that Gauss-Newton steps lead to, and what is left there.
+    """The state that Gauss-Newton finds, and the violations that remain there.
 
     Args:
         model: Plant and constraints.
-        state: Where to start.
-        fix: Coordinates that stay as they are, their velocities too.
-        among: Task rows that count beside the passive ones; None: all.
+        state: The state to begin with.
+        fix: Coordinates that keep their values and velocities.
+        among: Task rows that count in addition to the passive ones; None: all.
     """
     model = model.plain
     free = np.array([name not in fix for name in model.plant.coordinates])
@@ -86,12 +86,12 @@ def nearest(
 
 
 def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tuple[Array, float]:
-    """The pose that Gauss-Newton steps lead to, shape (n,), and the largest holonomic violation that is left there.
+    """The pose that Gauss-Newton finds, shape (n,), and the largest holonomic violation that remains there.
 
     Args:
         model: Plant and constraints.
-        state: Where to start; its time is that of the task.
-        good_enough: Steps end below this violation [units of the row].
+        state: The state to begin with; its time is that of the task.
+        good_enough: The search ends below this violation [units of the row].
     """
     model = model.plain
     holonomic = _counted(model, "holonomic", None)
@@ -101,7 +101,7 @@ def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tup
 
 
 def _counted(model: Model, kind: str, among: Sequence[Row] | None) -> Array:
-    """Which rows are of this kind, among the passive ones and these of the task."""
+    """Which rows are of this kind, among the passive rows and these task rows, shape (rows,)."""
     rows = (*model.passive_rows, *model.task_rows)
     counted = {*model.passive_rows, *(model.task_rows if among is None else among)}
     return np.array([row.kind == kind and row in counted for row in rows], dtype=bool)
@@ -118,7 +118,7 @@ def _pose(model: Model, state: State, free: Array, holonomic: Array, good_enough
 def _gauss_newton(
     error: Callable[[Array], tuple[Array, Array]], x: Array, free: Array, good_enough: float = SOLVED * 1e-3
 ) -> Array:
-    """Smallest steps towards error(x) = 0, halved while they make it worse."""
+    """Minimum-norm Newton steps towards error(x) = 0, each halved until it reduces the norm of the error."""
     value, slope = error(x)
     for _ in range(100):
         size = float(np.abs(value).max()) if len(value) else 0.0

@@ -19,9 +19,9 @@ from servoctl.types import Array
 
 
 class LagrangianPlant(Plant):
-    """A plant given by its energies; subclass it with `@dataclass(frozen=True)`.
+    """A plant defined by its energies; subclass it with `@dataclass(frozen=True)`.
 
-    The energies are plain NumPy and must be traceable: derivatives are taken of symbols.
+    The energies are plain NumPy and must be traceable, because they are differentiated on symbols.
     """
 
     @abstractmethod
@@ -33,11 +33,11 @@ class LagrangianPlant(Plant):
         return 0.0
 
     def dissipation(self, q: Array, v: Array, t: float) -> Any:
-        """Rayleigh's function R [W], half the power lost: its force is -dR/dv."""
+        """Rayleigh's function R [W]: its force is -dR/dv, which dissipates 2 R if R is quadratic in v."""
         return 0.0
 
     def force(self, q: Array, v: Array, t: float) -> Array:
-        """F, shape (n,): generalized forces that no potential gives; zero unless overridden."""
+        """F, shape (n,): generalized forces without a potential; zero unless overridden."""
         return np.zeros(len(self.coordinates))
 
     def mass_matrix(self, q: Array, t: float) -> Array:
@@ -57,7 +57,7 @@ class LagrangianPlant(Plant):
 
 
 class _Key:
-    """A plant that equals another of the same structure, so that both share one kernel."""
+    """Cache key: plants of the same structure are equal, so they share one compiled kernel."""
 
     def __init__(self, plant: LagrangianPlant) -> None:
         self.plant, self._structure = plant, structure(plant)
@@ -104,7 +104,7 @@ def _derive(key: _Key) -> Kernel:
 
 
 def _check_quadratic(plant: LagrangianPlant, kernel: Kernel) -> None:
-    """Raises PlantError where T_vv changes with v: M(q, t) cannot hold it."""
+    """Raises PlantError if T_vv depends on v, because M(q, t) cannot represent that."""
     random = np.random.default_rng(0)
     n, p = len(plant.coordinates), parameter_values(plant)
     for _ in range(3):
@@ -113,5 +113,5 @@ def _check_quadratic(plant: LagrangianPlant, kernel: Kernel) -> None:
         if np.isfinite([still, moving]).all() and not np.allclose(still, moving, rtol=1e-9, atol=1e-12):
             raise PlantError(
                 f"{type(plant).__name__}.kinetic_energy: not quadratic in v, T_vv changes with it "
-                "(put what loses or feeds power into dissipation or force)"
+                "(move terms that are not kinetic energy to dissipation or force)"
             )

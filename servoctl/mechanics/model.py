@@ -1,8 +1,8 @@
-"""A plant bound to its constraints: the matrices of motion at a state, on numbers and on symbols.
+"""A plant with its constraints: the matrices of motion at a state, on numbers and on symbols.
 
-Design: derivatives come from one compiled function of (t, q, v, p), where p holds every parameter of the plant and of
-the constraints. The plant itself is asked in NumPy; its traced twin counts only after both agree at random states and
-parameters, else the plant is opaque and `Model.opaque` says why.
+Design: derivatives come from one compiled function of (t, q, v, p), where p contains every parameter of the plant and
+of the constraints. The plant itself is evaluated in NumPy. Its traced form is used only if both agree at random states
+and parameters; otherwise the plant is opaque and `Model.opaque` gives the reason.
 """
 
 import copy
@@ -40,9 +40,10 @@ class Row:
         name: `object_x`, or `mine.0`, `mine.1` where a constraint has several rows.
         group: The constraint's name.
         kind: `holonomic`, `nonholonomic` or `second_order`.
-        has_violation: Whether there is a position- or velocity-level violation to correct.
-        has_rate: Whether there is a violation rate.
-        degree: How many of the violation's derivatives, the 0th included, no input appears in; 0 without a violation.
+        has_violation: Whether the row has a violation at position or velocity level.
+        has_rate: Whether the row has a violation rate.
+        degree: Order of the derivative of the violation that the row prescribes: 2 for holonomic rows, 1 for
+            nonholonomic ones, the relative degree for differentiated rows, 0 without a violation.
     """
 
     name: str
@@ -61,27 +62,28 @@ class Model:
         task: Name -> constraint, in order.
         task_rows: The task's rows.
         passive_rows: The plant's own rows.
-        opaque: Why the plant's NumPy code cannot be compiled; None where it is.
+        opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        doubts: What the plant gets wrong at random states near `around`, one sentence each.
-        plain: The model with the task as it was given; itself unless a law raised the task's rows.
+        doubts: Warnings about the plant at random states near `around`, one sentence each.
+        plain: The model with the task as configured; itself unless a law differentiated the task's rows.
     """
 
     def __init__(
         self, plant: Plant, task: Mapping[str, Constraint], around: State, plain: "Model | None" = None
     ) -> None:
-        """Binds and checks.
+        """Traces and checks plant and constraints.
 
         Args:
             plant: A frozen dataclass.
             task: Name -> constraint; may be empty.
-            around: A state at which everything must be finite and well shaped, usually the initial one.
-            plain: The model with the task as it was given; None: this one.
+            around: A state, usually the initial one, at which all terms must be finite and have the right shape.
+            plain: The model with the task as configured; None: this one.
 
         Raises:
-            PlantError: M, Q or B has the wrong shape, is not finite, or M is not symmetric positive definite.
+            PlantError: A method of the plant fails or has a wrong value at `around`, gives two answers at one state, or
+                the motion is not unique.
             TaskError: A constraint does not fit the plant.
-            TraceError: A constraint's code cannot be traced.
+            TraceError: The code of a constraint cannot be traced.
         """
         self.plant, self.task = plant, dict(task)
         self.n, self.m = len(plant.coordinates), len(plant.actuators)
@@ -119,13 +121,9 @@ class Model:
             self.opaque, self.plant_kernel = str(error), None
 
     def retuned(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> "Model | None":
-        """This model with other parameters, nothing traced again; None where more than parameters differs.
+        """This model with other parameters, without tracing again; None if more than parameters differs.
 
-        Args:
-            plant: As the constructor's; so are the others.
-
-        Raises:
-            PlantError, TaskError: As the constructor's.
+        Args and errors are those of the constructor.
         """
         if self.plain is not self or structure(plant) != structure(self.plant) or list(task) != list(self.task):
             return None
@@ -135,27 +133,29 @@ class Model:
             return None
         check_plant(plant, around)
         check_task(task, plant)
-        other = copy.copy(self)
-        other.plant, other.task, other.plain = plant, dict(task), other
-        other.singular = other._is_singular(around)
-        return other if other.singular == self.singular else None
+        return self._with(plant, task, None, around)
 
     def retuned_to(self, plain: "Model", around: State) -> "Model | None":
-        """This model, whose task a law raised, with the parameters of another plain one, nothing traced again.
+        """This model with differentiated rows and the parameters of another plain model, without tracing again.
 
         Args:
-            plain: `retuned` from this one's, or itself.
-            around: As the constructor's.
+            plain: This model's `plain`, or a model `retuned` from it.
+            around: See the constructor.
         """
+        return self._with(plain.plant, self.task, plain, around)
+
+    def _with(
+        self, plant: Plant, task: Mapping[str, Constraint], plain: "Model | None", around: State
+    ) -> "Model | None":
         other = copy.copy(self)
-        other.plant, other.plain = plain.plant, plain
+        other.plant, other.task, other.plain = plant, dict(task), plain or other
         other.singular = other._is_singular(around)
         return other if other.singular == self.singular else None
 
     def once(self, name: str, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What a law has traced of this model under a name, made anew where the key is another than last time.
+        """A result that a law keeps with this model under a name; it is computed again when the key changes.
 
-        Models that are `retuned` from one another share it, so it may hold nothing of a plant's parameters.
+        Models that are `retuned` from one another share it, so it must not contain values of parameters.
         """
         kept = self._kept.get(name)
         if kept is None or kept[0] != key:
@@ -179,24 +179,24 @@ class Model:
         return names
 
     def matrices(self, state: State) -> Matrices:
-        """Plant in NumPy, constraints by their compiled derivatives.
+        """The matrices at a state: the plant in NumPy, constraints by their compiled derivatives.
 
         Raises:
-            PlantError: The plant's own code failed, or gave no real numbers; says where.
+            PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
         passive, task = self._rows(state)
         M, Q, B, c = plant_values.terms(self.plant, state)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def compiled_matrices(self, state: State) -> Matrices:
-        """Plant and constraints by their compiled functions; the plant must not be opaque."""
+        """The matrices at a state by compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
         passive, task = self._rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        """Plant and constraints as expressions of symbols t (1,), q, v, p, as `symbols()` gives them."""
+        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         passive, _ = self._stack(self._passive, symbols)
         task, _ = self._stack(self.task, symbols)
@@ -208,7 +208,7 @@ class Model:
         return self._symbols()
 
     def samples(self, around: State, count: int = SAMPLES) -> Iterator[State]:
-        """Random states near a state, the same at every call."""
+        """Random states near a state, the same in every call."""
         random = np.random.default_rng(0)
         for _ in range(count):
             q = around.q + 0.3 * random.standard_normal(self.n) * np.maximum(1.0, 0.2 * np.abs(around.q))
@@ -238,8 +238,8 @@ class Model:
             try:
                 part = bound.rows(plant, symbols["t"][0], symbols["q"], symbols["v"])
             except (TaskError, TraceError) as error:
-                traceable = " (constraints must be traceable: their derivatives are)"
-                sentence = f"{error}{traceable if isinstance(error, TraceError) else ''}"
+                hint = " (a constraint must be traceable, because it is differentiated on symbols)"
+                sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"
                 if isinstance(constraint, PassiveGroup):
                     method = "passive_constraints" if constraint.kind == "holonomic" else "passive_rates"
                     raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
@@ -248,15 +248,15 @@ class Model:
             for i in range(len(part.b)):
                 label = name if len(part.b) == 1 else f"{name}.{i}"
                 known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
-                further = 0 if part.higher is None else part.higher.shape[1]
-                rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + further))
+                higher = 0 if part.higher is None else part.higher.shape[1]
+                rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
         return Rows.stack(parts, self.n), rows
 
     def _is_singular(self, around: State) -> bool:
-        """Whether M is singular there; the passive constraints must then complete it.
+        """Whether M is singular at a state; the passive constraints must then make the motion unique.
 
         Raises:
-            PlantError: They do not; names the direction.
+            PlantError: They do not; the message names the direction.
         """
         M = plant_values.numbers(self.plant, "mass_matrix", None, (self.n, self.n), around.q, around.t)
         if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
@@ -268,16 +268,16 @@ class Model:
         return True
 
     def _verify(self, answers: Sequence[Sample]) -> None:
-        """Raises TraceError unless the traced plant equals its NumPy self where that answered."""
+        """Raises TraceError unless the traced plant equals the NumPy plant at all samples."""
         assert self.plant_kernel is not None
-        found = []
+        pairs = []
         for at in answers:
-            p, own = self.parameters, parameter_values(at.plant)
-            p[: len(own)] = own
-            found.append((at.state, at.arrays, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))
+            p, values = self.parameters, parameter_values(at.plant)
+            p[: len(values)] = values
+            pairs.append((at.state, at.arrays, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))
         for i, name in enumerate(METHODS):
-            scale = _scale([expected for _, expected, _ in found], i)
-            for state, expected, actual in found:
+            scale = _scale([expected for _, expected, _ in pairs], i)
+            for state, expected, actual in pairs:
                 difference = mismatch(expected[i], actual[i], scale)
                 if difference is not None:
                     raise TraceError(
@@ -287,7 +287,7 @@ class Model:
 
 
 def _scale(samples: list[tuple[Array, ...]], i: int) -> float:
-    """Largest magnitude of the i-th array, at least 1e-6 of that of all: what cancels to zero leaves round-off."""
+    """Largest magnitude of the i-th array, at least 1e-6 of that of all arrays: terms that cancel leave round-off."""
     sizes = [np.max([_largest(arrays[j]) for arrays in samples]) for j in range(len(samples[0]))]
     return float(max(sizes[i], 1e-6 * max(sizes))) or 1.0
 

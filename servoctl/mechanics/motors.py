@@ -1,8 +1,11 @@
-"""Displacements of the motors: `rho(q)` with `rho' = B^T q'`, so that the power of the inputs is `u^T rho'`.
+"""How far each motor has moved at a pose: `rho(q)` with `rho' = B^T q'`, so that the inputs have the power `u^T rho'`.
 
-Design: what a drive's encoder measures is conjugate to what the drive exerts. Where B is constant `rho = B^T q` up to
-the zero of the encoder; elsewhere B^T need not be the Jacobian of anything, so nothing is guessed.
+Design: a drive's encoder measures the displacement that is conjugate to the drive's effort. Where B is constant,
+`rho = B^T q` up to the encoder's zero. Where B depends on q, the rows of B^T need not be gradients of anything, so the
+plant must give rho itself.
 """
+
+from functools import partial
 
 import casadi as ca
 import numpy as np
@@ -19,19 +22,33 @@ STATES = 5
 """Random states and times at which B must be the same to count as constant."""
 
 CONJUGATE = 1e-9
-"""Largest difference of the Jacobian from B^T, relative to the largest entry of either."""
+"""Largest difference between the Jacobian of rho and B^T, relative to the largest entry of either."""
 
 DIFFERENCES = 1e-6
-"""The same where the plant's code cannot be traced, so that the Jacobian comes from central differences."""
+"""The same limit for plants that cannot be traced, where the Jacobian comes from central differences."""
+
+
+def motor_positions(plant: Plant, q: Array) -> Array:
+    """rho(q), shape (m,), on numbers or symbols: the plant's own `motor_positions`, or `B^T q` if it gives None.
+
+    Args:
+        plant: The plant.
+        q: Generalized coordinates, shape (n,).
+
+    Raises:
+        PlantError: The plant gives None, and B is not constant.
+    """
+    written = plant.motor_positions(q)
+    return _derived(plant, q) if written is None else np.atleast_1d(np.asarray(written))
 
 
 def constant_actuation(plant: Plant, q: Array) -> Array:
-    """B, shape (n, m), of a plant in which it depends neither on q nor on t.
+    """B, shape (n, m), of a plant whose B depends neither on q nor on t.
 
-    On symbols it counts as constant where none of those of q and t are left in it.
+    On numbers, B must be the same at random states and times. On symbols, no symbol of q or t may be left in B.
 
     Raises:
-        PlantError: It is not constant.
+        PlantError: B is not constant.
     """
     constant = _constant_expressions if is_symbolic(q) else _constant_numbers
     B = constant(plant, q)
@@ -44,14 +61,12 @@ def constant_actuation(plant: Plant, q: Array) -> Array:
 
 
 def _constant_numbers(plant: Plant, q: Array) -> Array | None:
-    shape = (len(plant.coordinates), len(plant.actuators))
-    B = plant_values.numbers(plant, "actuation", State(0.0, q, np.zeros(len(q))), shape, q, 0.0)
+    B = _actuation(plant, q, 0.0)
     random = np.random.default_rng(0)
     for _ in range(STATES):
         other, t = 2.0 * random.standard_normal(len(q)), 10.0 * float(random.random())
-        there = State(t, other, np.zeros(len(q)))
-        apart = np.abs(B - plant_values.numbers(plant, "actuation", there, shape, other, t)).max(initial=0.0)
-        if not apart <= 1e-12 * np.abs(B).max(initial=0.0):
+        difference = np.abs(B - _actuation(plant, other, t)).max(initial=0.0)
+        if not difference <= 1e-12 * np.abs(B).max(initial=0.0):
             return None
     return B
 
@@ -64,55 +79,72 @@ def _constant_expressions(plant: Plant, q: Array) -> Array | None:
 
 
 def check_motor_positions(plant: Plant, around: State) -> None:
-    """Raises PlantError unless `motor_positions` fits the plant: its shape, and its Jacobian equal to B^T.
+    """Checks the motor positions of a plant with actuators: their number, and that their Jacobian is B^T.
 
     Args:
-        plant: With actuators.
-        around: A state near which both are compared.
+        plant: The plant.
+        around: The check samples random poses near this state.
+
+    Raises:
+        PlantError: The plant gives none and B is not constant, their shape is wrong, or the Jacobian is not B^T.
     """
-    name, n, m = type(plant).__name__, len(plant.coordinates), len(plant.actuators)
     random = np.random.default_rng(1)
     for i in range(STATES):
-        q = around.q + (0.3 * random.standard_normal(n) if i else 0.0)
+        q = around.q + (0.3 * random.standard_normal(len(around.q)) if i else 0.0)
         t = around.t + i
-        at = State(t, q, np.zeros(n))
-        _displacements(plant, q, t)
+        _checked_positions(plant, q, t)
         J, limit = motor_jacobian(plant, q)
-        B = plant_values.numbers(plant, "actuation", at, (n, m), q, t)
-        apart = np.abs(J - B.T).max(axis=1) / max(float(np.abs(B).max()), float(np.abs(J).max()))
-        worst = int(np.argmax(apart))
-        if not apart[worst] <= limit:
-            actuator = list(plant.actuators)[worst]
+        B = _actuation(plant, q, t)
+        difference = np.abs(J - B.T).max(axis=1) / max(float(np.abs(B).max()), float(np.abs(J).max()))
+        worst = int(np.argmax(difference))
+        if not difference[worst] <= limit:
             raise PlantError(
-                f"{name}.motor_positions: not conjugate to '{actuator}': its gradient is "
-                f"{np.round(J[worst], 6).tolist()}, the actuator's column of B {np.round(B[:, worst], 6).tolist()} "
-                f"at q={np.round(q, 4)}, t={t:g} (both must agree, so that u^T rho' is the power of the inputs)"
+                f"{type(plant).__name__}.motor_positions: not conjugate to '{list(plant.actuators)[worst]}': its "
+                f"gradient is {np.round(J[worst], 6).tolist()}, the actuator's column of B "
+                f"{np.round(B[:, worst], 6).tolist()} at q={np.round(q, 4)}, t={t:g} "
+                "(both must agree, so that u^T rho' is the power of the inputs)"
             )
 
 
 def motor_jacobian(plant: Plant, q: Array) -> tuple[Array, float]:
-    """Jacobian of `motor_positions`, shape (m, n), and how far it may be off, relative to its largest entry."""
+    """Jacobian of the motor positions, shape (m, n), and its accuracy relative to the largest entry.
+
+    It is exact where the plant's code can be traced, else it comes from central differences.
+    """
     given = inputs({"q": (len(q),)})
     try:
-        rho = np.atleast_1d(np.asarray(trace(plant.motor_positions, given["q"]), dtype=object))
+        rho = np.asarray(trace(partial(motor_positions, plant), given["q"]), dtype=object)
         return Kernel.compile("motor_jacobian", given, {"J": jacobian(rho, given["q"])})(q)[0], CONJUGATE
     except (TraceError, PlantError):
         pass
     columns = []
     for i in range(len(q)):
         step = np.zeros(len(q))
+        # near the optimum for central differences, the cube root of the unit roundoff: truncation and rounding alike
         step[i] = 1e-5 * max(1.0, abs(float(q[i])))
-        ahead, behind = (_displacements(plant, at) for at in (q + step, q - step))
+        ahead, behind = (_checked_positions(plant, at, 0.0) for at in (q + step, q - step))
         columns.append((ahead - behind) / (2 * step[i]))
     return np.stack(columns, axis=1), DIFFERENCES
 
 
-def _displacements(plant: Plant, q: Array, t: float = 0.0) -> Array:
-    state = State(t, q, np.zeros(len(q)))
-    return plant_values.numbers(plant, "motor_positions", state, (len(plant.actuators),), q)
-
-
 def displacement_unit(plant: Plant, actuator: str) -> str:
-    """Unit of what is conjugate to an actuator: `rad` to `N m`, `m` to `N`; else joules per unit of the actuator."""
+    """Unit of the displacement conjugate to an actuator: `rad` for `N m`, `m` for `N`, else `J/(unit)`."""
     effort = plant.actuators[actuator]
     return {"N m": "rad", "N": "m"}.get(effort, f"J/({effort})")
+
+
+def _derived(plant: Plant, q: Array) -> Array:
+    rho: Array = constant_actuation(plant, q).T @ q
+    return rho
+
+
+def _checked_positions(plant: Plant, q: Array, t: float) -> Array:
+    """The motor positions, with a PlantError for anything that the plant's code does wrong."""
+    state = State(t, q, np.zeros(len(q)))
+    written = plant_values.optional(plant, "motor_positions", state, (len(plant.actuators),), q)
+    return _derived(plant, q) if written is None else written
+
+
+def _actuation(plant: Plant, q: Array, t: float) -> Array:
+    state, shape = State(t, q, np.zeros(len(q))), (len(plant.coordinates), len(plant.actuators))
+    return plant_values.numbers(plant, "actuation", state, shape, q, t)

@@ -1,4 +1,4 @@
-"""A plant's own matrices and constraints, on numbers or on symbols."""
+"""A plant's own constraints as `Constraint` objects, and its matrices, on numbers or on symbols."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from servoctl.types import Array, State
 
 
 class PassiveGroup(Constraint):
-    """One named group of a plant's own constraints."""
+    """One named group of a plant's own constraints, from `passive_constraints` or `passive_rates`."""
 
     def __init__(self, group: str, nonholonomic: bool) -> None:
         self.group, self.kind = group, "nonholonomic" if nonholonomic else "holonomic"  # type: ignore[misc]
@@ -27,7 +27,7 @@ class PassiveGroup(Constraint):
 
 
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """M, Q, B and c as arrays of the right number of dimensions; numbers come from `plant_values.terms`."""
+    """M, Q, B and c with the right number of dimensions, on symbols; for numbers use `plant_values.terms`."""
     c = plant.nonideal_force(q, v, t)
     return (
         np.atleast_2d(plant.mass_matrix(q, t)),
@@ -38,7 +38,7 @@ def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array
 
 
 def symbolic_plant(plant: Plant, state: State) -> Matrices:
-    """A plant's matrices and passive constraints as expressions of plain symbols; its task is empty.
+    """A plant's matrices and passive constraints as expressions of symbols, with an empty task.
 
     Raises:
         TraceError: The plant's code cannot be traced.

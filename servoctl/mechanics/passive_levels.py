@@ -1,8 +1,8 @@
-"""A plant's own constraints as a hierarchy: which groups are enforced together, and in which order.
+"""A plant's own constraints in levels: which groups are enforced together, in which order, and what each level does.
 
-Design: the motion of a rigid mechanism does not depend on the order, for the recursion of `mechanics.hierarchy` ends
-where all constraints at once lead. So a run knows no levels; they show how a mechanism comes together, and what a
-clearance lets go.
+Design: the motion of a rigid mechanism does not depend on the order, because the recursion of `mechanics.hierarchy`
+ends at the motion under all constraints. A run therefore ignores levels; they show what each group of constraints adds
+and how much a clearance yields.
 
 Source: Orsino 2017, figure 4.
 """
@@ -23,7 +23,7 @@ from servoctl.mechanics.projection import RANK_TOLERANCE
 from servoctl.types import Array, State
 
 SHOWN = 8
-"""Skipped rows that a person is shown."""
+"""Number of skipped rows that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class PassiveLevel:
     """Groups of passive constraints that are enforced together.
 
     Attributes:
-        name: What the level is called.
-        groups: Names of the groups; their rows follow each other in this order.
-        clearance: As of `Level`, for all rows or one per row.
+        name: Name of the level.
+        groups: Names of the groups; the rows of the level are in this order.
+        clearance: The clearance of `Level`, for all rows or one per row.
     """
 
     name: str
@@ -43,16 +43,16 @@ class PassiveLevel:
 
 @dataclass(frozen=True)
 class LevelReport:
-    """What one level does to the motion.
+    """The effect of one level on the motion.
 
     Attributes:
-        name: The level.
+        name: Name of the level.
         rows: Names of its rows.
-        rank: Directions that its exact rows take beyond those of earlier levels.
-        skipped: Rows to which earlier levels leave no room.
-        trace: Trace of P behind the level: the freedoms that are left, in fractions where there are clearances.
-        acceleration: q'' behind the level, shape (n,).
-        change: What the level changes in q'', shape (n,).
+        rank: Number of directions that its exact rows add to those of earlier levels.
+        skipped: Rows for which earlier levels leave no room.
+        trace: Trace of P after the level: the remaining degrees of freedom; a fraction if there are clearances.
+        acceleration: q'' after the level, shape (n,).
+        change: Difference of q'' made by the level, shape (n,).
         yields: Row with a clearance -> `b - A q''` once all levels are enforced.
         coordinates: Name -> unit, in order.
     """
@@ -68,7 +68,7 @@ class LevelReport:
     coordinates: Mapping[str, str]
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """The report in one line."""
         rows, loose = len(self.rows), len(self.yields)
         kind = f" of rank {self.rank}"
         if loose:
@@ -76,7 +76,7 @@ class LevelReport:
         line = f"{self.name}: {rows} {'row' if rows == 1 else 'rows'}{kind}"
         if self.skipped:
             more = f", and {len(self.skipped) - SHOWN} more" if len(self.skipped) > SHOWN else ""
-            line += f"; skipped, for they depend on earlier levels: {', '.join(self.skipped[:SHOWN])}{more}"
+            line += f"; skipped, since they depend on earlier levels: {', '.join(self.skipped[:SHOWN])}{more}"
         line += f"; trace of P {self.trace:.7g}; accelerations change by up to {largest(self.change, self.coordinates)}"
         if loose:
             row, left = max(self.yields.items(), key=lambda item: abs(item[1]))
@@ -84,7 +84,7 @@ class LevelReport:
         return line
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; `change` is the largest."""
+        """The values for JSON; `change` is the largest component."""
         acceleration = dict(zip(self.coordinates, self.acceleration, strict=True))
         return {
             "rows": self.rows, "rank": self.rank, "skipped": self.skipped, "trace": self.trace,
@@ -100,7 +100,7 @@ def largest(change: Array, coordinates: Mapping[str, str]) -> str:
 
 
 def declared_levels(plant: Plant) -> tuple[PassiveLevel, ...]:
-    """The levels that a `PlanarLinkage` gives its connections, where there are several; else none."""
+    """The levels that a `PlanarLinkage` declares, if there are several; else none."""
     level_of = plant.levels if isinstance(plant, PlanarLinkage) else {}
     numbers = sorted(set(level_of.values()))
     if len(numbers) < 2:
@@ -129,14 +129,14 @@ def motions(
     u: Array | None = None,
     rank_tolerance: float = RANK_TOLERANCE,
 ) -> list[Enforced]:
-    """The motion before any level, then at each level, the earlier ones included.
+    """The motion before any level, then after each level.
 
     Args:
         model: Plant and constraints.
-        state: Where.
+        state: The state.
         levels: In the order in which they are enforced.
         u: Inputs, shape (m,); None: no input acts.
-        rank_tolerance: As of `enforce`.
+        rank_tolerance: The rank tolerance of `enforce`.
 
     Raises:
         PlantError: A number is not finite, or the mass matrix is singular without the constraints.
@@ -152,11 +152,11 @@ def motions(
 
 
 def level_reports(coordinates: Mapping[str, str], found: Sequence[Enforced]) -> list[LevelReport]:
-    """What each level does, from what `motions` gives.
+    """One report per level.
 
     Args:
-        coordinates: The plant's, name -> unit.
-        found: The motion before any level, then at each.
+        coordinates: The plant's coordinates, name -> unit.
+        found: The motions, as `motions` returns them.
     """
     reports = []
     for before, motion in pairwise(found):
@@ -174,18 +174,19 @@ def level_reports(coordinates: Mapping[str, str], found: Sequence[Enforced]) -> 
 def contradictions(
     model: Model, state: State, levels: Sequence[PassiveLevel], rank_tolerance: float, tolerance: float
 ) -> list[Contradiction]:
-    """Levels with rows that no acceleration meets once the earlier ones are; masses and forces have no say in it.
+    """Levels with rows that no acceleration can meet together with the earlier levels.
+
+    This does not depend on masses and forces, so it is computed with the unit mass matrix and no force.
 
     Args:
         model: Plant and constraints.
-        state: Where.
+        state: The state.
         levels: In the order in which they are enforced.
-        rank_tolerance: As of `enforce`.
-        tolerance: As of `Enforced.contradiction`.
+        rank_tolerance: The rank tolerance of `enforce`.
+        tolerance: The tolerance of `Enforced.contradiction`.
 
     Raises:
         PlantError: A number is not finite.
     """
     enforced = solve_levels(np.eye(model.n), np.zeros(model.n), levels_at(model, state, levels), rank_tolerance)
-    found = [motion.contradiction(tolerance) for motion in enforced]
-    return [contradiction for contradiction in found if contradiction is not None]
+    return [found for motion in enforced if (found := motion.contradiction(tolerance)) is not None]

@@ -1,13 +1,13 @@
-"""The largest rank that the geometry of a plant's own constraints allows, whatever a run's drift makes of it.
+"""The largest rank that the geometry of a plant's own constraints allows.
 
-    rank A(q) for q on phi(q) = 0
+    rank A(q) for q with phi(q) = 0
 
-is constant except at singular poses, where it is lower. What a run counts beyond it is not geometry but drift: off the
-constraints rows that depend on each other no longer do.
+This rank is constant except at singular poses, where it is lower. A run that counts a higher rank has drifted: off the
+constraints, dependent rows become independent.
 
-Design: the rank is read at states that are reached from the start along the constraints: a random direction that the
-rows leave free, a step, back onto the constraints by Gauss-Newton. Small steps stay on the start's own branch. Where
-the start itself is singular and no try leaves it, no bound is known and all rows are allowed.
+Design: the rank is evaluated at states along the constraints. From the start, each step goes in a random direction that
+the rows leave free, then back onto the constraints by Gauss-Newton. Small steps stay on the branch of the start. If the
+start is singular and no step leaves it, there is no bound and all rows are allowed.
 """
 
 from collections.abc import Iterator
@@ -24,16 +24,18 @@ STEPS = (0.02, 0.05, 0.1, 0.2, 0.1, 0.05, 0.0)
 """Lengths of the steps from state to state, relative to the size of q, at least 1."""
 
 INDEPENDENT = 1e-6
-"""A direction counts when its pivot exceeds this times the Frobenius norm of the rows; states are closed to 1e-13."""
+"""A direction counts when its pivot exceeds this times the Frobenius norm of the rows.
+
+States are closed to 1e-13, so a dependent row has pivots far below this."""
 
 UNDONE = 0.5
-"""A step of which Gauss-Newton leaves less than this share was undone: the pose is singular."""
+"""If Gauss-Newton leaves less than this share of a step, the step was undone: the pose is singular."""
 
 TRIES = 40
-"""Steps in any direction from a singular pose; one in ten leaves the parallelogram's flat one."""
+"""Random steps from a singular pose; about one in ten leaves the flat pose of the parallelogram."""
 
 CLOSED = 1e-9
-"""States that Gauss-Newton leaves further from the constraints do not count [units of the rows]."""
+"""A state whose violation exceeds this after Gauss-Newton does not count [units of the rows]."""
 
 
 def allowed_rank(model: Model, start: State) -> int:
@@ -41,7 +43,7 @@ def allowed_rank(model: Model, start: State) -> int:
 
     Args:
         model: Plant and constraints; its task does not count.
-        start: Assembled, or near a state that is; where there is none, all rows are allowed.
+        start: A state on the constraints or near them; if Gauss-Newton finds none, all rows are allowed.
     """
     rows = len(model.passive_rows)
     try:
@@ -51,10 +53,11 @@ def allowed_rank(model: Model, start: State) -> int:
 
 
 def dependent_rows(model: Model, start: State) -> list[str]:
-    """Names of the passive rows that depend on each other near the start; arguments as of `allowed_rank`."""
+    """Names of the passive rows that depend on each other near the start; the arguments are those of `allowed_rank`."""
     splits = [(split.rank, split) for split, _ in _decompositions(model, start)]
     largest = max((rank for rank, _ in splits), default=0)
     rows = model.passive_rows
+    # row i of I - A A^+ is zero if and only if row i of A is independent of all other rows
     left = np.zeros(len(rows))
     for rank, split in splits:
         if rank == largest:
@@ -72,9 +75,9 @@ def _largest_rank(model: Model, start: State, rows: int) -> int:
 
 
 def _decompositions(model: Model, start: State) -> Iterator[tuple[Decomposition, bool]]:
-    """The passive rows taken apart at states along the constraints, and whether a step to there was undone.
+    """Decompositions of the passive rows at states along the constraints, and whether the step there was undone.
 
-    None where no state is closed. From a singular pose Gauss-Newton undoes most steps: then many are tried.
+    Empty if no state is closed. At a singular pose Gauss-Newton undoes most steps; then many are tried.
     """
     random, state, undone = np.random.default_rng(0), _closed(model, start), False
     if state is None:
@@ -101,7 +104,7 @@ def _size(state: State) -> float:
 
 
 def _closed(model: Model, state: State) -> State | None:
-    """The nearest state on the constraints; None where Gauss-Newton finds none."""
+    """The nearest state on the constraints; None if Gauss-Newton finds none."""
     found, left = nearest(model, state, among=[])
     violation = np.abs(left.violation[: len(model.passive_rows)])
     return found if np.nanmax(violation, initial=0.0) < CLOSED else None

@@ -1,8 +1,10 @@
 """The physics of a machine: `M(q,t) q'' = Q(q,v,t) + Qc + B(q,t) u`.
 
 Design: a plant is a frozen dataclass whose methods are plain NumPy. Its `float` and `tuple[float, ...]` fields are
-parameters: they stay inputs of everything compiled. `int`, `str` and `bool` fields and tuple lengths are structural.
-Methods are pure, so the engine may run them on numbers or on symbols.
+parameters: compiled code takes them as inputs. Its `int`, `str` and `bool` fields and the lengths of its tuples are
+structural. Methods are pure, so the engine can run them on numbers or on symbols.
+
+Source: Liu et al. 2015, (11)-(14) for Qc, the force of the plant's own constraints.
 """
 
 from abc import ABC, abstractmethod
@@ -14,12 +16,15 @@ from servoctl.types import Array
 
 
 class Plant(ABC):
-    """A mechanism in minimal or redundant coordinates; subclass it with `@dataclass(frozen=True)`."""
+    """A mechanism in minimal or redundant coordinates; subclass it with `@dataclass(frozen=True)`.
+
+    In all methods `q` [units of `coordinates`] and `v` [those units per s] have shape (n,), and `t` is the time [s].
+    """
 
     @property
     @abstractmethod
     def coordinates(self) -> Mapping[str, str]:
-        """Name -> unit of each generalized coordinate, in order. A class attribute will do."""
+        """Name -> unit of each generalized coordinate, in order. A class attribute is enough."""
 
     @property
     @abstractmethod
@@ -28,44 +33,45 @@ class Plant(ABC):
 
     @abstractmethod
     def mass_matrix(self, q: Array, t: float) -> Array:
-        """M(q, t), shape (n, n), symmetric and positive definite."""
+        """M(q, t), shape (n, n), symmetric and positive definite.
+
+        It may be singular where the passive constraints complete it; see `mechanics.singular_mass`.
+        """
 
     @abstractmethod
     def force(self, q: Array, v: Array, t: float) -> Array:
-        """Q(q, v, t), shape (n,): gravity, Coriolis, springs and every other given force, on the right-hand side."""
+        """Q(q, v, t), shape (n,): gravity, Coriolis forces, springs and all other given forces, on the right side."""
 
     def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
-        """All of Q(q, v, t), shape (n,): `force` itself, unless a class derives more from energies."""
+        """All of Q(q, v, t), shape (n,): `force`, plus what a class derives from energies."""
         return self.force(q, v, t)
 
     def actuation(self, q: Array, t: float) -> Array:
-        """B(q, t), shape (n, m): the generalized force of the inputs is `B u`."""
+        """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`.
+
+        Raises:
+            NotImplementedError: The plant has actuators and does not override this method.
+        """
         if self.actuators:
             raise NotImplementedError(f"{type(self).__name__}.actuation: missing, though there are actuators")
         return np.zeros((len(self.coordinates), 0))
 
-    def motor_positions(self, q: Array) -> Array:
+    def motor_positions(self, q: Array) -> Array | None:
         """rho(q), shape (m,): the displacement conjugate to each actuator, `rho' = B^T q'`, up to a constant.
 
-        Derived as B^T q where B is constant; write it where B is not.
-
-        Raises:
-            PlantError: It is not written, and B is not constant.
+        None: `B^T q`, which holds where B is constant (see `mechanics.motors`). Override it where B is not constant.
         """
-        from servoctl.mechanics.motors import constant_actuation  # here, since that needs plants
-
-        rho: Array = constant_actuation(self, q).T @ q
-        return rho
+        return None
 
     def nonideal_force(self, q: Array, v: Array, t: float) -> Array | None:
-        """c(q, v, t), shape (n,): the work-doing part of passive constraint forces; None where they are ideal.
+        """c(q, v, t), shape (n,): the part of the passive constraint forces that does work; None: they are ideal.
 
         Source: Udwadia, Kalaba 2001; Liu et al. 2015, (12).
         """
         return None
 
     def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
-        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector; each name is a group, in order."""
+        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector. Each name is a group, in order."""
         return {}
 
     def passive_rates(self, q: Array, v: Array, t: float) -> dict[str, Array]:
@@ -73,9 +79,9 @@ class Plant(ABC):
         return {}
 
     def energy(self, q: Array, v: Array, t: float) -> float | None:
-        """Mechanical energy [J], constant while no input acts; None where the plant does not say."""
+        """Mechanical energy [J], constant while no input acts; None: unknown, or not conserved."""
         return None
 
     def links(self, q: Array) -> dict[str, Array]:
-        """How the plant looks: name -> polyline, shape (points, 2 or 3), in metres."""
+        """The picture of the plant: name -> polyline [m], shape (points, 2 or 3)."""
         return {}

@@ -1,9 +1,9 @@
-"""What the methods of a plant return, as arrays of real numbers; whatever else they do ends in one `PlantError`.
+"""Results of a plant's methods as arrays of real numbers; anything else that they do becomes a `PlantError`.
 
-Design: a plant is a user's code, so it is believed nothing. It gets arrays that it cannot write to, since it would
-change the state of the run. Its results are copied, since they may be views of its arguments. Every kind of exception
-is caught but Ctrl-C: `sys.exit(0)` in a plant is a failure of the plant, not the end of the program. A plant on
-symbols goes through `engine.trace`, which has the same rules.
+Design: a plant is a user's code, so nothing about it is assumed. Its arguments are read-only arrays, because writing to
+them would change the state of the run. Its results are copied, because they may be views of its arguments. Every
+exception except Ctrl-C is caught: `sys.exit(0)` in a plant is a failure of the plant, not the end of the program.
+`engine.trace` has the same rules for a plant on symbols.
 """
 
 import reprlib
@@ -23,84 +23,88 @@ T = TypeVar("T")
 COPY = "a plant may not change q or v: work on a copy, as in q = q.copy()"
 
 RESERVED = ("t", "energy")
-"""What a drawing has beside the polylines."""
+"""Names in a drawing that no polyline may have."""
 
-PLACES = 10
-"""Most coordinates that an error message shows."""
+SHOWN = 10
+"""Number of coordinates that an error message shows."""
 
 
 def call(plant: Plant, method: str, where: State | None, *arguments: Any) -> Any:
-    """What a method returns for arguments that it cannot change.
+    """Calls a method with read-only arguments and returns its result.
 
     Args:
         plant: The plant.
-        method: Its name.
-        where: For the message: the state; None: the initial one.
-        arguments: As the method takes them.
+        method: Name of the method.
+        where: The state, for messages; None: the initial state.
+        arguments: Arguments of the method.
 
     Raises:
-        PlantError: It raised something else than Ctrl-C; says what, where, and on which line of its file.
+        PlantError: The method raised an exception; the message names it, the state and the plant's line.
     """
     return _guarded(plant, method, where, lambda: getattr(plant, method)(*map(read_only, arguments)))
 
 
 def numbers(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array:
-    """What a method returns, as a new array of floats; not necessarily finite.
+    """The result of a method as a new array of floats, which may not be finite.
 
     Args:
-        plant, method, where, arguments: As those of `call`.
-        shape: That it must have.
+        plant, method, where, arguments: See `call`.
+        shape: Expected shape.
 
     Raises:
-        PlantError: As `call`; or the value has another shape, or holds what is no real number.
+        PlantError: See `call`; or the result has another shape, or contains something that is not a real number.
     """
     return _array(plant, method, where, shape, call(plant, method, where, *arguments))
 
 
+def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array | None:
+    """The same for a method that may return None."""
+    value = call(plant, method, where, *arguments)
+    return None if value is None else _array(plant, method, where, shape, value)
+
+
 def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
-    """M, Q, B and c at a state, shapes (n, n), (n,), (n, m) and (n,); not necessarily finite.
+    """M, Q, B and c at a state, shapes (n, n), (n,), (n, m) and (n,), which may not be finite.
 
     Raises:
-        PlantError: As `numbers`.
+        PlantError: See `numbers`.
     """
     t, q, v = state
     n, m = len(plant.coordinates), len(plant.actuators)
-    c = call(plant, "nonideal_force", state, q, v, t)
+    c = optional(plant, "nonideal_force", state, (n,), q, v, t)
     return (
         numbers(plant, "mass_matrix", state, (n, n), q, t),
         numbers(plant, "right_hand_side", state, (n,), q, v, t),
         numbers(plant, "actuation", state, (n, m), q, t),
-        np.zeros(n) if c is None else _array(plant, "nonideal_force", state, (n,), c),
+        np.zeros(n) if c is None else c,
     )
 
 
 def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array]:
-    """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,); not necessarily finite.
+    """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
 
     Raises:
-        PlantError: As `numbers`; or it is no mapping of names to values.
+        PlantError: See `numbers`; or the result is not a mapping of names to values.
     """
-    groups = call(plant, method, where, *arguments)
-    if not isinstance(groups, dict) or not all(isinstance(name, str) for name in groups):
-        raise PlantError(f"{_name(plant, method)}: expected a mapping of names to values, got {reprlib.repr(groups)}")
+    groups = _mapping(plant, method, "values", call(plant, method, where, *arguments))
     return {name: _array(plant, method, where, None, value, f"{name}: ") for name, value in groups.items()}
 
 
 def energy(plant: Plant, where: State | None, q: Array, v: Array, t: float) -> float | None:
-    """The plant's energy [J]; None where it does not say.
+    """The plant's energy [J]; None if it gives none.
 
     Raises:
-        PlantError: As `numbers`.
+        PlantError: See `numbers`.
     """
-    value = call(plant, "energy", where, q, v, t)
-    return None if value is None else float(_array(plant, "energy", where, (), value))
+    value = optional(plant, "energy", where, (), q, v, t)
+    return None if value is None else float(value)
 
 
 def energies(plant: Plant, states: Iterable[State]) -> Array | None:
-    """The energy at each state [J], shape (states,); None where the plant does not say.
+    """The energy at each state [J], shape (states,); None if the plant gives none.
 
     Raises:
-        PlantError: As `numbers`.
+        PlantError: See `numbers`.
     """
     values = []
     for state in states:
@@ -115,14 +119,10 @@ def links(plant: Plant, where: State | None, q: Array) -> dict[str, Array]:
     """Polyline -> points [m], shape (points, 2 or 3).
 
     Raises:
-        PlantError: As `numbers`; or it is no mapping of names to polylines.
+        PlantError: See `numbers`; or the result is not a mapping of names to polylines.
     """
-    found = call(plant, "links", where, q)
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        shown = reprlib.repr(found)
-        raise PlantError(f"{_name(plant, 'links')}: expected a mapping of names to polylines, got {shown}")
     lines = {}
-    for name, points in found.items():
+    for name, points in _mapping(plant, "links", "polylines", call(plant, "links", where, q)).items():
         if name in RESERVED or name.startswith("task."):
             raise PlantError(f"{_name(plant, 'links')}: {name}: the name is taken (rename the polyline)")
         array = _array(plant, "links", where, None, points, f"{name}: ", dimensions=2)
@@ -134,6 +134,12 @@ def links(plant: Plant, where: State | None, q: Array) -> dict[str, Array]:
     return lines
 
 
+def _mapping(plant: Plant, method: str, values: str, result: Any) -> dict[str, Any]:
+    if not isinstance(result, dict) or not all(isinstance(name, str) for name in result):
+        raise PlantError(f"{_name(plant, method)}: expected a mapping of names to {values}, got {reprlib.repr(result)}")
+    return result
+
+
 def _array(
     plant: Plant,
     method: str,
@@ -143,21 +149,21 @@ def _array(
     part: str = "",
     dimensions: int = 1,
 ) -> Array:
-    """A value as a new array of floats; of any shape with at most so many dimensions where none is given."""
+    """A value as a new array of floats; without a shape it may have up to so many dimensions."""
 
-    def array() -> Array:
-        found = np.asarray(value)
-        if shape is None and found.ndim > dimensions:
-            raise PlantError(f"{_name(plant, method)}: {part}expected a number or a vector, got shape {found.shape}")
-        if shape is not None and found.shape != shape:
-            raise PlantError(f"{_name(plant, method)}: {part}expected shape {shape}, got {found.shape}")
-        return _real(value, found)
+    def convert() -> Array:
+        array = np.asarray(value)
+        if shape is None and array.ndim > dimensions:
+            raise PlantError(f"{_name(plant, method)}: {part}expected a number or a vector, got shape {array.shape}")
+        if shape is not None and array.shape != shape:
+            raise PlantError(f"{_name(plant, method)}: {part}expected shape {shape}, got {array.shape}")
+        return _real(value, array)
 
-    return _guarded(plant, method, where, array, part)
+    return _guarded(plant, method, where, convert, part)
 
 
 def _real(value: Any, array: Array) -> Array:
-    """Raises TypeError unless everything in the array is a real number; an array of objects may hold such."""
+    """The array as floats; raises TypeError unless all its entries, objects included, are real numbers."""
     kind = array.dtype.kind
     real = kind in "biuf" or (kind == "O" and all(isinstance(x, (Real, np.bool_)) for x in array.flat))
     if not real or np.ma.is_masked(value):
@@ -170,19 +176,19 @@ def _guarded(plant: Plant, method: str, where: State | None, work: Callable[[], 
         return work()
     except (KeyboardInterrupt, PlantError):
         raise
-    except BaseException as error:  # SystemExit too
-        place = "the initial state" if where is None else _place(plant, where)
+    except BaseException as error:  # includes SystemExit
+        at = "the initial state" if where is None else _in_words(plant, where)
         advice = f" ({COPY})" if isinstance(error, ValueError) and "read-only" in str(error) else ""
-        raise PlantError(f"{_name(plant, method)}: failed at {place}: {part}{in_one_line(error)}{advice}") from error
+        raise PlantError(f"{_name(plant, method)}: failed at {at}: {part}{in_one_line(error)}{advice}") from error
 
 
 def _name(plant: Plant, method: str) -> str:
-    """A method as its author knows it."""
+    """Class and method, as the author of the plant knows them."""
     return f"{type(plant).__name__}.{'force' if method == 'right_hand_side' else method}"
 
 
-def _place(plant: Plant, state: State) -> str:
-    """A state in words, as far as it fits into a line."""
+def _in_words(plant: Plant, state: State) -> str:
+    """A state in words, short enough for one line."""
     values = [f"{name}={x:.6g}" for name, x in zip(plant.coordinates, state.q, strict=True)]
-    more = f" and {len(values) - PLACES} more" if len(values) > PLACES else ""
-    return f"t = {state.t:.6g} s, {', '.join(values[:PLACES])}{more}"
+    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+    return f"t = {state.t:.6g} s, {', '.join(values[:SHOWN])}{more}"

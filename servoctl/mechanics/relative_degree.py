@@ -1,14 +1,14 @@
-"""Constraints raised to the degree at which inputs appear, by derivatives along the plant's own motion.
+"""Task rows differentiated along the plant's own motion, up to the derivative in which the inputs appear.
 
     y_0 = phi or psi,   y_{k+1} = dy_k/dq v + dy_k/dv a_c + dy_k/dt,   until (dy_k/dv) Phi B is not zero
 
-a_c is the acceleration at u = 0, the passive constraints holding. Below the relative degree r no y_k depends on the
-inputs, so y_{r-1}(q, v, t) is itself a velocity-level function:
+a_c is the acceleration at u = 0 under the passive constraints. Below the relative degree r no y_k depends on the
+inputs, so y_{r-1}(q, v, t) is a function at velocity level:
 
     A = dy_{r-1}/dv,   b = -(dy_{r-1}/dq v + dy_{r-1}/dt)
 
-Design: a raised constraint is a constraint like any other, which is why one law serves every degree. It needs the
-plant's symbols, so an opaque plant cannot be raised.
+Design: a differentiated row is a constraint like any other, so one law serves every relative degree. It needs the
+plant on symbols, so it does not exist for an opaque plant.
 
 Source: Isidori, Nonlinear Control Systems, 4.1, 5.1 (relative degree, Lie derivatives); the projected form is ours.
 """
@@ -28,17 +28,17 @@ from servoctl.mechanics.terms import assemble
 from servoctl.types import Array, State
 
 HIGHEST = 8
-"""Relative degrees beyond this are not looked for."""
+"""Largest relative degree that is tried."""
 
 
-class Raised(Constraint):
-    """One row of a constraint, raised.
+class DifferentiatedRow(Constraint):
+    """One row of a constraint, differentiated up to its relative degree.
 
     Attributes:
         inner: The constraint.
-        row: Which of its rows.
+        row: Index of the row in the constraint.
         degree: Relative degree r: the inputs appear in the r-th derivative.
-        rank_tolerance: For the passive constraints.
+        rank_tolerance: Rank tolerance of the passive constraints.
     """
 
     def __init__(self, inner: Constraint, row: int, degree: int, rank_tolerance: float) -> None:
@@ -54,35 +54,34 @@ class Raised(Constraint):
         return Rows(jacobian(last, v), b, np.array([chain[0]]), rate, higher)
 
 
-def derivatives(raised: Raised, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
-    """y_0 ... y_{r-1} as symbols."""
-    base = raised.inner.rows(plant, t, q, v)
-    chain = [base.violation[raised.row]]
-    if raised.degree > 1:
-        drift = _acceleration(plant, t, q, v, raised.rank_tolerance)
-    while len(chain) < raised.degree:
+def derivatives(row: DifferentiatedRow, plant: Plant, t: Any, q: Array, v: Array) -> list[Any]:
+    """y_0 ... y_{r-1} as expressions of the symbols t, q and v."""
+    chain = [row.inner.rows(plant, t, q, v).violation[row.row]]
+    if row.degree > 1:
+        a = _acceleration(plant, t, q, v, row.rank_tolerance)
+    while len(chain) < row.degree:
         y = np.array([chain[-1]])
-        rate = directional(y, np.concatenate([q, v]), np.concatenate([v, drift])) + jacobian(y, np.array([t]))[:, 0]
+        # the Lie derivative along (q, v)' = (v, a_c), plus the partial derivative in time
+        rate = directional(y, np.concatenate([q, v]), np.concatenate([v, a])) + jacobian(y, np.array([t]))[:, 0]
         chain.append(rate[0])
     return chain
 
 
 def _acceleration(plant: Plant, t: Any, q: Array, v: Array, rank_tolerance: float) -> Array:
-    """a_c: the plant's acceleration at u = 0, its passive constraints holding, as symbols."""
+    """a_c, shape (n,), on symbols."""
     state = State(t, q, v)
-    matrices = symbolic_plant(plant, state)
-    terms = trace(assemble, state, matrices, rank_tolerance)
-    return solve_upper(terms.L, terms.drift)
+    terms = trace(assemble, state, symbolic_plant(plant, state), rank_tolerance)
+    return solve_upper(terms.L, terms.free_acceleration)
 
 
 def first_degree(constraint: Constraint) -> int:
-    """The lowest degree that a constraint of this kind can have.
+    """The lowest relative degree that a constraint of this kind can have.
 
     Raises:
-        TaskError: The constraint is given at acceleration level, where there is nothing to raise.
+        TaskError: The constraint is given at acceleration level and has no violation to differentiate.
     """
     if constraint.kind == "second_order":
         raise TaskError(
-            "given at acceleration level: it has no violation to raise (give its position or velocity form)"
+            "given at acceleration level: no violation to differentiate (give its position or velocity form)"
         )
     return 1 if constraint.kind == "nonholonomic" else 2

@@ -1,11 +1,11 @@
-"""What a plant's own code answers at the start and at random states near it, before anything is believed of it.
+"""A plant's matrices at the start and at random states near it, checked before a run relies on them.
 
-Design: two answers at one state and a mass matrix that is not symmetric are wrong wherever they are met, so they are
-errors. A mass matrix that is not positive definite, or a term that is not finite, may lie where no run ever gets: that
-is a doubt, which a run that gets there turns into a stop.
+Design: two answers at one state, or a mass matrix that is not symmetric, are errors wherever they occur. A mass matrix
+that is not positive definite, a term that is not finite, or an exception may lie where the run never goes: each is a
+warning, and a run that gets there stops.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,60 +30,58 @@ Arrays = tuple[Array, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """A plant's answer at a state.
+    """A plant's matrices at a state.
 
     Attributes:
-        plant: The plant, which may have other parameters than the model's.
+        plant: The plant; its parameters may differ from the model's.
         state: The state.
-        arrays: M, Q, B and c.
+        arrays: M, Q, B and c; NaN throughout where the plant's code raised an exception.
+        failure: That exception; None: there was none.
     """
 
     plant: Plant
     state: State
     arrays: Arrays
+    failure: PlantError | None = None
 
 
 def sample(plants: Iterable[tuple[Plant, State]]) -> tuple[list[Sample], list[str]]:
-    """Asks plants at states.
+    """Evaluates plants at states.
 
     Args:
-        plants: Plants of one class, the model's own first, each with the state at which it is asked.
+        plants: Plants of one class with the state of each, the model's own plant first.
 
     Returns:
-        The answers that came, and what is to be doubted, one sentence each.
+        The samples, and one warning for each thing that may stop a run.
 
     Raises:
-        PlantError: A state has two answers, or a mass matrix is not symmetric.
+        PlantError: A plant gives two answers at one state, or a mass matrix is not symmetric.
     """
-    found: list[Sample] = []
-    failures: list[tuple[State, Exception]] = []
-    asked = list(plants)
     with np.errstate(all="ignore"):
-        for plant, state in asked:
-            try:
-                arrays = _ask(plant, state)
-            except Exception as error:  # a user's code may raise anything where it was never meant to be asked
-                failures.append((state, error))
-                continue
-            _require_one_answer(plant, state, arrays)
-            _require_symmetry(plant, state, arrays[0])
-            found.append(Sample(plant, state, arrays))
-        if found:
-            _require_one_answer(found[0].plant, found[0].state, found[0].arrays)  # after all the others
-    return found, _doubts(asked[0][0], found, failures, len(asked))
+        samples = [_sample(plant, state) for plant, state in plants]
+        answered = next((each for each in samples if each.failure is None), None)
+        if answered is not None:
+            _require_one_answer(answered)  # again, now that the plant has been evaluated elsewhere
+    return samples, _warnings(samples)
 
 
-def _ask(plant: Plant, state: State) -> Arrays:
-    return plant_values.terms(plant, state)
+def _sample(plant: Plant, state: State) -> Sample:
+    try:
+        arrays = plant_values.terms(plant, state)
+    except PlantError as error:
+        n, m = len(plant.coordinates), len(plant.actuators)
+        return Sample(plant, state, tuple(np.full(shape, np.nan) for shape in ((n, n), n, (n, m), n)), error)
+    result = Sample(plant, state, arrays)
+    _require_one_answer(result)
+    _require_symmetry(result)
+    return result
 
 
-def _require_one_answer(plant: Plant, state: State, before: Arrays) -> None:
-    """Raises PlantError where the plant now answers otherwise than before, or its constraints do so from call to call.
-
-    Constraints have no answer to compare with from before: they are asked twice.
-    """
-    t, q, v = state
-    answers = dict(zip(METHODS, zip(before, _ask(plant, state), strict=True), strict=True))
+def _require_one_answer(before: Sample) -> None:
+    """Raises PlantError unless the plant gives the same matrices again, and the same constraints twice."""
+    plant, (t, q, v) = before.plant, before.state
+    again = plant_values.terms(plant, before.state)
+    answers = dict(zip(METHODS, zip(before.arrays, again, strict=True), strict=True))
     calls: Mapping[str, Callable[[], Any]] = {
         "passive_constraints": lambda: plant.passive_constraints(q.copy(), t),
         "passive_rates": lambda: plant.passive_rates(q.copy(), v.copy(), t),
@@ -96,8 +94,8 @@ def _require_one_answer(plant: Plant, state: State, before: Arrays) -> None:
             first, second = (x[differ][0] if one.shape == other.shape else x.shape for x in (one, other))
             raise PlantError(
                 f"{type(plant).__name__}.{method}: two answers at one state, {first!s} and {second!s} at "
-                f"{_place(state)} (the answer may depend on the arguments alone: no counter, no random number, nothing "
-                "kept from an earlier call)"
+                f"{_in_words(before.state)} (the answer may depend on the arguments alone: no counter, no random "
+                "number, nothing kept from an earlier call)"
             )
 
 
@@ -108,41 +106,44 @@ def _joined(groups: Mapping[str, Any]) -> Array:
 
 def _equal(one: Array, other: Array) -> Array:
     scale = np.maximum(np.abs(one), np.abs(other))
+    # equal infinities have no difference, and NaN equals NaN here
     equal: Array = (one == other) | (np.abs(one - other) <= REPEATS * scale) | (np.isnan(one) & np.isnan(other))
     return equal
 
 
-def _require_symmetry(plant: Plant, state: State, M: Array) -> None:
-    pair = asymmetry(M) if np.isfinite(M).all() and M.ndim == 2 and len(set(M.shape)) == 1 else None
+def _require_symmetry(at: Sample) -> None:
+    M = at.arrays[0]
+    pair = asymmetry(M) if np.isfinite(M).all() else None
     if pair is not None:
         i, j = pair
         raise PlantError(
-            f"{type(plant).__name__}.mass_matrix: not symmetric at {_place(state)}: [{i}, {j}] is {M[i, j]:.6g} and "
-            f"[{j}, {i}] is {M[j, i]:.6g} (fill both triangles)"
+            f"{type(at.plant).__name__}.mass_matrix: not symmetric at {_in_words(at.state)}: [{i}, {j}] is "
+            f"{M[i, j]:.6g} and [{j}, {i}] is {M[j, i]:.6g} (fill both triangles)"
         )
 
 
-def _doubts(own: Plant, found: list[Sample], failures: list[tuple[State, Exception]], asked: int) -> list[str]:
-    """What may be wrong at states that a run may never reach."""
-    doubts: dict[str, list[State]] = {}
-    for at in found:
+def _warnings(samples: Sequence[Sample]) -> list[str]:
+    """What goes wrong at states that a run may never reach."""
+    states: dict[str, list[State]] = {}
+    for at in samples:
         M = at.arrays[0]
+        if at.failure is not None:
+            # the cause alone: the error itself names the state, so no two failures would be alike
+            states.setdefault(f": failed ({in_one_line(at.failure.__cause__ or at.failure)})", []).append(at.state)
+            continue
         for method, array in zip(METHODS, at.arrays, strict=True):
             if not np.isfinite(array).all():
-                doubts.setdefault(f"{method}: not finite", []).append(at.state)
-        if at.plant is own and np.isfinite(M).all():
+                states.setdefault(f".{method}: not finite", []).append(at.state)
+        if at.plant is samples[0].plant and np.isfinite(M).all():
             least = np.linalg.eigvalsh((M + M.T) / 2)[0]
             if least < -INDEFINITE * np.abs(M).max():
-                doubts.setdefault("mass_matrix: not positive definite", []).append(at.state)
-    for state, error in failures:
-        doubts.setdefault(f"failed ({in_one_line(error)})", []).append(state)
-    name = type(own).__name__
+                states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
     return [
-        f"{name}{'' if what.startswith('failed') else '.'}{': ' if what.startswith('failed') else ''}{what} at "
-        f"{len(states)} of {asked} states near the start, first at {_place(states[0])} (a run that gets there stops)"
-        for what, states in doubts.items()
+        f"{type(samples[0].plant).__name__}{problem} at {len(where)} of {len(samples)} states near the start, first at "
+        f"{_in_words(where[0])} (a run that gets there stops)"
+        for problem, where in states.items()
     ]
 
 
-def _place(state: State) -> str:
+def _in_words(state: State) -> str:
     return f"t={state.t:.4g}, q={np.round(state.q, 4)}, v={np.round(state.v, 4)}"

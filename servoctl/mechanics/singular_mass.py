@@ -1,14 +1,14 @@
-"""Motion under constraints where the mass matrix is singular: massless bodies, more coordinates than masses.
+"""Motion under constraints with a singular mass matrix: massless bodies, more coordinates than masses.
 
     q'' = [(I - A^+ A) M; A]^+ [Q; b]                 (a)
     M + s A^T A,  Q + s A^T b  for M, Q,  s > 0       (b)
 
-The motion is unique iff `[M; A]` has full column rank: no direction is free of mass and of constraint alike. Then (a)
-gives it, and (b) has the same accelerations, constraint forces and `Phi = Z (Z^T M Z)^-1 Z^T`, Z a basis of the kernel
-of A, with a mass matrix that is positive definite, so that everything built on its Cholesky factor serves unchanged.
+The motion is unique iff `[M; A]` has full column rank: every direction has mass or a constraint. Then (a) gives the
+motion. (b) has the same accelerations, constraint forces and `Phi = Z (Z^T M Z)^-1 Z^T`, where Z is a basis of the
+kernel of A. Its mass matrix is positive definite, so everything based on a Cholesky factor works unchanged.
 
-Source: Udwadia, Phohomsiri 2006 for (a). (b) is ours, and so is its proof: on the kernel of A nothing changes, and off
-it A q'' = b alone decides.
+Source: Udwadia, Phohomsiri 2006 for (a). (b) and its proof are ours: (b) changes nothing on the kernel of A, and in all
+other directions A q'' = b alone determines the acceleration.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,9 @@ def singular_mass_equation(
     rank_tolerance: float = RANK_TOLERANCE,
     coordinates: Sequence[str] | None = None,
 ) -> ConstrainedMotion:
-    """Solves (a) of the module's docstring, on numbers.
+    """The motion by (a) of the module's docstring, on numbers.
 
-    Contradicting rows are met by least squares. The two blocks are divided by their norms, which changes nothing where
-    the motion is unique.
+    Rows that contradict each other are met in the sense of least squares.
 
     Args:
         M: Mass matrix, shape (n, n), symmetric positive semidefinite.
@@ -45,7 +44,7 @@ def singular_mass_equation(
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
         b: Constraint vector, shape (r,).
         rank_tolerance: See `RANK_TOLERANCE`.
-        coordinates: Their names, for errors; None: `q[0]`, `q[1]`, ...
+        coordinates: Names of the coordinates in errors; None: `q[0]`, `q[1]`, ...
 
     Raises:
         PlantError: M is not positive semidefinite, or a direction has neither mass nor constraint; names it.
@@ -53,6 +52,8 @@ def singular_mass_equation(
     require_unique(M, A, rank_tolerance, coordinates)
     rows = decompose(A, rank_tolerance)
     mass, size = _norm(M), _norm(A)
+    # Each block is divided by its norm, so that one relative rank tolerance fits both. The solution does not change,
+    # since the two blocks do not compete for the same directions.
     free = (M - rows.row_projector() @ M) / mass
     stacked = decompose(np.concatenate([free, A / size]), rank_tolerance, 1.0)
     a = stacked.solve(np.concatenate([Q / mass, b / size]))
@@ -67,21 +68,22 @@ def regular_form(M: Array, Q: Array, A: Array, b: Array, s: Any = None) -> tuple
         Q: Given forces, shape (n,).
         A: Constraint matrix, shape (r, n).
         b: Constraint vector, shape (r,).
-        s: Positive; the motion does not depend on it, its rounding does. None: |M|_F / |A|_F^2, which gives both parts
-            the same size.
+        s: Positive; only the rounding of the motion depends on it. None: |M|_F / |A|_F^2, which gives both parts the
+            same size.
     """
     s = _norm(M) / _norm(A) ** 2 if s is None else s
     return M + s * (A.T @ A), Q + s * (A.T @ b)
 
 
 def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -> Array | None:
-    """A unit vector, shape (n,), with neither mass nor constraint, `M d = 0` and `A d = 0`; None where there is none.
+    """A unit vector d, shape (n,), without mass and without constraint: `M d = 0`, `A d = 0`; None if there is none.
 
-    Of several, the one nearest to a coordinate.
+    Of several, the one nearest to a coordinate axis.
     """
     split = decompose(np.concatenate([M / _norm(M), A / _norm(A)]), rank_tolerance)
     if split.rank == len(M):
         return None
+    # the column of a projector with the largest diagonal entry is the projection of the nearest axis
     null = np.eye(len(M)) - split.row_projector()
     nearest = int(np.argmax(np.diag(null)))
     direction: Array = null[:, nearest] / np.sqrt(null[nearest, nearest])
@@ -91,7 +93,7 @@ def null_direction(M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE) -
 def require_unique(
     M: Array, A: Array, rank_tolerance: float = RANK_TOLERANCE, coordinates: Sequence[str] | None = None
 ) -> None:
-    """Raises PlantError unless M and A leave no more than one motion; see `singular_mass_equation`."""
+    """Raises PlantError unless M and A allow one motion only; arguments and errors of `singular_mass_equation`."""
     least = float(np.linalg.eigvalsh(M)[0])
     if least < -rank_tolerance * _norm(M):
         raise PlantError(f"mass matrix: not positive semidefinite (smallest eigenvalue {least:.1e}; check the masses)")
@@ -107,6 +109,6 @@ def require_unique(
 
 
 def _norm(A: Array) -> Any:
-    """|A|_F, and 1 for a zero matrix."""
+    """|A|_F, or 1 for a zero matrix."""
     size = frobenius(A)
     return where(size > 0.0, size, 1.0) if is_symbolic(size) else (size or 1.0)

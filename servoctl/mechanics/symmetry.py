@@ -1,10 +1,10 @@
-"""Whether a mass matrix is symmetric: at a state, on numbers or on symbols, and at every state, where that is sure.
+"""Whether a mass matrix is symmetric: at one state on numbers or symbols, or for certain at every state.
 
     |M[i, j] - M[j, i]| <= tolerance trace|M|
 
-Design: the algebra reads the lower triangle alone, so a matrix that is not symmetric gives a motion that no matrix of
-the plant has. Every evaluation therefore compares both triangles, except where symmetry is certain: equal expressions,
-or a difference made of analytic operations alone, which vanishes everywhere if it does at random states.
+Design: Cholesky reads the lower triangle alone, so a matrix that is not symmetric would give a wrong motion without an
+error. Every evaluation therefore compares both triangles, unless symmetry is certain: both expressions are equal, or
+their difference contains analytic operations only. An analytic function that is zero at random states is zero at all.
 """
 
 from typing import Any
@@ -16,17 +16,17 @@ from servoctl.engine.symbol import Symbol, is_symbolic, where
 from servoctl.types import Array
 
 SYMMETRIC = 1e-9
-"""Entries across the diagonal that differ by less, relative to the sum of the diagonal's magnitudes, are equal."""
+"""Two mirrored entries are equal if they differ by less than this times the sum of the diagonal's magnitudes."""
 
 _DEPTH = 20
-"""Levels of an expression that are compared."""
+"""Depth to which two expressions are compared."""
 
 _NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN SINH COSH TANH ATAN EXP EXPM1"
 _ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}
 
 
 def asymmetry(M: Array) -> tuple[int, int] | None:
-    """Row and column of the pair of entries that differs most, of a matrix of finite numbers; None: it is symmetric."""
+    """Row and column of the mirrored entries that differ most, in a matrix of finite numbers; None: it is symmetric."""
     difference = np.abs(M - M.T)
     if not difference.max(initial=0.0) > SYMMETRIC * np.abs(np.diag(M)).sum():
         return None
@@ -35,7 +35,7 @@ def asymmetry(M: Array) -> tuple[int, int] | None:
 
 
 def is_symmetric(M: Array) -> Any:
-    """Whether a matrix is symmetric: a bool or a number, or a symbol that is 0 or 1."""
+    """Whether a matrix is symmetric: a bool on numbers; on symbols 1.0 or a symbol that is 0 or 1."""
     if not is_symbolic(M):
         return asymmetry(np.asarray(M, dtype=float)) is None
     scale: Any = 0.0
@@ -48,7 +48,7 @@ def is_symmetric(M: Array) -> Any:
 
 
 def certainly_symmetric(M: Array) -> bool:
-    """Whether a matrix of symbols that is symmetric at random states is so at every state."""
+    """Whether a matrix of symbols that is symmetric at random states is symmetric at every state."""
     differences = [upper - lower for upper, lower in _pairs(M)]
     symbolic = [difference.sx for difference in differences if isinstance(difference, Symbol)]
     if len(symbolic) < len(differences):
@@ -59,7 +59,7 @@ def certainly_symmetric(M: Array) -> bool:
 
 
 def _pairs(M: Array) -> list[tuple[Any, Any]]:
-    """Entries across the diagonal that are not the same expression."""
+    """Mirrored entries that are not the same expression."""
     n = len(M)
     pairs = [(M[i, j], M[j, i]) for i in range(n) for j in range(i + 1, n)]
     return [(upper, lower) for upper, lower in pairs if not _same(upper, lower)]

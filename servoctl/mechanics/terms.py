@@ -5,8 +5,8 @@ With `M = L L^T`, `w = L^T q''` and passive constraints `Ahat q'' = bhat`:
     w = N L^-1 (Q + c + B u) + (Ahat L^-T)^+ bhat
     N = I - Z^T Z,   Z an orthonormal row basis of Ahat L^-T,   Phi = L^-T N L^-1
 
-Design: L L^T = M serves where the papers write M^1/2, because only `M^1/2 (A M^-1/2)^+` and like products occur and
-these agree for every square root of M. The same code runs on numbers and on symbols.
+Design: the Cholesky factor, L L^T = M, replaces the M^1/2 of the papers. Only products such as `M^1/2 (A M^-1/2)^+`
+occur, and these are the same for every square root of M. The same code runs on numbers and on symbols.
 
 Source: Liu et al. 2015, (11)-(14); Udwadia, Kalaba 2001.
 """
@@ -25,18 +25,18 @@ from servoctl.types import Array, State
 
 @dataclass(frozen=True)
 class Matrices:
-    """What plant and constraints say at one state, before any algebra.
+    """The matrices of plant and constraints at one state, before any algebra.
 
     Attributes:
-        plant: The plant, with the parameters that hold here (symbols while a loop is traced).
+        plant: The plant with its parameters, which are symbols while a loop is traced.
         M: Mass matrix, shape (n, n).
         Q: Given forces, shape (n,).
         B: Actuation matrix, shape (n, m).
         c: Nonideal part of the passive constraint force, shape (n,).
         passive: The plant's own constraints, `Ahat q'' = bhat`.
         task: The servo constraints, `A q'' = b`.
-        singular: Whether M alone is singular, so that the passive constraints must complete it.
-        symmetric: Whether M is known to be symmetric at every state; else each evaluation compares its triangles.
+        singular: Whether M alone is singular, so that the motion is unique only with the passive constraints.
+        symmetric: Whether M is known to be symmetric at every state; if not, each evaluation compares its triangles.
     """
 
     plant: Plant
@@ -56,12 +56,12 @@ class Terms:
 
     Attributes:
         state: The state.
-        matrices: What they were made of.
+        matrices: The matrices from which the terms were computed.
         L: Cholesky factor of M, or of its regular form, lower triangular, shape (n, n).
         positive: Whether M is symmetric and positive definite.
         finite: Whether every term is a finite number.
-        passive: Decomposition of `Ahat L^-T`.
-        drift: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
+        passive: Decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse.
+        free_acceleration: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
     """
@@ -72,57 +72,65 @@ class Terms:
     positive: Any
     finite: Any
     passive: Decomposition
-    drift: Array
+    free_acceleration: Array
     inputs: Array
     rows: Array
 
     def project(self, w: Array) -> Array:
-        """N w: what of w the passive constraints let through; shape (n,) or (n, columns)."""
+        """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""
+        # two thin products; N = I - Z^T Z is never formed
         Z = self.passive.row_basis
         return w - Z.T @ (Z @ w) if len(Z) else w
 
     @property
-    def reach(self) -> Array:
-        """T = A Phi B, shape (r, m): task accelerations per unit of input, the passive reaction included."""
+    def task_map(self) -> Array:
+        """T = A Phi B, shape (r, m): task accelerations per unit of input, with the reaction of passive constraints."""
         return self.rows @ self.project(self.inputs)
 
     @property
     def scale(self) -> Any:
-        """|A L^-T|_F |L^-1 B|_F, against which the rank of `reach` is decided."""
+        """|A L^-T|_F |L^-1 B|_F: the rank of `task_map` counts pivots relative to this.
+
+        It is the size before projection. Where the passive constraints block every input, T is round-off alone, which
+        relative to itself would have full rank.
+        """
         return frobenius(self.rows) * frobenius(self.inputs)
 
     @property
-    def demand(self) -> Array:
-        """b - A a_c, shape (r,): the task acceleration that is missing at u = 0."""
-        missing: Array = self.matrices.task.b - self.rows @ self.drift
+    def rhs(self) -> Array:
+        """b - A a_c, shape (r,): the task acceleration that is missing at u = 0, the right-hand side of `T u = rhs`."""
+        missing: Array = self.matrices.task.b - self.rows @ self.free_acceleration
         return missing
 
     def acceleration(self, u: Array, passive_correction: Array | None = None) -> Array:
-        """q'' under the input u, shape (n,), the passive constraints holding.
+        """q'' under the input u with the passive constraints enforced, shape (n,).
 
         Args:
             u: Inputs, shape (m,).
             passive_correction: Stabilising terms added to bhat, shape of bhat; None: none.
         """
-        w = self.drift + self.project(self.inputs @ u)
+        w = self.free_acceleration + self.project(self.inputs @ u)
         if passive_correction is not None and len(passive_correction):
             w = w + self.passive.solve(passive_correction)
         return solve_upper(self.L, w)
 
     def passive_force(self, acceleration: Array, u: Array) -> Array:
-        """Qc = M q'' - Q - B u, shape (n,): what the passive constraints, ideal and nonideal, add."""
+        """Qc = M q'' - Q - B u, shape (n,): the force of the passive constraints, its nonideal part included."""
         m = self.matrices
         force: Array = m.M @ acceleration - m.Q - m.B @ u
         return force
 
     @property
     def consistency(self) -> Array:
-        """(I - Ahat Ahat^+) bhat in mass-weighted form, per passive row: zero where the rows do not contradict."""
+        """(I - Ahat Ahat^+) bhat in mass-weighted form, per passive row: zero if no rows contradict each other."""
         return self.passive.residual(self.matrices.passive.b)
 
 
 def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
-    """Does the algebra that every law and every simulation shares.
+    """The terms at a state: the algebra that all laws and simulations share.
+
+    If a number is not finite or M is not positive definite, the flags `finite` and `positive` report it and the other
+    fields mean nothing.
 
     Args:
         state: The state.
@@ -133,9 +141,10 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
     symmetric = True if matrices.symmetric or finite is False else is_symmetric(M)
     if matrices.singular and finite is not False:
+        # a positive definite matrix with the same motion, so that Cholesky still works
         M, Q = regular_form(M, Q, passive.A, passive.b)
     L, positive = cholesky(M) if finite is not False else (M * 0.0, False)
-    if finite is False:
+    if finite is False:  # the guards inside a decomposition would turn NaN into zeros
         nothing = decompose(passive.A[:0], rank_tolerance)
         return Terms(state, matrices, L, False, False, nothing, Q, B, task.A)
     if is_symbolic(symmetric):
@@ -143,6 +152,9 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
     elif not symmetric:
         positive = False
     split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
+    # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
     free = solve_lower(L, Q + c)
-    drift = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
-    return Terms(state, matrices, L, positive, finite, split, drift, solve_lower(L, B), solve_lower(L, task.A.T).T)
+    free_acceleration = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
+    return Terms(
+        state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), solve_lower(L, task.A.T).T
+    )

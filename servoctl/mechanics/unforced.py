@@ -1,4 +1,4 @@
-"""How a plant moves by itself."""
+"""The acceleration of a plant without inputs."""
 
 from servoctl.mechanics.fundamental import ConstrainedMotion, fundamental_equation
 from servoctl.mechanics.model import Model
@@ -8,7 +8,7 @@ from servoctl.types import State
 
 
 def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float = 1e-6) -> ConstrainedMotion:
-    """How a plant accelerates under its own passive constraints, no input acting.
+    """The acceleration of a plant under its own passive constraints, without inputs.
 
     Args:
         plant: The plant.
@@ -16,7 +16,7 @@ def fundamental_acceleration(plant: Plant, state: State, rank_tolerance: float =
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
 
     Raises:
-        PlantError: A matrix of the plant has the wrong shape or value.
+        PlantError: A matrix of the plant has a wrong shape or value, or the motion is not unique.
     """
     m = Model(plant, {}, state).matrices(state)
     if m.singular:

@@ -1,7 +1,7 @@
-"""Steps that the method chooses: SciPy's solvers, and SUNDIALS' CVODES through CasADi.
+"""Runs with adaptive steps: SciPy's solvers, and SUNDIALS' CVODES through CasADi.
 
-Design: on generated C, DOP853's steps are taken there by SciPy's own rules (`engine.walk`), and SciPy goes on where
-one must be looked at, so that it says what is wrong.
+Design: on generated C, the steps of DOP853 are taken in C by SciPy's own rules (`engine.adaptive_steps`). Where C stops
+at a problem, SciPy repeats the step in Python and reports the reason.
 """
 
 import math
@@ -24,7 +24,7 @@ from servoctl.types import Array
 
 
 class Watched:
-    """Rates that remember at which finite state they were last not finite."""
+    """Rates that record the last finite state at which they were not finite."""
 
     def __init__(self, rates: Callable[[float, Array], Array]) -> None:
         self._rates = rates
@@ -32,7 +32,7 @@ class Watched:
 
     def __call__(self, t: float, x: Array) -> Array:
         value = self._rates(t, x)
-        # a sum is the quicker test; it overflows where numbers are huge, hence the second one
+        # the sum is a faster test, but it overflows for huge numbers: hence the second test
         if not math.isfinite(np.add.reduce(value)) and not np.isfinite(value).all() and np.isfinite(x).all():
             self.at = float(t), np.array(x, dtype=float)
         return value
@@ -46,7 +46,7 @@ def solver_of(
     end: float,
     jacobian: Callable[[float, Array], Array] | None = None,
 ) -> Any:
-    """SciPy's solver.
+    """SciPy's solver, ready to step.
 
     Args:
         integrator: How to step.
@@ -59,8 +59,8 @@ def solver_of(
     from scipy.integrate import DOP853, LSODA, Radau
 
     method = {"dop853": DOP853, "radau": Radau, "lsoda": LSODA}[integrator.method]
-    own = {} if jacobian is None else {"jac": jacobian}
-    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **own)
+    options = {} if jacobian is None else {"jac": jacobian}
+    return method(rates, t, x, end, rtol=integrator.rtol, atol=integrator.atol, **options)
 
 
 def adaptive(
@@ -72,7 +72,7 @@ def adaptive(
     integrator: Integrator,
     output_step: float | None,
 ) -> Iterator[Chunk]:
-    """SciPy's solvers; rows at every step, or at output times from the dense output."""
+    """Runs SciPy's solvers; rows at every step, or at output times from the dense output."""
     first = loop.rates(start, x)
     stopped = collector.add(start, x, first[1])
     if stopped is not None:
@@ -91,16 +91,16 @@ def adaptive(
     library = loop.c_library(None) if isinstance(loop, CompiledLoop) and integrator.method == "dop853" else None
     if isinstance(loop, CompiledLoop) and library is not None:
         yield collector.chunk()
-        walk = AdaptiveSteps(
+        steps = AdaptiveSteps(
             library, solver, loop.parameters, collector.status, np.array(sorted(collector.stops), dtype=float), output
         )
-        stopped = yield from _walked(loop, walk, progress)
+        stopped = yield from _steps_in_c(loop, steps, progress)
         if stopped is not None:
             yield collector.chunk(stopped)
             return
-        if walk.done:
+        if steps.done:
             return
-        position, solver = walk.position, restart(walk.t, walk.x)
+        position, solver = steps.position, restart(steps.t, steps.x)
     while solver.status == "running":
         t, rates.at = solver.t, None
         message = take_step(solver)
@@ -132,20 +132,20 @@ def adaptive(
     yield collector.chunk()
 
 
-def _walked(loop: Loop, walk: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:
-    """The rows of adaptive steps in C, up to one that must be looked at.
+def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generator[Chunk, None, str | None]:
+    """Yields the rows of adaptive steps in C, up to a step that C cannot take.
 
     Returns:
-        Why the run ends here; None where it does not.
+        Why the run ends here; None if it does not.
     """
     length = FIRST_STRETCH
-    while not walk.done:
-        began, before = time.monotonic(), walk.evaluations
-        good, (times, states, rows) = walk.go(length)
-        loop.evaluations += walk.evaluations - before
+    while not steps.done:
+        began, before = time.monotonic(), steps.evaluations
+        good, (times, states, rows) = steps.go(length)
+        loop.evaluations += steps.evaluations - before
         if len(times):
             yield Chunk(times, states, rows)
-        stopped = progress.stalled(walk.t, good)
+        stopped = progress.stalled(steps.t, good)
         if stopped is not None or good < length:
             return stopped
         if time.monotonic() - began < CHUNK_TIME / 2:
@@ -154,12 +154,12 @@ def _walked(loop: Loop, walk: AdaptiveSteps, progress: Progress) -> Generator[Ch
 
 
 def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
-    """SUNDIALS' CVODES through CasADi, in stretches of the output grid."""
+    """Runs SUNDIALS' CVODES through CasADi, over 100 output times at once (1 with projection)."""
     assert isinstance(loop, CompiledLoop)
     t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
     problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
     options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
-    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk says what went wrong
+    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk reports what went wrong
     length = 1 if loop.projects else 100
     for left in range(0, len(times) - 1, length):
         part = times[left : left + length + 1]
@@ -182,7 +182,7 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: 
 def _stretch(
     problem: dict[str, Any], options: dict[str, Any], part: Array, x: Array, parameters: Array
 ) -> tuple[list[Array], str | None]:
-    """States at part[1:], row by row where not all of them are reached, and why the first is not."""
+    """States at part[1:] as far as they are reached, and why the next one is not."""
     solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
     try:
         return list(solver(x0=x, p=parameters)["xf"].full().T), None

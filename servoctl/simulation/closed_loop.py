@@ -1,4 +1,4 @@
-"""A closed loop that can be evaluated, and how a row of it is laid out."""
+"""The closed loop: the functions of time and state that every executor offers."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -10,51 +10,23 @@ import numpy as np
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
 from servoctl.laws.law import BoundLaw
-from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.layout import Layout
+from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
 from servoctl.types import Array, State, Status
 
 
-class Layout:
-    """Where what stands in a row: name -> slice. The command part comes first."""
-
-    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
-        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
-        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        command |= {"given_up": wishes, "memory_rate": memory}
-        log = {
-            "violation": r,
-            "violation_rate": r,
-            "passive": p,
-            "passive_rank": min(p, 1),
-            "passive_force": n,
-            "servo_force": n,
-        }
-        self._place(command, log)
-
-    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
-        """One after the other: name -> size."""
-        self.command, self.log = command, log
-        self.slices: dict[str, slice] = {}
-        position = 0
-        for name, size in {**command, **log}.items():
-            self.slices[name] = slice(position, position + size)
-            position += size
-        self.size = position
-        self.command_size = sum(command.values())
-
-
 class Loop(ABC):
-    """A closed loop that can be evaluated; x is q, v and memory in one vector.
+    """A closed loop; x is q, v and the law's memory in one vector.
 
     Attributes:
-        system: What it is made of.
-        layout: Where what stands in a row.
+        system: Plant, law and realism.
+        layout: Slices of a row.
         engine: `c`, `vm` or `numpy`.
-        note: What a person should know about the choice of engine; None where there is nothing to say.
-        choice: Why `auto` took the engine that it took; None where nothing was chosen.
+        note: Remark for the user about the choice of engine; None: nothing unusual.
+        choice: Why `auto` took its engine; None: `auto` had no choice.
         evaluations: Number of evaluations so far.
     """
 
@@ -71,46 +43,46 @@ class Loop(ABC):
         self.evaluations = 0
 
     def retuned(self, system: System) -> Self | None:
-        """This loop with another system, nothing traced again; None where more than parameters differs.
+        """This loop with another system, without tracing again; None if more than parameters differs.
 
         Args:
             system: Its model is this loop's, or `retuned` from it.
         """
-        own = self.system
-        alike = system.model.rows_kernel is own.model.rows_kernel and dict(system.inputs) == dict(own.inputs)
+        before = self.system
+        alike = system.model.rows_kernel is before.model.rows_kernel and dict(system.inputs) == dict(before.inputs)
         parts = ("law", "passive", "friction")
-        if not alike or any(structure(getattr(system, part)) != structure(getattr(own, part)) for part in parts):
+        if not alike or any(structure(getattr(system, part)) != structure(getattr(before, part)) for part in parts):
             return None
         return self._of(system)
 
     def _of(self, system: System) -> Self:
-        """This loop with another system, which fits."""
+        """This loop with another system of the same structure."""
         other = copy.copy(self)
         other.system, other.evaluations, other.choice = system, 0, None
         other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
         return other
 
     def simulated(self) -> Self:
-        """The loop whose plant answers the law: this one, unless the simulated plant has other parameters."""
+        """The loop with the simulated plant's parameters; this one, if they are those that the law knows."""
         model = self.system.simulated
         return self if model is None else self._of(replace(self.system, model=model, simulated=None))
 
     def vector(self, state: State) -> Array:
-        """x of a run that starts at a state; a realistic one carries the torques and commands of a machine at rest."""
+        """Start vector of a run; with realism it also holds zero torques and commands."""
         return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
 
     @property
     def projects(self) -> bool:
-        """Whether runs are put back onto the plant's own constraints after each step."""
+        """Whether each step of a run ends on the passive constraints."""
         return self.system.passive.projection and bool(self.system.model.passive_rows)
 
     @property
     def carried(self) -> int:
-        """Numbers that a run carries after q, v and memory."""
+        """Size of the state of realism, after q, v and memory."""
         return 0 if self.system.realism is None else self.system.realism.carried
 
     def take_law(self, law: BoundLaw) -> None:
-        """Goes on with this law, which differs from the loop's in parameters alone; nothing is traced again."""
+        """Replaces the law by one that differs in parameters alone, without tracing again."""
         self.system = replace(self.system, law=law)
 
     @abstractmethod
@@ -118,36 +90,46 @@ class Loop(ABC):
         """The command part of a row."""
 
     def control_tick(self) -> ControlTick:
-        """The same on arrays that stay, for a loop in real time, on the engine that this loop has now.
+        """`control` on fixed arrays, for a loop in real time, on the engine that this loop has now.
 
-        It gives what `control` gives, to the bit. Its evaluations are not counted here, and a law that this loop takes
-        later it takes with `parameters` alone.
+        It gives what `control` gives, to the bit. Its evaluations are not counted here. After `take_law`, copy the
+        loop's `parameters` into those of the tick.
         """
-        return ControlTick.as_written(self)
+        t, x, command = np.zeros(1), np.zeros(self.size), np.zeros(self.layout.command_size)
+
+        def evaluate() -> None:
+            command[:] = self.control(float(t[0]), x)
+
+        return ControlTick(self.layout, self.memory_start, t, x, np.zeros(0), command, evaluate)
 
     @abstractmethod
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
-        """x' and the log part of a row, under a command that is held."""
+        """x' and the log part of a row, under a held command."""
 
     @abstractmethod
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         """x' and the whole row, under a law that acts continuously."""
 
     def derivative(self, t: float, x: Array) -> Array:
-        """x' alone, for stages of which nothing is logged."""
+        """Only x', for stages of a step that log nothing."""
         return self.rates(t, x)[0]
 
     def held_derivative(self, t: float, x: Array, command: Array) -> Array:
-        """The same under a command that is held."""
+        """Only x', under a held command."""
         return self.motion(t, x, command)[0]
 
+    def after_hold(self, t: float, x: Array, command: Array, h: float, substeps: int = 1) -> Array:
+        """x after a command was held for h [s], by so many equal steps of rk4."""
+        after: Array = rk4_steps(lambda s, y: self.held_derivative(s, y, command), t, x, h, substeps)
+        return after
+
     def jacobian(self, t: float, x: Array, command: Array | None = None) -> Array | None:
-        """Exact dx'/dx, shape (size, size); None where only differences give it.
+        """Exact dx'/dx, shape (size, size); None if only differences give it.
 
         Args:
             t: Time [s].
-            x: State and memory.
-            command: What is held; None: the law acts continuously.
+            x: q, v and memory.
+            command: The held command; None: the law acts continuously.
         """
         return None
 
@@ -166,7 +148,7 @@ class Loop(ABC):
         return x
 
     def split(self, t: Any, x: Array) -> tuple[State, Array]:
-        """State and memory of a vector x."""
+        """State and memory in a vector x."""
         n = self.system.model.n
         return State(t, x[:n], x[n : 2 * n]), x[2 * n : self.size]
 

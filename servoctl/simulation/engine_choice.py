@@ -1,9 +1,9 @@
-"""Which engine a run is worth: CasADi's virtual machine at once, or generated C after a compilation.
+"""Which engine runs a loop: NumPy, CasADi's virtual machine, or generated C.
 
-Design: every compiled loop starts on the virtual machine. `c` compiles, whatever it takes. `auto` takes C where the
-library is cached, or where the run would take the virtual machine longer than `WORTH` times what compiling is expected
-to take; below `LOOK_UP` it does not even look. Fixed steps are timed; adaptive ones are foreseen from the evaluations
-of the run's beginning, and compiled for above `LONG`.
+Design: every compiled loop starts on the virtual machine. `c` always compiles. `auto` takes C if the library is cached,
+or if the run on the virtual machine would take longer than `WORTH` times the expected compilation. Below `LOOK_UP` it
+does not look for a library. Fixed steps are timed; the cost of adaptive steps is estimated from the evaluations of the
+run's beginning, and C is compiled above `LONG`.
 """
 
 import time
@@ -15,34 +15,77 @@ import numpy as np
 
 from servoctl.engine.batch import BatchLibrary
 from servoctl.engine.ccode import CSource
-from servoctl.errors import CompileError
+from servoctl.engine.select_engine import load_at_once
+from servoctl.errors import CompileError, TraceError
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import continuous, held_steps
+from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
+from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.simulation.side_by_side import plan_of
 from servoctl.simulation.simulate import Settings
-from servoctl.simulation.traced import CompiledLoop
+from servoctl.simulation.system import System
+from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
 from servoctl.types import State
 
+UNROLLED_ROWS = 20
+"""With more rows, symbols are not unrolled: tracing takes 1 s at 20 rows; at 32 it takes 5 s and gains nothing."""
+
+UNROLLED_COORDINATES = 30
+"""The same for coordinates: at 30, tracing takes 3 s and saves two thirds of the time (`servoctl bench scaling`)."""
+
+
 LOOK_UP = 0.3
-"""A shorter run does not look for a library, which takes up to 0.2 s, most of it for the source that names it [s]."""
+"""A run below this time does not look for a library: that takes up to 0.2 s, mostly to generate its source [s]."""
 
 WORTH = 1.5
-"""How many times as long as the compilation a run must take on the virtual machine; in C it takes next to nothing."""
+"""A run is compiled if on the virtual machine it takes this many times the compilation; in C it takes hardly any."""
 
 LONG = 10.0
-"""A run of adaptive steps is compiled for where it would take longer on the virtual machine [s]."""
+"""A run of adaptive steps is compiled if it would take longer than this on the virtual machine [s]."""
 
 COMPILE_START, COMPILE_RATE = 0.1, 1e-5
 """Expected time of a compilation: to start [s], and per byte of source [s] (gcc 12: 8e-6 to 13e-6 of its own time)."""
 
 
-def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
-    """Puts a loop on generated C where that is asked for or pays; says in `loop.note` why it is not where it should be.
+def make_loop(system: System, engine: str = "auto") -> Loop:
+    """The loop on the engine asked for, or on the fastest one possible.
 
     Args:
-        loop: The closed loop, from `make_loop`.
+        system: Plant, law and constraints.
+        engine: `auto`, `c`, `vm` or `numpy`; `auto` and `c` start on the virtual machine, see `take_engine`.
+
+    Raises:
+        TraceError: `vm` is asked for and the law cannot be traced.
+    """
+    model = system.model
+    if engine == "numpy":
+        return NumpyLoop(system)
+    size = max(len(model.task_rows), len(model.passive_rows))
+    if engine != "vm" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
+        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
+        if model.opaque is not None:
+            loop.note += f", the plant in NumPy: {model.opaque}"
+        return loop
+    try:
+        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
+    except TraceError as error:
+        if engine == "vm":
+            raise
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop.note = f"the law runs in NumPy, it cannot be compiled: {error}"
+        return loop
+    if model.opaque is not None:
+        loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
+    return loop
+
+
+def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> None:
+    """Puts a loop on generated C if that is asked for or pays; `loop.note` says why an engine is not available.
+
+    Args:
+        loop: From `make_loop`.
         start: Initial state.
         settings: How to run.
         engine: `auto`, `c`, `vm` or `numpy`.
@@ -60,39 +103,56 @@ def take_engine(loop: Loop, start: State, settings: Settings, engine: str) -> No
         loop.choice = None
 
 
+def take_engine_at_once(loop: Loop, engine: str) -> str:
+    """Puts the law of a loop on generated C for a loop in real time, unless `auto` would have to wait long for it.
+
+    Args:
+        loop: From `make_loop`.
+        engine: `auto`, `c`, `vm` or `numpy`.
+
+    Returns:
+        Why the law runs on the virtual machine instead; empty where nothing else is asked for.
+    """
+    if engine not in ("auto", "c") or not isinstance(loop, CompiledLoop):
+        return ""
+    try:
+        loop.run_on(load_at_once(loop.program(0), engine), 0)
+    except CompileError as error:
+        return str(error)
+    return ""
+
+
 def engine_note(loop: Loop) -> str | None:
-    """Why a loop is not on the engine that was asked for; None where it is."""
+    """Why a loop is not on the engine that was asked for; None if it is."""
     return loop.note if loop.note is not None and loop.note.startswith("--engine") else None
 
 
 def _take_c(loop: CompiledLoop, start: State, settings: Settings, sure: bool) -> None:
-    parts = None if settings.period is None else held_steps(settings.integrator, settings.period)
-    program = _worth(loop, start, settings, parts, sure, loop.program)
+    program = _worth(loop, start, settings, sure, loop.program)
     if program is not None:
-        loop.run_on(program.load(), parts)
+        loop.run_on(program.load(), settings.substeps)
 
 
 def batch_library(loop: Loop, start: State, settings: Settings, engine: str, count: int) -> BatchLibrary | None:
-    """What takes so many runs side by side; None where they cannot be, or are not worth a compilation.
+    """The library that takes many runs side by side; None if they cannot be, or are not worth a compilation.
 
     Args:
-        loop: Of one of them.
-        start: Likewise.
-        settings: Likewise.
-        engine: What was asked for.
+        loop: Of one run.
+        start: Initial state of that run.
+        settings: How to run it.
+        engine: `auto`, `c`, `vm` or `numpy`.
         count: Number of runs.
     """
     s = settings
     plan = plan_of(loop, start.t, s.duration, s.integrator, s.period, s.output_step)
     if engine not in ("auto", "c") or count < 2 or plan is None or not isinstance(loop, CompiledLoop):
         return None
-    parts = None if s.period is None else held_steps(s.integrator, s.period)
     together = replace(settings, duration=settings.duration * count)
     try:
-        program = _worth(loop, start, together, parts, engine == "c", loop.batch_program)
+        program = _worth(loop, start, together, engine == "c", loop.batch_program)
         return None if program is None else program.load()
     except CompileError:
-        return None  # what takes them one by one says why
+        return None  # the runs one by one report why
 
 
 P = TypeVar("P", bound=CSource)
@@ -102,16 +162,15 @@ def _worth(
     loop: CompiledLoop,
     start: State,
     settings: Settings,
-    parts: int | None,
     sure: bool,
     program_of: Callable[[int | None], P],
 ) -> P | None:
-    """The program, where its library is there, or pays, or is wanted for sure."""
+    """The program, if its library is cached, pays, or is asked for (`sure`)."""
     fixed = settings.integrator.method == "rk4"
-    expected = _expected(loop, start, settings, parts) if fixed and not sure else None
+    expected = _expected(loop, start, settings) if fixed and not sure else None
     if expected is not None and expected < LOOK_UP:
         return None
-    program = program_of(parts)
+    program = program_of(settings.substeps)
     if sure:
         return program
     if program.cached:
@@ -126,10 +185,11 @@ def _worth(
     return program if pays else None
 
 
-def _expected(loop: CompiledLoop, start: State, settings: Settings, parts: int | None) -> float:
-    """What the steps of a run take on the virtual machine [s], from the median of five."""
-    x, h, times = loop.vector(start), settings.period or settings.integrator.step, []
-    step = continuous(loop) if parts is None else sampled(loop, settings.integrator, h, start.t, settings.seed)
+def _expected(loop: CompiledLoop, start: State, settings: Settings) -> float:
+    """Time of a run's steps on the virtual machine, from the median of five steps [s]."""
+    x, how, period, times = loop.vector(start), settings.integrator, settings.period, []
+    step = continuous(loop) if period is None else sampled(loop, how, period, start.t, settings.seed)
+    h = period or how.step
     for _ in range(5):
         began = time.perf_counter()
         step(start.t, x, h)

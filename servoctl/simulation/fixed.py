@@ -1,4 +1,4 @@
-"""Fixed steps: the classical Runge-Kutta method, and the holds of a sampled law."""
+"""Runs with fixed steps: Runge-Kutta steps of a continuous law, or the holds of a sampled law."""
 
 import math
 import time
@@ -8,14 +8,15 @@ import numpy as np
 
 from servoctl.engine.ccode import Library
 from servoctl.errors import IntegrationError
-from servoctl.simulation.adaptive import Watched, solver_of
+from servoctl.simulation.adaptive import Watched
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.grid import Grid
+from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.progress import finish
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import CHUNK_TIME, FIRST_STRETCH, LONGEST_STRETCH, Chunk, Collector, Integrator, last_row
-from servoctl.simulation.traced import CompiledLoop, rk4
+from servoctl.simulation.runge_kutta import hermite, rk4, rk4_steps
+from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
 Advance = Callable[[float, Array, float], tuple[Array, Array]]
@@ -23,7 +24,7 @@ Advance = Callable[[float, Array, float], tuple[Array, Array]]
 
 
 def continuous(loop: Loop) -> Advance:
-    """One Runge-Kutta step under a law that acts continuously."""
+    """The Runge-Kutta step under a law that acts continuously."""
     if isinstance(loop, CompiledLoop):
         kernel, parameters = loop.stepper(None), loop.parameters
 
@@ -41,14 +42,9 @@ def continuous(loop: Loop) -> Advance:
     return numeric
 
 
-def held_steps(integrator: Integrator, period: float) -> int:
-    """Steps of rk4 in one hold; 0 for the adaptive methods."""
-    return max(1, round(period / integrator.step)) if integrator.method == "rk4" else 0
-
-
 def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
-    """One hold of a sampled law."""
-    substeps = held_steps(integrator, period)
+    """The step over one hold of a sampled law."""
+    substeps = integrator.substeps(period)
     if isinstance(loop, CompiledLoop) and substeps:
         kernel, parameters = loop.stepper(substeps), loop.parameters
 
@@ -62,20 +58,15 @@ def held(loop: Loop, integrator: Integrator, period: float) -> Advance:
     def numeric(t: float, x: Array, h: float) -> tuple[Array, Array]:
         command = loop.control(t, x)
         first, log = loop.motion(t, x, command)
-
-        def rates(s: float, y: Array) -> Array:
-            return loop.motion(s, y, command)[0]
-
         row = np.concatenate([command, log])
         if not np.isfinite(first).all():
             return np.full(len(x), np.nan), row
-        if substeps:
-            for i in range(substeps):
-                x = rk4(rates, t + i * h / substeps, x, h / substeps)
-            return x, row
-        solver = solver_of(integrator, rates, t, x, t + h, jacobian_of(loop, rates, integrator, command))
-        finish(solver, integrator.method)
-        return (solver.y if solver.status == "finished" else np.full(len(x), np.nan)), row
+
+        def rates(s: float, y: Array) -> Array:
+            # not `held_derivative`: in C its rounding differs, and results stay as they were
+            return loop.motion(s, y, command)[0]
+
+        return hold(rates, t, x, h, integrator, substeps, jacobian_of(loop, rates, integrator, command)), row
 
     return numeric
 
@@ -87,25 +78,25 @@ def fixed(
     times: Grid,
     advance: Advance,
     output_step: float | None,
-    parts: int | None = None,
+    substeps: int | None = None,
 ) -> Iterator[Chunk]:
-    """Over the times, in C as far as it goes, else step by step; keeps every row, or those an output step asks for.
+    """Runs a loop over the times: in C as far as possible, then step by step.
 
     Args:
         loop: The closed loop.
-        collector: Takes the rows.
-        x: State and memory at the first time.
-        times: Of the steps, steps + 1 of them [s].
-        advance: One step.
+        collector: Collects the rows.
+        x: q, v and memory at the first time.
+        times: Start of each step, and the end [s].
+        advance: The step.
         output_step: Spacing of the rows [s]; None: every step.
-        parts: Of a hold, as `held_steps` has them; None: the law acts continuously.
+        substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
     """
     wanted, done = Wanted(times, output_step), 0
-    library = loop.c_library(parts) if isinstance(loop, CompiledLoop) else None
+    library = loop.c_library(substeps) if isinstance(loop, CompiledLoop) else None
     if isinstance(loop, CompiledLoop) and library is not None and wanted.only_steps:
         ticks = advance.ticks if isinstance(advance, Period) else None
-        done, x = yield from _stretches(loop, library, collector, x, times, wanted, parts, ticks)
-    yield from _stepped(loop, collector, x, times, advance, wanted, parts, done)
+        done, x = yield from _stretches(loop, library, collector, x, times, wanted, substeps, ticks)
+    yield from _stepped(loop, collector, x, times, advance, wanted, substeps, done)
 
 
 def _stretches(
@@ -115,13 +106,15 @@ def _stretches(
     x: Array,
     times: Grid,
     wanted: "Wanted",
-    parts: int | None,
+    substeps: int | None,
     ticks: Ticks | None,
 ) -> Generator[Chunk, None, tuple[int, Array]]:
-    """Stretches of steps in C, doubled as long as one takes less than half a chunk's time.
+    """Many steps at a time in C; their number doubles until they take half the time of a chunk.
+
+    C stops before a step that is not finite or has a status that ends the run; Python repeats it to say why.
 
     Returns:
-        The first step that must be looked at, or the number of steps, and the state there.
+        The step at which C stopped, or the number of steps, and the state there.
     """
     done, length, count = 0, FIRST_STRETCH, len(times) - 1
     stops, parameters = np.array(sorted(collector.stops), dtype=float), loop.step_parameters
@@ -130,7 +123,7 @@ def _stretches(
         moments, random = times[done : done + asked + 1], None if ticks is None else ticks.several(done, asked)
         states, rows = library.steps(x, moments, parameters, collector.status, stops, random)
         good, x = len(rows), states[-1]
-        loop.evaluations += good * (4 if parts is None else 4 * parts + 2)
+        loop.evaluations += good * (4 if substeps is None else 4 * substeps + 2)
         kept = [k for k in range(good) if wanted.at(done + k)]
         if kept:
             yield Chunk(moments[kept], states[kept], rows[kept])
@@ -149,10 +142,10 @@ def _stepped(
     times: Grid,
     advance: Advance,
     wanted: "Wanted",
-    parts: int | None,
+    substeps: int | None,
     done: int,
 ) -> Iterator[Chunk]:
-    """Step by step from the step `done` on; a loop that projects puts each end back onto the passive constraints."""
+    """Runs step by step from the step `done` on; with projection, each state returns to the passive constraints."""
     plant = loop.simulated()
     for k in range(done, len(times) - 1):
         t, h = times[k], times[k + 1] - times[k]
@@ -170,13 +163,13 @@ def _stepped(
                 return
         for s in wanted.between(k):
             if stopped is None and np.isfinite(following).all():
-                y = _hermite(loop, t, x, t + h, following, s)
+                y = _between(loop, t, x, t + h, following, s)
                 stopped = collector.add(s, y, loop.rates(s, y)[1])
         if stopped is None and not np.isfinite(following).all():
             if not wanted.at(k):
                 collector.add(t, x, row)
             stopped = f"t = {t:.6g} s: the state is not finite after the next step of {h:.3g} s"
-            at = advance.at if isinstance(advance, Period) else _culprit(loop, t, x, h, parts)
+            at = advance.at if isinstance(advance, Period) else _culprit(loop, t, x, h, substeps)
             yield collector.chunk(stopped, at)
             return
         if stopped is not None:
@@ -192,21 +185,24 @@ def _stepped(
         yield last_row(loop, collector, times[-1], x)
 
 
-def _culprit(loop: Loop, t: float, x: Array, h: float, parts: int | None) -> tuple[float, Array] | None:
-    """Time and state inside a step at which the rates are not finite; None where each stage's rates are."""
-    command = None if parts is None else loop.control(t, x)
+def _culprit(loop: Loop, t: float, x: Array, h: float, substeps: int | None) -> tuple[float, Array] | None:
+    """Time and state inside a step at which the rates are not finite; None if they are finite at every stage."""
+    command = None if substeps is None else loop.control(t, x)
     rates = Watched(lambda s, y: loop.rates(s, y)[0] if command is None else loop.motion(s, y, command)[0])
-    count = parts or (1 if parts is None else 10)
-    for i in range(count):
-        x = rk4(rates, t + i * h / count, x, h / count)
+    count = substeps or (1 if substeps is None else 10)
+    rk4_steps(rates, t, x, h, count)
     return rates.at
 
 
 class Wanted:
-    """Which rows of a fixed-step run are written: every step, every so many steps, or times between the steps.
+    """Which rows of a fixed-step run are written: at every step, at every n-th step, or at times between steps.
+
+    Args:
+        times: Of the steps [s].
+        output_step: Spacing of the rows [s]; None: every step.
 
     Attributes:
-        every: A row stands at each of so many steps, where `only_steps`.
+        every: A row is written at every n-th step, if rows are at steps only.
     """
 
     def __init__(self, times: Grid, output_step: float | None) -> None:
@@ -221,15 +217,15 @@ class Wanted:
 
     @property
     def only_steps(self) -> bool:
-        """Whether no row lies between two steps."""
+        """Whether all rows are at steps."""
         return self._output is None
 
     def at(self, k: int) -> bool:
-        """Whether a row stands at the start of step k."""
+        """Whether a row is written at the start of step k."""
         return k == 0 if self._output is not None else k % self.every == 0
 
     def between(self, k: int) -> list[float]:
-        """Times of rows after the start of step k and not after its end."""
+        """Times of the rows between the start of step k and its end, the end included."""
         if self._output is None:
             return []
         start, left, right = self._times[0], self._times[k], self._times[k + 1]
@@ -239,13 +235,8 @@ class Wanted:
         return [s for s in wanted if left < s < self._times[-1] - 1e-9 * self._output]
 
 
-def _hermite(loop: Loop, t: float, x: Array, end: float, following: Array, s: float) -> Array:
-    """The cubic between two states that has their rates at both ends."""
-    h, z = end - t, (s - t) / (end - t)
+def _between(loop: Loop, t: float, x: Array, end: float, following: Array, s: float) -> Array:
+    """State at a time s between two states, by the cubic that has their rates at both ends."""
     first, last = loop.rates(t, x)[0], loop.rates(end, following)[0]
-    return (
-        (1 + 2 * z) * (1 - z) ** 2 * x
-        + z**2 * (3 - 2 * z) * following
-        + h * z * (1 - z) ** 2 * first
-        - h * z**2 * (1 - z) * last
-    )
+    y: Array = hermite(x, first, following, last, end - t, (s - t) / (end - t))
+    return y

@@ -1,7 +1,7 @@
-"""What a run of adaptive steps will take on the virtual machine, foreseen from the evaluations of its beginning.
+"""How long a run of adaptive steps takes on the virtual machine, estimated from the evaluations of its first second.
 
-Design: evaluations and operations are counted and nothing is measured, so that the same run takes the same engine on
-every machine, and its summary can say why.
+Design: evaluations and operations are counted, time is not measured. So a run takes the same engine on every machine,
+and its summary can give the reason.
 """
 
 from dataclasses import dataclass
@@ -19,28 +19,28 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State
 
 FIRST = 1.0
-"""Length of the beginning that is looked at, or a tenth of the run where that is shorter [s]."""
+"""Length of the beginning that is evaluated, at most a tenth of the run [s]."""
 
 MOST_COUNTED = 2000
-"""Evaluations after which the beginning ends."""
+"""The beginning ends after this many evaluations."""
 
 EVALUATION, OPERATION = 1e-5, 2e-9
-"""An evaluation on the virtual machine, with a solver's part in Python, and each operation in it [s].
+"""Time of an evaluation on the virtual machine, the solver's Python included, and of each operation in it [s].
 
-Shipped configs on a 2 GHz Xeon: 7 us and 1.8 to 3 ns of processor time, rows not counted.
+Measured with the shipped configs on a 2 GHz Xeon: 7 us and 1.8 to 3 ns of processor time, rows not counted.
 """
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """What a run will take.
+    """Estimated cost of a run.
 
     Attributes:
         counted: Evaluations in the beginning.
         span: Length of the beginning [s].
-        evaluations: Of the whole run, rows included.
-        total: On the virtual machine [s].
-        saved: What of it generated C takes over [s].
+        evaluations: Expected in the whole run, rows included.
+        total: Expected time on the virtual machine [s].
+        saved: Part of it that generated C saves [s].
     """
 
     counted: int
@@ -57,7 +57,7 @@ class Foresight:
 
 
 def foresee(loop: CompiledLoop, start: State, settings: Settings) -> Foresight | None:
-    """What comes of the beginning of a run of adaptive steps; None where that fails.
+    """Runs the beginning of a run of adaptive steps and extrapolates; None if the beginning fails.
 
     Args:
         loop: On the virtual machine.
@@ -65,9 +65,9 @@ def foresee(loop: CompiledLoop, start: State, settings: Settings) -> Foresight |
         settings: How to run.
     """
     before, until = loop.evaluations, start.t + min(FIRST, settings.duration / 10)
-    take = _continuous if settings.period is None else _held
+    begin = _continuous if settings.period is None else _held
     try:
-        reached, rows = take(loop, start, settings, until)
+        reached, rows = begin(loop, start, settings, until)
     except ServoctlError:
         return None
     finally:
@@ -83,7 +83,7 @@ def foresee(loop: CompiledLoop, start: State, settings: Settings) -> Foresight |
         loop.rates_kernel.function if settings.period is None else loop.motion_kernel.function
     )
     total = evaluations * (EVALUATION + work)
-    whole = settings.integrator.method == "dop853" and settings.period is None  # else SciPy steps, in Python
+    whole = settings.integrator.method == "dop853" and settings.period is None  # else SciPy takes the steps, in Python
     return Foresight(counted, span, evaluations, total, total if whole else evaluations * work)
 
 

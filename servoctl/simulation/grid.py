@@ -1,4 +1,4 @@
-"""The times of equal steps, computed where they are asked for: a run's memory follows its rows, not its steps."""
+"""The times of equal steps, computed on demand, so that memory depends on the rows of a run, not on its steps."""
 
 import math
 from typing import SupportsIndex, overload
@@ -8,19 +8,19 @@ import numpy as np
 from servoctl.types import Array
 
 MOST_STEPS = 1e10
-"""A run of more steps is refused: at a million a second they take three hours."""
+"""Largest number of steps of a run: at a million a second they take three hours."""
 
 MOST_ROWS = 1e8
-"""A run of more rows is refused: they would not fit into memory."""
+"""Largest number of rows of a run: more do not fit into memory."""
 
 STEPS_PER_SECOND = 1e6
-"""Steps that generated C takes in a second, to the order of magnitude, of a small plant."""
+"""Steps per second of generated C for a small plant, in order of magnitude."""
 
 _UNITS = (("years", 365.25 * 86400), ("days", 86400.0), ("hours", 3600.0))
 
 
 class Grid:
-    """Times from start in steps, the last one exactly at the end; a last step shorter than 1e-9 of one is merged."""
+    """Times from start to end in equal steps, the last one shorter; a last step below 1e-9 of a step is merged."""
 
     def __init__(self, start: float, end: float, step: float) -> None:
         self._start, self._end, self._step = start, end, step
@@ -36,25 +36,25 @@ class Grid:
     def __getitem__(self, k: slice) -> Array: ...
 
     def __getitem__(self, k: SupportsIndex | slice) -> float | Array:
-        """One time, or those of a slice without a step, shape (times,)."""
+        """One time, or the times of a slice (its step is ignored), shape (times,) [s]."""
         if isinstance(k, slice):
             first, last, _ = k.indices(len(self))
             times = self._start + self._step * np.arange(first, max(first, last))
             if last > self._last and len(times):
                 times[-1] = self._end
             return times
-        place = k.__index__() + (len(self) if k.__index__() < 0 else 0)
-        if not 0 <= place <= self._last:
-            raise IndexError(place)
-        return self._end if place == self._last else self._start + self._step * place
+        i = k.__index__() + (len(self) if k.__index__() < 0 else 0)
+        if not 0 <= i <= self._last:
+            raise IndexError(i)
+        return self._end if i == self._last else self._start + self._step * i
 
 
 def too_many(duration: float, step: float | None, row_step: float | None, columns: int) -> str | None:
-    """Why a run is too long to be begun, its steps or its rows; None where it is not.
+    """Why a run has too many steps or rows to start; None if it has not.
 
     Args:
-        duration: Of the run [s].
-        step: Of the integration [s]; None: the method chooses.
+        duration: Length of the run [s].
+        step: Step of the integration [s]; None: the method chooses.
         row_step: Spacing of the rows [s]; None: the method chooses.
         columns: Numbers in a row.
     """
@@ -62,7 +62,7 @@ def too_many(duration: float, step: float | None, row_step: float | None, column
         steps = duration / step
         return (
             f"{steps:.3g} steps of {step:.3g} s in {duration:.6g} s would take about "
-            f"{_spoken(steps / STEPS_PER_SECOND)} at a million steps a second "
+            f"{_in_words(steps / STEPS_PER_SECOND)} at a million steps a second "
             f"(at most {MOST_STEPS:.0e}; take a longer step or a shorter run)"
         )
     if row_step is not None and duration / row_step > MOST_ROWS:
@@ -74,7 +74,7 @@ def too_many(duration: float, step: float | None, row_step: float | None, column
     return None
 
 
-def _spoken(seconds: float) -> str:
-    """A long time in its own unit."""
+def _in_words(seconds: float) -> str:
+    """A long time in hours, days or years."""
     name, size = next(((name, size) for name, size in _UNITS if seconds >= 2 * size), _UNITS[-1])
     return f"{seconds / size:.2g} {name}"

@@ -1,8 +1,8 @@
-"""The Jacobian that an implicit method asks for: exact where the loop is compiled, else by differences.
+"""The Jacobian for implicit methods: exact if the loop is compiled, else by differences.
 
-Design: SciPy's own differences enlarge the change of a coordinate that nothing depends on until it overflows, and the
-method ends on infinities. The changes here have a fixed size, and no answer holds a number that is not finite: a
-Jacobian only directs Newton's iteration, so a column that cannot be had is a column of zeros.
+Design: SciPy's own differences increase the change of a coordinate that has no effect until it overflows, and the run
+ends on infinities. Here the changes have a fixed size and the result is always finite: a Jacobian only directs
+Newton's iteration, so a column that cannot be computed is zero.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,23 @@ from servoctl.types import Array
 IMPLICIT = ("radau", "lsoda")
 
 CHANGE = float(np.finfo(float).eps ** (1 / 3))
-"""Change of a state relative to its size, at which the errors of a central difference and of rounding are alike."""
+"""Relative change of a state at which truncation and rounding errors of a central difference are alike."""
 
 
 def jacobian_of(
     loop: Loop, rates: Callable[[float, Array], Array], integrator: Integrator, command: Array | None = None
 ) -> Callable[[float, Array], Array] | None:
-    """(t, x) -> dx'/dx, shape (size, size), all finite; None for a method that asks for none.
+    """(t, x) -> dx'/dx, shape (size, size), all finite; None for a method that needs none.
 
     Args:
         loop: The closed loop.
-        rates: (t, x) -> x', whose derivative it is.
+        rates: (t, x) -> x', to differentiate.
         integrator: How to step.
-        command: What is held; None: the law acts continuously.
+        command: The held command; None: the law acts continuously.
     """
     if integrator.method not in IMPLICIT:
         return None
-    # below this size it is the absolute tolerance that counts
+    # for entries below this size the absolute tolerance decides
     least = integrator.atol / integrator.rtol
 
     def jacobian(t: float, x: Array) -> Array:
@@ -47,11 +47,11 @@ def jacobian_of(
 def differences(function: Callable[[Array], Array], x: Array, least: float) -> Array:
     """Derivative of a function of a vector, shape (values, len(x)), by central differences.
 
-    One-sided where one side is not finite; an entry is zero where neither is.
+    One-sided if only one side is finite, and zero if neither is.
 
     Args:
         function: x -> values.
-        x: Where.
+        x: Point.
         least: Entries of x below this count as this large.
     """
     middle, columns = function(x), []

@@ -1,8 +1,8 @@
-"""Integration in time of a closed loop: fixed steps, adaptive steps, or a sampled law held between ticks.
+"""Integration of a closed loop in time: fixed steps, adaptive steps, or a sampled law held between ticks.
 
-Design: every way yields chunks of rows, so that a run can be recorded, shown and stopped while it goes on. A sampled
-run integrates from hold to hold and restarts at each; a row is logged at every tick, with the u in force from then on.
-The last row lies exactly at the end.
+Design: every method yields chunks of rows, so that a run can be recorded, shown and stopped while it goes on. A sampled
+run restarts the integration at each hold and logs a row at every tick, with the u that acts from then on. The last row
+is exactly at the end.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from servoctl.errors import ServoctlError, TaskError
 from servoctl.simulation.adaptive import adaptive, cvodes
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.fixed import Advance, continuous, fixed, held, held_steps
+from servoctl.simulation.fixed import Advance, continuous, fixed, held
 from servoctl.simulation.grid import Grid, too_many
 from servoctl.simulation.realistic import Period, Ticks
 from servoctl.simulation.rows import METHODS, Chunk, Collector, Integrator
@@ -23,7 +23,6 @@ __all__ = [
     "Grid",
     "Integrator",
     "continuous",
-    "held_steps",
     "integrate",
     "sampled",
     "too_long",
@@ -32,7 +31,7 @@ __all__ = [
 
 
 def unfit(loop: Loop, method: str, period: float | None) -> str | None:
-    """Why a method does not serve a loop; None where it does."""
+    """Why a method cannot run a loop; None if it can."""
     if method not in METHODS:
         return f"expected one of {', '.join(METHODS)}, got {method!r}"
     if method != "cvodes":
@@ -50,9 +49,9 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
 def too_long(
     loop: Loop, duration: float, integrator: Integrator, period: float | None, output_step: float | None
 ) -> str | None:
-    """Why a run is too long to be begun; None where it is not. Arguments as of `integrate`."""
+    """Why a run is too long to start; None if it is not. Arguments as of `integrate`."""
     fixed_step = integrator.step if integrator.method == "rk4" else None
-    step = fixed_step if period is None else period / max(1, held_steps(integrator, period))
+    step = fixed_step if period is None else period / max(1, integrator.substeps(period))
     rows = (output_step or fixed_step) if period is None else period
     return too_many(duration, step, rows, 1 + loop.size + loop.carried + loop.layout.size)
 
@@ -71,7 +70,7 @@ def integrate(
 
     Args:
         loop: The closed loop.
-        x: At the start, as `Loop.vector` gives it.
+        x: State at the start, from `Loop.vector`.
         start: Time at the start [s].
         duration: Length of the run [s].
         integrator: How to step.
@@ -80,8 +79,8 @@ def integrate(
         seed: Of the random numbers of a realistic run.
 
     Raises:
-        TaskError: The method does not serve this loop.
-        KeyboardInterrupt: After what was computed so far.
+        TaskError: The method cannot run this loop.
+        KeyboardInterrupt: After the rows so far were yielded.
     """
     wrong = unfit(loop, integrator.method, period)
     if wrong is not None:
@@ -89,8 +88,8 @@ def integrate(
     end, collector = start + duration, Collector(loop)
     try:
         if period is not None:
-            advance, parts = sampled(loop, integrator, period, start, seed), held_steps(integrator, period)
-            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, parts)
+            advance, substeps = sampled(loop, integrator, period, start, seed), integrator.substeps(period)
+            yield from fixed(loop, collector, x, Grid(start, end, period), advance, None, substeps)
         elif integrator.method == "rk4":
             times = Grid(start, end, integrator.step)
             yield from fixed(loop, collector, x, times, continuous(loop), output_step)
@@ -106,7 +105,7 @@ def integrate(
 
 
 def sampled(loop: Loop, integrator: Integrator, period: float, start: float, seed: int) -> Advance:
-    """One period of a sampled law, realistic where the loop is; arguments as of `integrate`."""
+    """The step over one period of a sampled law, with realism if the loop has it; arguments as of `integrate`."""
     if loop.system.realism is None:
         return held(loop, integrator, period)
-    return Period(loop, integrator, held_steps(integrator, period), Ticks(loop, start, seed))
+    return Period(loop, integrator, integrator.substeps(period), Ticks(loop, start, seed))

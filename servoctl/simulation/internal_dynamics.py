@@ -1,14 +1,14 @@
-"""Linearisation of a closed loop on its constraints: what moves while every violation stays at zero.
+"""Internal dynamics: the linearised motion of a closed loop while every violation stays at zero.
 
     e(x, t) = 0: all violations and their derivatives below the relative degree, passive and servo
     modes: eigenvalues of W^T J W,  J = df/dx,  W an orthonormal basis of the null space of de/dx
 
-Design: where the errors obey their own linear equation, the null space of de/dx is invariant under J, so the modes of
-what is left come out exactly, apart from the chosen poles, however often these repeat. For a task that moves with time
-the modes are those of the motion frozen at an instant, which decides stability only where the motion is slow; the
-report says so.
+Design: where the errors obey a linear equation of their own, the null space of de/dx is invariant under J. The modes of
+the remaining motion are then exact and separate from the chosen poles, however often these repeat. For a task that
+moves with time the modes are those of the motion frozen at an instant; they decide stability only for slow motions, and
+the report says so.
 
-Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own way to them.
+Source: Isidori, Nonlinear Control Systems, 4.3, 5.3 (zero dynamics); the basis is our own.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,11 @@ MARGINAL = 1e-6
 
 @dataclass(frozen=True)
 class InternalDynamics:
-    """What the task leaves free.
+    """The motion that the task leaves free.
 
     Attributes:
-        dimension: Number of states that remain on the constraints.
-        modes: Eigenvalues there [1/s], the least stable first.
+        dimension: Number of its states.
+        modes: Its eigenvalues [1/s], the least stable first.
         time_varying: Whether the task or the plant depends on time.
     """
 
@@ -46,7 +46,7 @@ class InternalDynamics:
 
     @property
     def stable(self) -> bool | None:
-        """True, False, or None where the linearisation does not decide."""
+        """True, False, or None if the linearisation does not decide."""
         if not self.modes:
             return True
         worst = self.modes[0]
@@ -55,7 +55,7 @@ class InternalDynamics:
 
     @property
     def verdict(self) -> str:
-        """One sentence for a person."""
+        """The result in words."""
         if not self.dimension:
             return "the task fixes the whole motion"
         frozen = ", frozen at this instant" if self.time_varying else ""
@@ -68,7 +68,7 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
     """The internal dynamics at the state nearest to the start at which every violation is zero.
 
     Returns:
-        None where the loop is not compiled, so that there is nothing to differentiate.
+        None if the loop is not compiled and cannot be differentiated, or a derivative is not finite.
     """
     if not isinstance(loop, CompiledLoop) or loop.size != 2 * loop.system.model.n:
         return None
@@ -93,12 +93,12 @@ def internal_dynamics(loop: Loop, start: State) -> InternalDynamics | None:
 
 @dataclass(frozen=True)
 class Chain:
-    """Where the errors of a row stand in e.
+    """The errors of one row in e.
 
     Attributes:
         group: `task` or `passive`.
         row: The row.
-        place: Of its violation and the derivatives below its relative degree.
+        place: Slice of e with its violation and the derivatives below its relative degree.
     """
 
     group: str
@@ -119,7 +119,7 @@ def chains(model: Model) -> list[Chain]:
 
 
 def _once(make: Callable[[CompiledLoop], Kernel]) -> Callable[[CompiledLoop], Kernel]:
-    """Keeps what is made of a loop for all loops that share its functions."""
+    """Caches `make(loop)` for all loops that share its functions."""
 
     @wraps(make)
     def kept(loop: CompiledLoop) -> Kernel:

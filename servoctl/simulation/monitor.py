@@ -1,14 +1,15 @@
-"""Watches a run for a motion that is not the plant's, whatever the settings.
+"""Detects a computed motion that is not the motion of the plant.
 
-Two signs end a run, each with a sentence that says what to do:
+Three signs end a run, each with a message that says what to do:
 
-- the passive rank exceeds what the constraints' geometry allows: drift makes dependent rows look independent;
-- where energy is conserved it has drifted by `DRIFT` of the largest kinetic energy seen. The last second is then
-  repeated at half the step, or a tenth of the tolerances: an error that falls is the step's, one that does not is the
-  equations'.
+- the passive rank exceeds the rank that the constraints' geometry allows: drift makes dependent rows look independent;
+- the rank of the task rises by drift alone (see `task_rank`);
+- the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far. The last second is then
+  repeated at half the step, or a tenth of the tolerances: if the drift falls, the step is too long; if it does not, the
+  equations are the cause.
 
-Design: the violation cannot tell, for a mechanism with a row too many is closed as well as the true one. What a run has
-written up to the sign is kept, the row with the sign is its last.
+Design: the violation shows neither, because a mechanism with one constraint too many stays closed too. The rows up to
+the sign are kept; the row with the sign is the last.
 """
 
 from collections import deque
@@ -26,35 +27,36 @@ from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
+from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
 
 DRIFT = 1e-3
-"""Energy may drift by this times the largest kinetic energy seen."""
+"""Largest drift of the energy, relative to the largest kinetic energy so far."""
 
 LOOK_BACK = 1.0
-"""How much of a run is repeated [s]."""
+"""Length of the part of a run that is repeated [s]."""
 
 FALLS = 0.5
-"""A drift that the finer repetition brings below this times what it was is the step's."""
+"""The step is the cause if the finer repetition reduces the drift below this fraction."""
 
 POWER = 1e-6
-"""Energy is conserved where it changes by less than this times the kinetic energy in a second."""
+"""Energy counts as conserved if it changes by less than this times the kinetic energy in a second."""
 
 PROBE = 1e-5
-"""Time step of the differences that tell whether energy is conserved [s]."""
+"""Time step of the differences that decide whether energy is conserved [s]."""
 
 MOST = 100_000
-"""A repetition may take so many evaluations more than the run did so far: near singular poses steps become tiny."""
+"""Evaluations that a repetition may take beyond those of the run: near singular poses steps become tiny."""
 
 EVERY_ROW, THINNED = 200, 10
-"""Kinetic energy is looked at in so many first rows, then in one of so many."""
+"""Kinetic energy is computed in this many first rows, then in one of this many."""
 
 NAMED = 6
-"""Rows that a sentence names."""
+"""Largest number of constraint rows that a message names."""
 
 
 class Moment(NamedTuple):
-    """A row of the run, with its energy [J]."""
+    """Time, state and energy [J] of a row."""
 
     t: float
     x: Array
@@ -62,15 +64,19 @@ class Moment(NamedTuple):
 
 
 class Monitor:
-    """Looks at the rows of one run, in order.
+    """Checks the rows of one run, in order.
+
+    Args:
+        loop: The loop that runs.
+        start: Its initial state.
+        integrator: How it steps.
 
     Attributes:
-        energies: Mechanical energy of every row so far [J]; empty where the plant does not say, or inputs act.
-        failed: Why the plant's energy cannot be computed; None where it can.
+        energies: Mechanical energy of every row so far [J]; empty if the plant has no `energy`, or inputs act.
+        failed: Why the plant's energy cannot be computed; None if it can.
     """
 
     def __init__(self, loop: Loop, start: State, integrator: Integrator) -> None:
-        """Takes the loop that runs, where from and how."""
         self._loop, self._start, self._integrator = loop, start, integrator
         self._model = loop.simulated().system.model
         self.energies: list[float] = []
@@ -78,26 +84,27 @@ class Monitor:
         system = loop.system
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and conserves_energy(loop, start)
+        self._task_rank = TaskRank(loop)
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
     def look(self, columns: Mapping[str, Array]) -> tuple[int, str] | None:
-        """The first of these rows that a run must not go beyond, and why; None where it may go on.
+        """Index of the first row at which the run must end, and why; None if it goes on.
 
         Args:
-            columns: Rows of a run, as the run folder takes them.
+            columns: Further rows of the run: column -> values.
         """
         rows = Trajectory(dict(columns))
-        found = self._rank(rows)
+        ended = self._rank(rows) or self._task_rank.look(rows)
         if self._has_energy:
-            for i in range(len(rows) if found is None else found[0]):
+            for i in range(len(rows) if ended is None else ended[0]):
                 if not self._has_energy:
                     break
                 moment = Moment(float(rows.t[i]), np.concatenate([rows.q[i], rows.v[i]]), 0.0)
-                sentence = self._energy_row(moment)
-                if sentence is not None:
-                    return i, sentence
-        return found
+                reason = self._energy_row(moment)
+                if reason is not None:
+                    return i, reason
+        return ended
 
     def _rank(self, rows: Trajectory) -> tuple[int, str] | None:
         allowed, ranks = self._loop.system.passive.allowed, rows.columns.get("passive_rank")
@@ -114,13 +121,13 @@ class Monitor:
         )
 
     def _dependent(self) -> str:
-        """Names of the rows that depend on each other."""
+        """Names of passive rows that depend on each other, for a message."""
         names = dependent_rows(self._model, self._start)
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return f"{', '.join(names[:NAMED])}{more}"
 
     def _energy(self, state: State) -> float | None:
-        """The plant's energy [J]; None where it gives none, or fails, which `failed` then says."""
+        """The plant's energy [J]; None if it has none, or fails (`failed` then holds the reason)."""
         try:
             return plant_values.energy(self._model.plant, state, state.q, state.v, state.t)
         except PlantError as error:
@@ -128,7 +135,7 @@ class Monitor:
             return None
 
     def _energy_row(self, moment: Moment) -> str | None:
-        """Takes a row; says why the run must end there, if it must."""
+        """Adds a row; returns why the run must end there, or None."""
         state = self._loop.split(moment.t, moment.x)[0]
         energy = self._energy(state)
         if energy is None:
@@ -144,18 +151,18 @@ class Monitor:
         while self._past[0].t < moment.t - LOOK_BACK and len(self._past) > 2:
             self._past.popleft()
         drift = abs(energy - self.energies[0])
-        return self._verdict(moment, drift) if drift > DRIFT * self._kinetic > 0.0 else None
+        return self._explanation(moment, drift) if drift > DRIFT * self._kinetic > 0.0 else None
 
-    def _verdict(self, moment: Moment, drift: float) -> str:
-        """What a finer repetition of the last second says of a drift."""
-        first, own = self._past[0], self._integrator
-        finer = replace(own, step=own.step / 2, rtol=own.rtol / 10, atol=own.atol / 10)
+    def _explanation(self, moment: Moment, drift: float) -> str:
+        """Cause of a drift, found by a finer repetition of the last second."""
+        first, how = self._past[0], self._integrator
+        finer = replace(how, step=how.step / 2, rtol=how.rtol / 10, atol=how.atol / 10)
         again = self._repeated(first, moment.t, finer)
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
-        how = f"half the step of {own.step:g} s" if own.method == "rk4" else f"a tenth of rtol {own.rtol:g}"
+        settings = f"half the step of {how.step:g} s" if how.method == "rk4" else f"a tenth of rtol {how.rtol:g}"
         falls = again is not None and again < FALLS * abs(moment.energy - first.energy)
-        again_text = f"at {how} it drifts less" if falls else f"it drifts as much again at {how}"
+        again_text = f"at {settings} it drifts less" if falls else f"it drifts as much again at {settings}"
         passive = self._loop.system.passive
         if passive.dependent(self._model) and not passive.projection:
             return (
@@ -163,13 +170,13 @@ class Monitor:
                 "the motion is no longer the plant's (set plant.passive.projection: true)"
             )
         if falls:
-            remedy = "shorten run.integrator.step" if own.method == "rk4" else "lower run.integrator.rtol and atol"
+            remedy = "shorten run.integrator.step" if how.method == "rk4" else "lower run.integrator.rtol and atol"
             return f"{text}; {again_text}: the step is too long for this motion ({remedy})"
         pose = "a pose where the passive rank drops, a jump in a force, or an energy that is not the plant's own"
         return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
 
     def _repeated(self, first: Moment, end: float, integrator: Integrator) -> float | None:
-        """How far the energy drifts from one row to another time [J]; None where the repetition fails."""
+        """Drift of the energy from a row to a later time [J]; None if the repetition fails."""
         count, duration = self._loop.evaluations, end - first.t
         last = None
         if duration > 0.0:
@@ -185,13 +192,13 @@ class Monitor:
 
 
 def conserves_energy(loop: Loop, start: State) -> bool:
-    """Whether the energy that a plant states stays constant: nothing dissipates, and nothing depends on time.
+    """Whether the plant's energy stays constant: nothing dissipates, and nothing depends on time.
 
-    Decided by differences along the motion, at the start and at a random velocity that the constraints allow.
+    Differences along the motion decide, at the start and at a random velocity that the constraints allow.
 
     Args:
         loop: Without law and inputs.
-        start: Where from.
+        start: Initial state.
     """
     if loop.system.friction is not None:
         return False

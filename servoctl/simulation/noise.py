@@ -1,7 +1,8 @@
-"""The random numbers of a run: any tick's at once, the same whatever computes them.
+"""The random numbers of a run, for any tick directly.
 
-Design: Philox, a counter-based generator, is keyed by the seed and counted by the tick, and raw words become normals
-by Box-Muller here, so neither the engine, nor the number of workers, nor NumPy's own choice of method changes them.
+Design: Philox is a counter-based generator. The seed is its key and the tick its counter, and Box-Muller turns raw
+words into normals here. So the numbers depend neither on the engine, nor on the number of workers, nor on NumPy's
+method for normals.
 
 Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC 2011); Box, Muller (1958).
 """
@@ -11,20 +12,21 @@ import numpy as np
 from servoctl.types import Array
 
 _WORDS = 4
-"""Numbers that one count of Philox 4x64 gives."""
+"""Numbers per count of Philox 4x64."""
 
 
-def chance(seed: int, first: int, count: int, coordinates: int) -> Array:
-    """Random numbers of some ticks, shape (count, 2 coordinates + 1).
+def tick_noise(seed: int, first: int, count: int, coordinates: int) -> Array:
+    """Random numbers of some ticks.
 
     Args:
         seed: Of the run, an integer >= 0, taken modulo 2^128.
-        first: Tick that they start with.
+        first: First tick.
         count: Number of ticks.
-        coordinates: How many the plant has.
+        coordinates: Number of the plant's coordinates.
 
     Returns:
-        Per tick: a standard normal for each coordinate, one for each velocity, and one uniform on (0, 1).
+        Per tick a standard normal for each coordinate, one for each velocity, and one uniform number in (0, 1), shape
+        (count, 2 coordinates + 1).
     """
     blocks = -(-(2 * coordinates + 1) // _WORDS)
     source = np.random.Philox(key=seed % 2**128)

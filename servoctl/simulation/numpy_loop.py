@@ -1,4 +1,4 @@
-"""The executor in NumPy."""
+"""The executor in NumPy, for plants and laws that cannot be compiled or are large."""
 
 import numpy as np
 
@@ -9,7 +9,12 @@ from servoctl.types import Array, State
 
 
 class NumpyLoop(Loop):
-    """Evaluates in NumPy and LAPACK: the plant as it is written, or its compiled twin where that pays."""
+    """Evaluates in NumPy and LAPACK.
+
+    Args:
+        system: Plant and law.
+        compiled_plant: Whether the plant's matrices come from its compiled functions.
+    """
 
     engine = "numpy"
 

@@ -1,6 +1,6 @@
-"""Steps that lead nowhere: a method that chooses its own may go on for ever with steps of next to nothing.
+"""Ends runs whose adaptive steps become so short that they never reach the end.
 
-Design: steps are counted, not seconds, so that a run ends at the same place on every machine.
+Design: steps are counted, not seconds, so that a run ends at the same time on every machine.
 """
 
 from typing import Any
@@ -10,27 +10,33 @@ import numpy as np
 from servoctl.errors import IntegrationError, ServoctlError
 
 WINDOW = 10_000
-"""Steps after which the way that they have led is looked at."""
+"""Progress is checked after this many steps."""
 
 MOST_STEPS = 1e9
-"""A run that would take more at the size of its last steps makes no progress."""
+"""A run that needs more steps of the last size to reach its end makes no progress."""
 
 MOST_IN_HOLD = 1e6
-"""The same for one hold of a sampled law."""
+"""The same limit for one hold of a sampled law."""
 
 REMEDY = "raise rtol or atol, use rk4, or smooth what jumps there"
 
 
 class Progress:
-    """Watches over the steps of a run, or of a hold."""
+    """Checks the progress of a run, or of a hold.
+
+    Args:
+        start: Time at which the steps begin [s].
+        end: Time at which they end [s].
+        method: Name of the method.
+        most: Largest number of steps to come.
+    """
 
     def __init__(self, start: float, end: float, method: str, most: float = MOST_STEPS) -> None:
-        """Takes where the steps begin and end [s], whose they are, and how many may be to come."""
         self._since, self._end, self._method, self._most = start, end, method, most
         self._count = 0
 
     def stalled(self, t: float, steps: int = 1) -> str | None:
-        """Why a run should end that has come to t [s] by so many more steps; None where it should not."""
+        """Counts steps up to the time t [s]; returns why the run should end, or None."""
         self._count += steps
         if self._count < WINDOW:
             return None
@@ -46,12 +52,12 @@ class Progress:
 
 
 def take_step(solver: Any) -> str | None:
-    """One step of one of SciPy's solvers; why it failed, if it did."""
+    """Takes one step of a SciPy solver; returns why it failed, or None."""
     try:
         message: str | None = solver.step()
     except ServoctlError:
         raise
-    except ValueError as error:  # linear algebra refuses numbers that are not finite
+    except ValueError as error:  # SciPy's linear algebra refuses numbers that are not finite
         solver.status, message = "failed", str(error)
     if solver.status == "failed" and message == solver.TOO_SMALL_STEP:
         least = 10 * abs(float(np.nextafter(solver.t, np.inf)) - solver.t)
@@ -60,10 +66,10 @@ def take_step(solver: Any) -> str | None:
 
 
 def finish(solver: Any, method: str) -> None:
-    """Takes the steps of one hold; the solver's status says whether they led to its end.
+    """Takes the steps of one hold; afterwards the solver's status is `finished` or `failed`.
 
     Raises:
-        IntegrationError: They do not get there in any time.
+        IntegrationError: The steps make no progress, or fail at a finite state.
     """
     progress = Progress(float(solver.t), float(solver.t_bound), method, MOST_IN_HOLD)
     while solver.status == "running":

@@ -1,31 +1,68 @@
-"""What stands between a law and the machine that it drives: measurement, delay, actuators.
+"""The machine that is not ideal: measurement, delay and actuators, for simulated runs and for emulated drives.
 
-    measured    x~ = r floor((x + sigma z) / r + 1/2)           r the resolution; x + sigma z at r = 0; z: see `chance`
-    delayed     what tick k commands acts from t_k + delay + jitter U_k on, within the actuator's limits
-    lagging     a' = (u - a) / lag, exactly, while u stands:     a(t + s) = u + (a(t) - u) exp(-s / lag)
+    measured    x~ = r floor((x + sigma z) / r + 1/2)           r the resolution; x + sigma z at r = 0; z: `tick_noise`
+    delayed     the command of tick k acts from t_k + delay + jitter U_k on, within the actuator's limits
+    lagging     a' = (u - a) / lag, exactly, while u is held:    a(t + s) = u + (a(t) - u) exp(-s / lag)
     friction    u acts as u - coulomb tanh(s / speed) - viscous s,   s = B^T v
 
-Design: a realistic run carries, after q, v and the law's memory, the actuators' torque (where it lags) and the commands
-that are on their way, each with its delay. Numbers are parameters, so that a sweep compiles once; how many commands
-can be on their way, and whether anything lags, is structure. This module is the meaning; `engine/c/realism.h` says the
-same in C. The model is our own; tanh for the sign of a speed is usual.
+Design: the functions below are the model of one channel. A simulated run (`Realism`, `realistic`) applies them to all
+channels at each tick; an emulated drive applies them to its own at the times at which frames arrive and leave. The
+numbers are parameters, so that a sweep compiles once; how many commands are on their way, and whether anything lags, is
+structure. `engine/c/realism.h` does the same in C. The model is our own; tanh for the sign of a speed is usual.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from servoctl.types import Array
 
 
+def quantised(x: Any, step: Any, floor: Callable[[Any], Any] = np.floor) -> Any:
+    """The nearest multiple of a step; halves are rounded up.
+
+    Args:
+        x: Value.
+        step: Resolution, above 0.
+        floor: For such values; `math.floor` is faster on plain numbers.
+    """
+    return step * floor(x / step + 0.5)
+
+
+def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any:
+    """Share of a step in the command that a first-order actuator has not followed yet; 0 without a lag.
+
+    Args:
+        elapsed: Time since the step [s].
+        lag: Time constant [s]; 0: none.
+        exp: For such values; on symbols `casadi.exp`.
+    """
+    # lag + (lag == 0) keeps the division finite without a lag
+    return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
+
+
+def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
+    """What friction takes of the actuators' torque or force.
+
+    Args:
+        speed: Of the actuators, B^T v.
+        coulomb: Dry friction [actuator units].
+        viscous: Friction per speed.
+        friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
+    """
+    return coulomb * np.tanh(speed / friction_speed) + viscous * speed
+
+
 @dataclass(frozen=True)
 class Friction:
-    """Resistance at the actuators.
+    """Friction at the actuators.
 
     Attributes:
         coulomb: Dry friction, per actuator [actuator units].
         viscous: Per speed, per actuator.
-        speed: At which dry friction is tanh(1) there, per actuator.
+        speed: At which dry friction is tanh(1) of its size, per actuator.
     """
 
     coulomb: tuple[float, ...]
@@ -33,9 +70,9 @@ class Friction:
     speed: tuple[float, ...]
 
     def resistance(self, s: Array) -> Array:
-        """What the actuators lose at the speeds s = B^T v, shape (m,)."""
-        lost: Array = np.array(self.coulomb) * np.tanh(s / np.array(self.speed)) + np.array(self.viscous) * s
-        return lost
+        """What friction takes of the inputs at the speeds s = B^T v, shape (m,)."""
+        loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
+        return loss
 
 
 @dataclass(frozen=True)
@@ -43,18 +80,18 @@ class Realism:
     """Measurement, delay and actuators of a sampled run with n coordinates and m actuators.
 
     Attributes:
-        noise: Standard deviation of what is measured: q, then v, shape (2n,).
-        resolution: Of what is measured, likewise; 0: exact.
+        noise: Standard deviation of the measurements: of q, then of v, shape (2n,).
+        resolution: Of the measurements, in the same order; 0: exact.
         lag: Time constant per actuator [s]; 0: none.
         lower: Smallest torque per actuator, or -inf.
         upper: Largest torque per actuator, or inf.
         delay: From measurement to torque [s].
-        jitter: What chance adds to it at most [s]; not longer than the period, so that commands keep their order.
+        jitter: Largest random addition to the delay [s]; at most the period, so that commands keep their order.
         period: Of the law [s].
-        earliest: Whole periods after which a command may begin to act: it does so within the period after them.
-        latest: Whole periods after which it surely acts.
+        earliest: Whole periods before a command can begin to act: it begins within the period after them.
+        latest: Whole periods after which a command acts in any case.
         lagged: Whether any actuator lags.
-        random: Whether anything is left to chance.
+        random: Whether anything is random.
     """
 
     noise: tuple[float, ...]
@@ -72,29 +109,28 @@ class Realism:
 
     @property
     def carried(self) -> int:
-        """Numbers that a run carries after q, v and memory: torques that lag, then commands, each with its delay."""
+        """Size of the state that a run has besides q, v and memory: lagging torques, then commands on their way."""
         m = len(self.lag)
         return m * self.lagged + self.latest * (m + 1)
 
     @property
     def width(self) -> int:
-        """Random numbers per tick: one per coordinate, one per velocity, one for the jitter; 0 where nothing is."""
+        """Random numbers per tick: one per coordinate, one per velocity, one for the jitter; 0 if nothing is random."""
         return (len(self.noise) + 1) * self.random
 
     def measured(self, x: Array, w: Array) -> Array:
-        """What is measured of q and v, shape (2n,); w as in `chance`."""
-        seen = x + np.array(self.noise) * w[:-1] if self.random else x
+        """Measurement of q and v, shape (2n,); w is a row of `tick_noise`."""
+        noisy = x + np.array(self.noise) * w[:-1] if self.random else x
         step = np.array(self.resolution)
-        fine = step <= 0.0
-        rounded: Array = step * np.floor(seen / np.where(fine, 1.0, step) + 0.5)
-        return np.where(fine, seen, rounded)
+        exact = step <= 0.0
+        return np.where(exact, noisy, quantised(noisy, np.where(exact, 1.0, step)))
 
     def sent(self, carried: Array, u: Array, w: Array) -> Array:
-        """The commands that matter in this period, the newest first, each with its delay, shape (latest + 1, m + 1).
+        """Commands that act in this period, the newest first, each followed by its delay, shape (latest + 1, m + 1).
 
         Args:
-            carried: As `carried` counts, shape (carried,).
-            u: What is commanded now, shape (m,).
+            carried: Lagging torques and earlier commands, shape (carried,).
+            u: Command of this tick, shape (m,).
             w: Random numbers of this tick.
         """
         m = len(self.lag)
@@ -103,14 +139,12 @@ class Realism:
         return np.vstack([newest, carried[m * self.lagged :].reshape(self.latest, m + 1)])
 
     def stretches(self, sent: Array, h: float) -> list[tuple[float, float, Array]]:
-        """The stretches of a period of length h in which one command stands: begin, end [s], command (m,)."""
+        """Parts of a period of length h with one command each: begin, end [s], command (m,)."""
         ages = range(self.latest, self.earliest - 1, -1)
         begins = [0.0] + [min(max(float(sent[age, -1]) - age * self.period, 0.0), h) for age in ages[1:]]
         return [(begin, end, sent[age, :-1]) for age, begin, end in zip(ages, begins, [*begins[1:], h], strict=True)]
 
     def lagging(self, torque: Array, u: Array, elapsed: float) -> Array:
-        """The torque some time [s] after it was `torque`, the command u standing."""
-        lag = np.array(self.lag)
-        decay = np.where(lag > 0.0, np.exp(-elapsed / np.where(lag > 0.0, lag, 1.0)), 0.0)
-        later: Array = u + (torque - u) * decay
+        """Torque after a time [s] under the command u, from `torque`."""
+        later: Array = u + (torque - u) * remaining(elapsed, np.array(self.lag))
         return later

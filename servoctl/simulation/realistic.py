@@ -1,7 +1,7 @@
-"""A period of a realistic run: measure, command, and integrate from one arrival of a command to the next.
+"""One period of a realistic run: measure, command, integrate from the arrival of one command to the next.
 
-Design: the meaning of every part stands in `closed_loop.realism`; here they are put in order, on any engine that
-evaluates the loop. Integration restarts wherever a command begins to act, so a delay costs no order of accuracy.
+Design: `realism` models each effect; this module applies them in order, on any engine. Integration restarts wherever a
+command begins to act, so a delay does not lower the order of accuracy.
 """
 
 from collections.abc import Callable
@@ -9,41 +9,45 @@ from itertools import pairwise
 
 import numpy as np
 
-from servoctl.simulation.adaptive import Watched, solver_of
+from servoctl.simulation.adaptive import Watched
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.hold import hold
 from servoctl.simulation.implicit import jacobian_of
-from servoctl.simulation.noise import chance
-from servoctl.simulation.progress import finish
+from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array
 
 BLOCK = 1024
-"""Ticks whose random numbers are made at once."""
+"""Number of ticks whose random numbers are made at once."""
 
 
 class Ticks:
-    """The random numbers of a run, tick by tick."""
+    """The random numbers of a run, tick by tick.
+
+    Args:
+        loop: A realistic loop.
+        start: Time of tick 0 [s].
+        seed: Of the run.
+    """
 
     def __init__(self, loop: Loop, start: float, seed: int) -> None:
-        """Takes a realistic loop, the time of tick 0 [s] and the seed of the run."""
         assert loop.system.realism is not None
         self._realism, self._n = loop.system.realism, loop.system.model.n
         self._start, self._seed = start, seed
         self._first, self._block = 0, np.zeros((0, self._realism.width))
 
     def number(self, t: float) -> int:
-        """The tick at a time."""
+        """Number of the tick at a time."""
         return round((t - self._start) / self._realism.period)
 
     def several(self, first: int, count: int) -> Array:
-        """Of ticks from `first` on, shape (count, width)."""
+        """Random numbers of `count` ticks from `first` on, shape (count, width)."""
         if not self._realism.random:
             return np.zeros((count, 0))
-        return chance(self._seed, first, count, self._n)
+        return tick_noise(self._seed, first, count, self._n)
 
     def at(self, t: float) -> Array:
-        """Of the tick at a time, shape (width,)."""
+        """Random numbers of the tick at a time, shape (width,)."""
         k = self.number(t)
         if not self._first <= k < self._first + len(self._block):
             self._first, self._block = k, self.several(k, BLOCK)
@@ -59,30 +63,30 @@ class Period:
         at: Time and finite state at which the rates were last not finite.
     """
 
-    def __init__(self, loop: Loop, integrator: Integrator, parts: int, ticks: Ticks) -> None:
-        """Takes a realistic loop.
+    def __init__(self, loop: Loop, integrator: Integrator, substeps: int, ticks: Ticks) -> None:
+        """Prepares the period.
 
         Args:
-            loop: The law's; its `simulated` one is the plant's.
+            loop: A realistic loop, with the law's parameters; `loop.simulated()` has those of the simulated plant.
             integrator: How to step.
-            parts: Steps of rk4 in a period; 0: an adaptive method.
+            substeps: Steps of rk4 in a period; 0: an adaptive method.
             ticks: The random numbers of the run.
         """
         assert loop.system.realism is not None
         self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
-        self._integrator, self._parts, self.ticks = integrator, parts, ticks
+        self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
         self.at: tuple[float, Array] | None = None
         self._u = loop.layout.slices["u"]
 
     def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
-        """x after h, and the row at t."""
+        """Returns x after h, and the row at t."""
         body, torque, sent, command = self._measured(t, x)
         stretches = self._realism.stretches(sent, h)
         rates, row = self._look(t, body, torque, stretches, command)
         if not np.isfinite(rates).all():
             self.at = t, body
             return np.full(len(x), np.nan), row
-        edges = [h * i / max(self._parts, 1) for i in range(max(self._parts, 1))] + [h]
+        edges = [h * i / max(self._substeps, 1) for i in range(max(self._substeps, 1))] + [h]
         for left, right in pairwise(edges):
             for begin, end, u in stretches:
                 begin, end = max(begin, left), min(end, right)
@@ -92,24 +96,24 @@ class Period:
         return np.concatenate([body, torque, sent[: self._realism.latest].ravel()]), row
 
     def row(self, t: float, x: Array) -> Array:
-        """The row at t alone."""
+        """Only the row at t."""
         body, torque, sent, command = self._measured(t, x)
         row = self._look(t, body, torque, self._realism.stretches(sent, self._realism.period), command)[1]
         self._count()
         return row
 
     def _measured(self, t: float, x: Array) -> tuple[Array, Array, Array, Array]:
-        """What is integrated, the torque that lags, the commands on their way, and what the law commands at t."""
+        """Integrated state, lagging torque, commands on their way, and the law's command at t."""
         realism, size, n = self._realism, self._loop.size, self._loop.system.model.n
         body, carried, w = x[:size], x[size:], self.ticks.at(t)
-        seen = np.concatenate([realism.measured(body[: 2 * n], w), body[2 * n :]])
-        command = self._loop.control(t, seen)
+        measured = np.concatenate([realism.measured(body[: 2 * n], w), body[2 * n :]])
+        command = self._loop.control(t, measured)
         return body, carried[: len(realism.lag) * realism.lagged], realism.sent(carried, command[self._u], w), command
 
     def _look(
         self, t: float, body: Array, torque: Array, stretches: list[tuple[float, float, Array]], command: Array
     ) -> tuple[Array, Array]:
-        """x' and the row at t, where u is what acts then."""
+        """x' and the row at t; its u is the torque that acts then."""
         acting = torque if self._realism.lagged else [u for begin, _, u in stretches if begin <= 0.0][-1]
         first = self._held(command, acting)
         rates, log = self._plant.motion(t, body, first)
@@ -121,27 +125,24 @@ class Period:
         return command
 
     def _advance(self, t: float, body: Array, torque: Array, h: float, u: Array, command: Array) -> tuple[Array, Array]:
-        """State and torque after h, while the command u stands."""
+        """State and torque after h under the command u."""
         plant, lagged = self._plant, self._realism.lagged
 
-        def given(s: float, y: Array) -> Array:
+        def acting_rates(s: float, y: Array) -> Array:
             acting = self._realism.lagging(torque, u, s - t) if lagged else u
             return plant.held_derivative(s, y, self._held(command, acting))
 
-        rates = Watched(given)
-        if self._parts:
-            body = rk4(rates, t, body, h)
-        else:
-            solver = solver_of(self._integrator, rates, t, body, t + h, self._jacobian(given, u, command))
-            finish(solver, self._integrator.method)
-            body = solver.y if solver.status == "finished" else np.full(len(body), np.nan)
+        rates = Watched(acting_rates)
+        body = hold(
+            rates, t, body, h, self._integrator, min(1, self._substeps), self._jacobian(acting_rates, u, command)
+        )
         self.at = rates.at or self.at
         return body, self._realism.lagging(torque, u, h) if lagged else torque
 
     def _jacobian(
         self, rates: Callable[[float, Array], Array], u: Array, command: Array
     ) -> Callable[[float, Array], Array] | None:
-        """Of x' under the command u; torques that lag change with time alone, so it stands for what they become."""
+        """Jacobian of x' under the command u; lagging torques depend on time alone, so they add nothing to it."""
         return jacobian_of(self._plant, rates, self._integrator, self._held(command, u))
 
     def _count(self) -> None:

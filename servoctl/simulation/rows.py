@@ -1,4 +1,4 @@
-"""How to step, and the rows that come of it."""
+"""The integrator's settings, and the rows of a run: collected into chunks, with the reason why a run ends."""
 
 import time
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array, Status
 
 CHUNK_TIME = 0.2
-"""Longest wall time between two chunks [s], as long as single steps are shorter."""
+"""Longest wall time between two chunks, if single steps are shorter [s]."""
 
 FIRST_STRETCH, LONGEST_STRETCH = 64, 8192
-"""Steps that generated C takes without coming back: at first, and at most."""
+"""Steps that generated C takes in one call: at first, and at most."""
 
 ADAPTIVE = ("dop853", "radau", "lsoda")
 
@@ -35,17 +35,21 @@ class Integrator:
     rtol: float = 1e-10
     atol: float = 1e-12
 
+    def substeps(self, period: float) -> int:
+        """Steps of `rk4` in one hold of a sampled law with this period [s]; 0 for the adaptive methods."""
+        return max(1, round(period / self.step)) if self.method == "rk4" else 0
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a run.
+    """Consecutive rows of a run.
 
     Attributes:
         t: Times [s], shape (rows,).
         x: States, shape (rows, size).
-        rows: What was logged, shape (rows, layout.size).
-        stopped: Why the run ends here before its time; None while it goes on.
-        at: Time and state at which the motion was found not finite; None: at the last row, if at all.
+        rows: Logged rows, as `Layout` orders them, shape (rows, layout.size).
+        stopped: Why the run ends here early; None if it does not.
+        at: Time and state at which the motion was not finite; None: at the last row, or nowhere.
     """
 
     t: Array
@@ -56,13 +60,13 @@ class Chunk:
 
 
 def stops_of(loop: Loop) -> set[float]:
-    """Codes of the statuses at which a run ends."""
+    """Codes of the statuses that end a run."""
     law = loop.system.law
     return {Status.NOT_POSITIVE.code, Status.NON_FINITE.code} | (set() if law is None else set(law.stops_on))
 
 
 class Collector:
-    """Gathers rows into chunks by wall time, and knows when a run must stop."""
+    """Collects rows into chunks by wall time, and detects statuses that end a run."""
 
     def __init__(self, loop: Loop) -> None:
         self.status = loop.layout.slices["status"].start
@@ -72,12 +76,12 @@ class Collector:
         self._since = time.monotonic()
 
     def add(self, t: float, x: Array, row: Array) -> str | None:
-        """Takes a row; says why the run must stop, if it must."""
+        """Adds a row; returns why the run must stop, or None."""
         self._rows.append((t, x, row))
         return self.reason(t, row)
 
     def reason(self, t: float, row: Array) -> str | None:
-        """Why the run must stop at a row, whether or not it is written; None where it may go on."""
+        """Why the run must stop at a row, written or not; None if it goes on."""
         code = row[self.status]
         if code in self.stops:
             status = Status.from_code(code)
@@ -85,11 +89,11 @@ class Collector:
         return None
 
     def due(self) -> bool:
-        """Whether a chunk should be handed out."""
+        """Whether it is time for a chunk."""
         return time.monotonic() - self._since > CHUNK_TIME
 
     def chunk(self, stopped: str | None = None, at: tuple[float, Array] | None = None) -> Chunk:
-        """What was gathered; starts anew."""
+        """The rows so far; the collector is empty afterwards."""
         rows, self._rows, self._since = self._rows, [], time.monotonic()
         size, width = self._empty
         return Chunk(
@@ -102,4 +106,5 @@ class Collector:
 
 
 def last_row(loop: Loop, collector: Collector, t: float, x: Array) -> Chunk:
+    """The chunk with the last row of a run under a continuous law."""
     return collector.chunk(collector.add(t, x, loop.rates(t, x)[1]))

@@ -1,4 +1,4 @@
-"""Runs of fixed steps side by side in C: what they have in common, and their metrics as a summary has them."""
+"""Many runs of fixed steps at once in C: their common plan, and their metrics in the form of a summary."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array, Status
 
 LARGEST, SMALLEST = 1e150, 1e-150
-"""Between these a square neither overflows nor vanishes."""
+"""The square of a number between these neither overflows nor vanishes."""
 
 MOST_TIMES = 4_000_000
-"""Times of steps that a batch holds in memory: 32 MB."""
+"""Largest number of step times that a batch keeps in memory: 32 MB."""
 
 
 def channels(loop: Loop, settling_band: float = math.inf) -> dict[tuple[str, str], MetricChannel]:
-    """What metrics are made of: ("task", name), ("input", name), and what a law says of itself."""
+    """Columns that metrics are computed from: ("task", name), ("input", name), ("law", name) -> channel."""
     model, slices = loop.system.model, loop.layout.slices
     tasks: dict[str, list[int]] = {}
     for i, row in enumerate(model.task_rows):
@@ -45,9 +45,9 @@ def plan_of(
     output_step: float | None,
     settling_band: float = SETTLING_BAND,
 ) -> BatchPlan | None:
-    """What runs of this kind have in common; None where they cannot be taken side by side.
+    """The common plan of such runs; None if they cannot run side by side.
 
-    That takes fixed steps, not too many, compiled throughout, without projection, and rows that stand at steps.
+    They can with fixed steps, not too many, a compiled loop without projection, and rows at steps.
     """
     if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects:
         return None
@@ -58,20 +58,20 @@ def plan_of(
     if not wanted.only_steps:
         return None
     status = loop.layout.slices["status"].start
-    found = list(channels(loop, settling_band).values())
-    return BatchPlan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), found)
+    measured = list(channels(loop, settling_band).values())
+    return BatchPlan(times[:], wanted.every, status, sorted(stops_of(loop)), len(Status), measured)
 
 
 def summary_of(
     names: Sequence[tuple[str, str]], outcome: BatchResult, run: int, plan: BatchPlan
 ) -> dict[str, Any] | None:
-    """Metrics of one run as `Trajectory.summary` has them; None where it must be looked at alone.
+    """Metrics of one run, equal to those of `Trajectory.summary`; None if the run must be simulated alone.
 
     Args:
-        names: Of the channels.
-        outcome: Of the batch.
-        run: Which run.
-        plan: Of the batch.
+        names: Names of the channels.
+        outcome: Result of the batch.
+        run: Number of the run.
+        plan: Plan of the batch.
     """
     if outcome.good[run] < len(plan.times):
         return None
@@ -92,7 +92,7 @@ def summary_of(
         "residual_max": ("residual", "greatest"),
         "pivot_min": ("pivot_min", "least"),
     }
-    said = {
+    summary = {
         "tasks": {
             name: {
                 "max_violation": kept["greatest"],
@@ -111,18 +111,18 @@ def summary_of(
     codes = outcome.statuses[run].tolist()
     if 3 * sum(codes[status.code] for status in OUT_OF_REACH) > sum(codes):
         return None  # its tasks may be missed
-    said |= {"duration": plan.times[-1] - plan.times[0]}
-    said |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
-    return dict(plain(said))
+    summary |= {"duration": plan.times[-1] - plan.times[0]}
+    summary |= {"status_counts": {Status.from_code(code).name: int(count) for code, count in enumerate(codes) if count}}
+    return dict(plain(summary))
 
 
 def _settled(plan: BatchPlan, late: float) -> float | None:
-    """Time from the first row to the one after the last that was above the band; None where there is none after it."""
+    """Time from the first row to the first one after which all are below the band; None if there is none."""
     if math.isnan(late):
         return 0.0
     rows = np.append(plan.times[:-1][:: plan.every], plan.times[-1])
-    place = int(np.searchsorted(rows, late)) + 1
-    return float(rows[place] - rows[0]) if place < len(rows) else None
+    i = int(np.searchsorted(rows, late)) + 1
+    return float(rows[i] - rows[0]) if i < len(rows) else None
 
 
 def _unfit_to_square(values: Array) -> bool:

@@ -1,7 +1,7 @@
-"""A simulated run: from a closed loop and a start to a trajectory, recorded as it goes.
+"""A simulated run: from a closed loop and a start to a trajectory, recorded while it runs.
 
-Design: rows come in chunks; each is laid out as named columns and handed to the run folder at once, so that whatever
-ends the run, what was computed is kept. A run that meets a number that is not finite stops and says where and when.
+Design: rows come in chunks. Each chunk becomes named columns and goes to the run folder at once, so that rows are kept
+however the run ends. A run stops at a number that is not finite and reports where and when.
 """
 
 import time
@@ -24,26 +24,26 @@ from servoctl.simulation.rows import Chunk, Integrator
 from servoctl.types import Array, State, Status
 
 EVENTS = 1000
-"""Events kept of one run; what comes after is counted only."""
+"""Largest number of events that are kept of one run; later ones are only counted."""
 
-PLACE = 12
-"""Coordinates and velocities that an error shows."""
+SHOWN = 12
+"""Largest number of coordinates and velocities in an error."""
 
 RUNAWAY = 1e6
-"""A state beyond this has run away, whatever its unit."""
+"""A state above this has run away, in any unit."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run.
+    """Settings of a run.
 
     Attributes:
-        duration: [s].
+        duration: Length of the run [s].
         integrator: How to step.
-        period: Of a sampled law [s]; None: the law acts continuously.
+        period: Period of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        seed: Of every random number of the run.
-        settling_band: A violation has settled once it stays within this [units of the row].
+        seed: Seed of all random numbers of the run.
+        settling_band: A violation has settled when it stays below this [units of the row].
     """
 
     duration: float
@@ -53,13 +53,18 @@ class Settings:
     seed: int = 0
     settling_band: float = SETTLING_BAND
 
+    @property
+    def substeps(self) -> int | None:
+        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
+        return None if self.period is None else self.integrator.substeps(self.period)
+
 
 Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
-"""(trajectory, facts, where a number stopped it) -> `status` and `error` where they change."""
+"""(trajectory, facts, state at which a number was not finite) -> changes of `status` and `error`."""
 
 
 class Columns:
-    """Names and units of what a run writes, and the columns of a chunk."""
+    """Names, units and values of the columns that a run writes."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -70,7 +75,7 @@ class Columns:
         self._wishes = [model.task_rows[i].name for i in wishes]
 
     def units(self) -> dict[str, str]:
-        """Column -> unit, where the plant says."""
+        """Column -> unit; columns without a unit are left out."""
         units = {"t": "s"}
         for name, unit in self._coordinates.items():
             units |= {f"q.{name}": unit, f"v.{name}": f"{unit}/s" if unit else "1/s"}
@@ -79,7 +84,7 @@ class Columns:
         return units | {f"u.{name}": unit for name, unit in self._actuators.items()}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:
-        """The columns of a chunk, in the order of the run folder."""
+        """Columns of a chunk, in the order of the run folder."""
         model, slices = self._loop.system.model, self._loop.layout.slices
         n, x = model.n, chunk.x
         names = {
@@ -112,7 +117,7 @@ def simulate_loop(
     loop: Loop,
     start: State,
     settings: Settings,
-    said: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
     out: Path | None = None,
     config_text: str = "",
     progress: Callable[[float], None] | None = None,
@@ -125,12 +130,12 @@ def simulate_loop(
         loop: The closed loop.
         start: Initial state.
         settings: How to run.
-        said: What the run says of itself beside what is found here.
+        metadata: Further metadata of the run.
         out: Run folder to write; None: in memory only.
-        config_text: For `config.yaml` in the run folder.
-        progress: Called now and then with the fraction that is done, 0 to 1.
+        config_text: Content of `config.yaml` in the run folder.
+        progress: Called with the fraction that is done, 0 to 1, after each chunk.
         drawing: Whether the trajectory carries the plant's polylines.
-        ending: Judges the run once it is over; None: nothing does.
+        ending: Evaluates the run after its end and may change its status; None: nothing does.
 
     Returns:
         The trajectory, with `metadata["status"]`: `done`, `stopped`, or what `ending` says, the reason in
@@ -145,21 +150,21 @@ def simulate_loop(
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:
         tasks.setdefault(row.group, []).append(row.name)
-    said = {**(said or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
+    metadata = {**(metadata or {}), "engine": loop.engine, "tasks": tasks, "settling_band": settings.settling_band}
     if out is None:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, lambda _: None)
         if facts["status"] == "interrupted":
             raise KeyboardInterrupt
-        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        trajectory = Trajectory(recorded, columns.units(), metadata | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
         found, drawn = _afterwards(loop, trajectory, monitor, drawing)
-        return Trajectory(recorded, columns.units(), said | found | facts, drawn)
-    with RunFolder.create(out, config_text, said, columns.units()) as folder:
+        return Trajectory(recorded, columns.units(), metadata | found | facts, drawn)
+    with RunFolder.create(out, config_text, metadata, columns.units()) as folder:
         recorded, facts, last = _run(loop, start, settings, columns, monitor, progress, folder.append)
-        trajectory = Trajectory(recorded, columns.units(), said | facts)
+        trajectory = Trajectory(recorded, columns.units(), metadata | facts)
         facts |= {} if ending is None else ending(trajectory, facts, last)
         found, drawn = _afterwards(loop, trajectory, monitor)
-        closed = folder.close(said | found | facts, drawn)
+        closed = folder.close(metadata | found | facts, drawn)
     if facts["status"] == "interrupted":
         raise KeyboardInterrupt
     return closed
@@ -174,7 +179,7 @@ def _run(
     progress: Callable[[float], None] | None,
     record: Callable[[dict[str, Array]], None],
 ) -> tuple[dict[str, Array], dict[str, Any], State | None]:
-    """The columns of the whole run, what became of it, and where a number stopped it."""
+    """Columns of the whole run, its facts, and the state at which a number was not finite."""
     chunks: list[dict[str, Array]] = []
     interrupted = False
     at: tuple[float, Array] | None = None
@@ -218,7 +223,7 @@ def _run(
 
 
 def _bad_state(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | None) -> State | None:
-    """Where a term was not finite; None where the run stopped for another reason."""
+    """State at which a term was not finite; None if the run stopped for another reason."""
     if at is not None:
         return loop.split(*at)[0]
     codes = columns.get("status", np.zeros(0))
@@ -229,17 +234,17 @@ def _bad_state(loop: Loop, columns: dict[str, Array], at: tuple[float, Array] | 
 
 
 def _blame(loop: Loop, state: State) -> str:
-    """Which term is not finite, and where the plant was."""
+    """Message: which term is not finite, and at which time and state."""
     plant = loop.system.model.plant
     values = {**dict(zip(plant.coordinates, state.q, strict=True))}
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, state.v, strict=True)}
-    place = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:PLACE])
-    more = f" and {len(values) - PLACE} more" if len(values) > PLACE else ""
-    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {place}{more}"
+    state_text = ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:SHOWN])
+    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+    return f": {_bad_terms(loop, state)} at t = {state.t:.6g} s, {state_text}{more}"
 
 
 def _bad_terms(loop: Loop, state: State) -> str:
-    """The terms of motion that no acceleration comes from."""
+    """Names of the terms of motion that make the acceleration impossible."""
     try:
         m = loop.system.model.matrices(state)
     except PlantError as error:
@@ -263,9 +268,9 @@ def _bad_terms(loop: Loop, state: State) -> str:
 def _afterwards(
     loop: Loop, trajectory: Trajectory, monitor: Monitor, drawing: bool = True
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Events, the drift of the energy where nothing from outside acts, and the drawing.
+    """Events, drift of the energy, and the drawing.
 
-    What the plant fails to give is left out, and `left_out` says why: the run itself is not affected.
+    If a method of the plant fails, its part is left out, and `left_out` says why; the run itself is not affected.
     """
     facts: dict[str, Any] = {"events": _events(loop, trajectory)}
     drawn: dict[str, Array] = {}
@@ -282,7 +287,10 @@ def _afterwards(
 
 
 def _events(loop: Loop, trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Changes of rank and of status, each with its time; a start that is not OK is one. Saturation names its inputs."""
+    """Changes of rank and of status, each with its time; a saturation has the names of its inputs.
+
+    A first status that is not OK counts as a change.
+    """
     events: list[dict[str, Any]] = []
     law = loop.system.law
     for column in ("rank", "passive_rank", "status"):

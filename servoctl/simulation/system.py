@@ -1,4 +1,4 @@
-"""What a closed loop is made of, and the two stages that every executor runs: command, then motion."""
+"""The parts of a closed loop, and the two stages that every executor evaluates: command, then motion."""
 
 import sys
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from servoctl.types import Array, Command, State, Status
 
 @dataclass(frozen=True)
 class PassiveStabilisation:
-    """Baumgarte terms on the plant's own constraints, in simulation only.
+    """Baumgarte stabilisation of the passive constraints, in simulation only.
 
     Attributes:
         damping: Per passive row [1/s].
         stiffness: Per passive row [1/s^2], or [1/s] for nonholonomic rows.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
-        projection: Whether a simulated run is put back onto the passive constraints after each step.
-        allowed: Largest passive rank that the constraints' geometry allows; a run of which it rises above is wrong.
+        projection: Whether each step of a simulated run ends on the passive constraints.
+        allowed: Largest passive rank that the constraints' geometry allows; a run with a larger rank is wrong.
     """
 
     damping: tuple[float, ...]
@@ -36,15 +36,15 @@ class PassiveStabilisation:
     allowed: int = sys.maxsize
 
     def dependent(self, model: Model) -> bool:
-        """Whether rows depend on each other wherever the mechanism is, not in a singular pose alone."""
+        """Whether rows depend on each other in every pose, not in singular poses alone."""
         return self.allowed < len(model.passive_rows)
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
-        """Damping, stiffness and no higher gains of a passive row."""
+        """Damping, stiffness and higher gains of a passive row; there are no higher ones."""
         return self.damping[row], self.stiffness[row], ()
 
     def correction(self, matrices: Matrices, model: Model) -> Array:
-        """What is added to bhat, shape of bhat."""
+        """Correction -damping * violation rate - stiffness * violation, added to bhat; shape of bhat."""
         passive = matrices.passive
         terms = [
             -self.stiffness[i] * passive.violation[i]
@@ -57,9 +57,9 @@ class PassiveStabilisation:
         """The smallest mass-weighted change of q, or of v, that closes the passive constraints to first order.
 
         Args:
-            terms: At the state.
-            model: Whose rows they are.
-            velocity: Whether v is changed; else q.
+            terms: Terms of motion at the state.
+            model: Model with the passive rows.
+            velocity: Whether v changes; else q.
         """
         passive = terms.matrices.passive
         error = np.array(
@@ -75,16 +75,16 @@ class PassiveStabilisation:
 
 @dataclass(frozen=True)
 class System:
-    """What a closed loop is made of.
+    """Plant, law and realism of a closed loop.
 
     Attributes:
         model: Plant and constraints.
         law: The law; None: an open loop, with the inputs below.
-        inputs: Actuator -> equation, for an open loop; zero where left out.
+        inputs: Actuator -> equation, for an open loop; an input without equation is zero.
         passive: Stabilisation of the passive constraints.
         friction: At the actuators, unknown to the law; None: there is none.
-        realism: What stands between law and plant in a sampled run; None: nothing.
-        simulated: The plant that answers the law, where its parameters are not those that the law knows.
+        realism: Measurement, delay and actuators of a sampled run; None: ideal.
+        simulated: The simulated plant, if its parameters differ from those that the law knows; None: they do not.
     """
 
     model: Model
@@ -96,7 +96,7 @@ class System:
     simulated: Model | None = None
 
     def terms(self, state: State, matrices: Matrices) -> Terms:
-        """The algebra that law and plant share."""
+        """Terms of motion, used by law and plant."""
         return assemble(state, matrices, self.passive.rank_tolerance)
 
     def command(self, terms: Terms, memory: Array) -> Command:
@@ -114,7 +114,7 @@ class System:
         return Command(where(status >= Status.NOT_POSITIVE.code, np.nan, u), 0.0, nothing, 0.0, status)
 
     def motion(self, terms: Terms, u: Array) -> dict[str, Array]:
-        """Acceleration under u, and what a run logs of it."""
+        """Acceleration under u, and the logged part of a row: name -> values."""
         m = terms.matrices
         acting = u if self.friction is None else u - self.friction.resistance(m.B.T @ terms.state.v)
         if terms.finite is False or terms.positive is False:

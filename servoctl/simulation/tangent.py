@@ -1,12 +1,12 @@
-"""A closed loop together with its derivatives by some numbers: forward sensitivities.
+"""Forward sensitivities: a closed loop together with the derivatives of its state by some numbers g.
 
     S = dx/dg        S' = f_x S + f_u du + f_p dp        du = c_x S + c_p dp
 
-Design: x is followed by the columns of S, and u by those of du, so whatever steps a loop steps its derivatives too. A
-Runge-Kutta step of both is the derivative of the Runge-Kutta step: what comes is exact for the numbers of the run, not
-for the motion that they approximate. Noise is added to the state and leaves S as it is.
-All of it runs on CasADi's virtual machine: generated C takes matrices apart by steps of its own, whose factors are not
-those that CasADi differentiates.
+Design: x is followed by the columns of S, and u by those of du, so any integration of a loop also integrates its
+derivatives. A Runge-Kutta step of both is the derivative of the Runge-Kutta step: the result is exact for the computed
+run, not for the motion that it approximates. Noise is added to the state and does not change S.
+It runs on CasADi's virtual machine alone: generated C factors matrices by its own algorithm, and CasADi
+differentiates another one.
 """
 
 import copy
@@ -17,7 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs
-from servoctl.simulation.closed_loop import Layout, Loop
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.layout import Layout
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
@@ -26,7 +27,7 @@ Given = tuple[Array, Array]
 
 
 class TangentLayout(Layout):
-    """A row of which `u`, `memory_rate` and `violation` are followed by their derivatives, column by column."""
+    """A row in which the derivatives follow `u`, `memory_rate` and `violation`, column by column."""
 
     def __init__(self, own: Layout, count: int) -> None:
         command = {name: size * (1 + count * (name in WIDENED)) for name, size in own.command.items()}
@@ -40,17 +41,17 @@ class TangentLoop(Loop):
     """A compiled loop with the derivatives of its state by `count` numbers.
 
     Attributes:
-        count: Of the numbers.
+        count: Number of derivatives.
     """
 
     engine = "vm"
 
     def __init__(self, loop: CompiledLoop, count: int) -> None:
-        """Traces it.
+        """Traces the derivatives.
 
         Args:
             loop: Without projection; realism must neither quantise nor saturate.
-            count: Of the numbers.
+            count: Number of derivatives.
         """
         self.count, self._own = count, loop.layout
         self._body, self._inputs = loop.size, loop.system.model.m
@@ -67,12 +68,12 @@ class TangentLoop(Loop):
         self._slopes = self._motion_kernel.only("tangent_slopes", "rates")
 
     def along(self, loop: CompiledLoop, law: Given, plant: Given) -> Self:
-        """The loop of another run.
+        """This loop for another run.
 
         Args:
-            loop: Of the run; shares its functions with the one that was traced.
-            law: The run's parameters as the law knows them.
-            plant: As the simulated plant has them.
+            loop: Loop of that run, which shares its functions with the traced one.
+            law: Parameters that the law knows, with derivatives.
+            plant: Parameters of the simulated plant, with derivatives.
         """
         other = copy.copy(self)
         other.evaluations, other._law, other._plant = 0, law, plant
@@ -80,11 +81,11 @@ class TangentLoop(Loop):
         return other
 
     def start(self, x: Array, derivatives: Array) -> Array:
-        """x of a run: q, v and memory, shape (size,), and their derivatives, shape (size, count)."""
+        """Start vector of a run, from q, v and memory, shape (size,), and their derivatives, shape (size, count)."""
         return np.concatenate([x, derivatives.T.ravel(), np.zeros(self.carried)])
 
     def parted(self, values: Array) -> tuple[Array, Array]:
-        """What is followed by its derivatives, shape (rows, n (1 + count)) -> (rows, n) and (rows, n, count)."""
+        """Splits values and derivatives, shape (rows, n (1 + count)), into (rows, n) and (rows, n, count)."""
         rows, size = len(values), values.shape[1] // (1 + self.count)
         return values[:, :size], values[:, size:].reshape(rows, self.count, size).transpose(0, 2, 1)
 
@@ -117,17 +118,16 @@ class TangentLoop(Loop):
         raise NotImplementedError("a loop with derivatives is not projected")
 
     def _take(self, loop: CompiledLoop) -> None:
-        """Takes over what a loop is made of, with an actuator more for every derivative."""
-        own, more = loop.system.realism, self.count * loop.system.model.m
-        if own is not None:
-            open_ = (np.inf,) * more
-            own = replace(own, lag=own.lag * (1 + self.count), lower=own.lower + tuple(-x for x in open_),
-                          upper=own.upper + open_)  # fmt: skip
-        self.system = replace(loop.system, realism=own, simulated=None)
+        """Copies the system of a loop; every derivative of an input counts as a further actuator without limits."""
+        realism, more = loop.system.realism, self.count * loop.system.model.m
+        if realism is not None:
+            lag, lower, upper = realism.lag * (1 + self.count), (-np.inf,) * more, (np.inf,) * more
+            realism = replace(realism, lag=lag, lower=realism.lower + lower, upper=realism.upper + upper)
+        self.system = replace(loop.system, realism=realism, simulated=None)
         self.memory_names, self.memory_start = loop.memory_names, loop.memory_start
 
     def _columns(self, x: Array, size: int) -> tuple[Array, list[Array]]:
-        """What stands first, and its derivatives."""
+        """Splits a vector into the value and its derivatives."""
         return x[:size], [x[size * (1 + j) : size * (2 + j)] for j in range(self.count)]
 
     def _controlled(self, loop: CompiledLoop, given: Mapping[str, Array]) -> Kernel:
@@ -166,7 +166,7 @@ class TangentLoop(Loop):
         return [(name, self._own.slices[name]) for name in self._own.command]
 
     def _narrow(self, command: Array) -> tuple[Array, list[Array]]:
-        """A command as the loop itself has it, and its derivatives, zero where it has none."""
+        """Splits a command into that of the loop, and its derivatives; parts without derivatives have zeros."""
         plain: list[Any] = []
         changes: list[list[Any]] = [[] for _ in range(self.count)]
         for name, own in self._command_slices():

@@ -1,4 +1,4 @@
-"""The executors that are traced and compiled."""
+"""Executors whose law is traced to CasADi functions and compiled: with the plant, or with the plant in NumPy."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import numpy as np
 
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
-from servoctl.engine.kernel import Kernel, inputs
+from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
@@ -19,24 +19,23 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
 
 def _parameters(system: System) -> Array:
-    """Every parameter of a system, in the order in which the compiled functions take them."""
+    """All parameters of a system, in the order of the input p of the compiled functions."""
     parts = (system.law, system.passive, system.friction)
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
 class TracedLoop(Loop):
-    """Evaluates CasADi functions traced from the same stages.
-
-    Parameters of plant, constraints, law and stabilisation are one vector, an input of every function.
+    """Evaluates CasADi functions that are traced from the stages of `System`.
 
     Attributes:
-        parameters: That vector.
-        derived: Name -> what was derived from its functions; loops that are `retuned` from it share it.
+        parameters: Of plant, constraints, law and stabilisation, one vector; an input of every function.
+        derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
     engine = "vm"
@@ -69,7 +68,7 @@ class TracedLoop(Loop):
 
     @property
     def step_parameters(self) -> Array:
-        """What whole steps in C take: `parameters`; of a realistic run also the simulated plant's, and realism's."""
+        """Parameters of whole steps in C: `parameters`; with realism also its own and those of the simulated plant."""
         realism, plant = self.system.realism, self.simulated()
         if realism is None:
             return self.parameters
@@ -85,11 +84,11 @@ class TracedLoop(Loop):
         """The matrices of motion as expressions of the inputs."""
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        """What the functions take beside time, state and parameters."""
+        """Further inputs of the functions, after time, state and parameters."""
         return []
 
     def inputs(self, *names: str) -> dict[str, Array]:
-        """The symbols of some inputs."""
+        """Symbols of some inputs: name -> array."""
         return {name: self._given[name] for name in names}
 
     def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
@@ -115,12 +114,12 @@ class TracedLoop(Loop):
 
     @cached_property
     def slopes_kernel(self) -> Kernel:
-        """(t, x, p) -> rates: what a stage of a step needs."""
+        """(t, x, p) -> rates, for a stage of a step."""
         return self.rates_kernel.only("slopes", "rates")
 
     @cached_property
     def held_slopes_kernel(self) -> Kernel:
-        """(t, x, p, command) -> rates: what a stage of a held step needs."""
+        """(t, x, p, command) -> rates, for a stage of a held step."""
         return self.motion_kernel.only("held_slopes", "rates")
 
     @cached_property
@@ -157,7 +156,7 @@ class TracedLoop(Loop):
 
 
 class OpaqueLoop(TracedLoop):
-    """The plant in NumPy, the law compiled: it takes the plant's matrices as numbers."""
+    """Evaluates the plant in NumPy and the compiled law on its matrices."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
@@ -180,7 +179,7 @@ class OpaqueLoop(TracedLoop):
 
 
 class CompiledLoop(TracedLoop):
-    """Plant and law compiled, so that whole steps are; the plant must not be opaque."""
+    """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols)
@@ -192,7 +191,7 @@ class CompiledLoop(TracedLoop):
 
     @cached_property
     def _jacobian(self) -> Kernel:
-        """(t, x, p) -> dx'/dx; on the virtual machine, since derivatives of decompositions have no C."""
+        """(t, x, p) -> dx'/dx; on the virtual machine, because derivatives of decompositions have no C."""
         return self.slopes_kernel.derivative("jacobian", "x")
 
     @cached_property
@@ -207,55 +206,56 @@ class CompiledLoop(TracedLoop):
 
     @property
     def engine(self) -> str:  # type: ignore[override]
-        """`c` once one of the loops that share their functions, and their steps, is on it, else `vm`."""
-        return "c" if any(between == self.form for _, between in self._libraries) else "vm"
+        """`c` once a loop that shares these functions and steps runs on C, else `vm`."""
+        return "c" if any(form == self.form for _, form in self._libraries) else "vm"
 
-    def program(self, parts: int | None) -> Program:
-        """C source of what a run evaluates.
+    def program(self, substeps: int | None) -> Program:
+        """C source of the functions that a run evaluates.
 
         Args:
-            parts: None: the law acts continuously; else of one hold, as many steps, or 0 for an adaptive method.
+            substeps: Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously.
         """
-        return Program([kernel.function for kernel in self._kernels(parts)], None if parts == 0 else self.step(parts))
+        functions = [kernel.function for kernel in self._kernels(substeps)]
+        return Program(functions, None if substeps == 0 else self.step(substeps))
 
-    def batch_program(self, parts: int | None) -> BatchProgram:
-        """C source of whole runs side by side; `parts` as of `program`, but not 0."""
-        return BatchProgram(self.step(parts))
+    def batch_program(self, substeps: int | None) -> BatchProgram:
+        """C source of whole runs side by side; `substeps` as of `program`, but not 0."""
+        return BatchProgram(self.step(substeps))
 
     def shares_functions(self, other: Loop) -> bool:
-        """Whether this is the other loop, or one of them was `retuned` from the other."""
+        """Whether two loops are the same up to parameters: one was `retuned` from the other."""
         return isinstance(other, CompiledLoop) and self._steppers is other._steppers
 
-    def step(self, parts: int | None) -> StepFunctions:
-        """What `stepper(parts)` is made of."""
+    def step(self, substeps: int | None) -> StepFunctions:
+        """The functions of `stepper(substeps)`."""
         closing = self.closing_kernel.function if self.projects else None
-        if parts is None:
+        if substeps is None:
             return StepFunctions(None, self.slopes_kernel.function, self.rates_kernel.function, closing=closing)
         rates, logged, control = self.held_slopes_kernel, self.motion_kernel, self.control_kernel
-        return StepFunctions(parts, rates.function, logged.function, control.function, self.form, closing)
+        return StepFunctions(substeps, rates.function, logged.function, control.function, self.form, closing)
 
     @property
     def form(self) -> DelayLayout | None:
-        """What tells its steps apart from those of other loops that share its functions."""
-        model, own = self.system.model, self.system.realism
-        if own is None:
+        """Sizes of realism, by which steps of loops with the same functions differ; None without realism."""
+        model, realism = self.system.model, self.system.realism
+        if realism is None:
             return None
-        return DelayLayout(model.n, model.m, own.earliest, own.latest, own.lagged, own.width)
+        return DelayLayout(model.n, model.m, realism.earliest, realism.latest, realism.lagged, realism.width)
 
-    def _kernels(self, parts: int | None) -> list[Kernel]:
-        """What a run calls from Python."""
+    def _kernels(self, substeps: int | None) -> list[Kernel]:
+        """The kernels that a run calls from Python."""
         kernels = [self.control_kernel, self.motion_kernel]
-        if parts is None:
+        if substeps is None:
             kernels = [self.rates_kernel, self.slopes_kernel]
         return [*kernels, self.closing_kernel] if self.projects else kernels
 
-    def run_on(self, library: Library, parts: int | None) -> None:
-        """Evaluates a run in C from now on; `library` is of `program(parts)`."""
-        for kernel in self._kernels(parts):
+    def run_on(self, library: Library, substeps: int | None) -> None:
+        """Evaluates a run in C from now on; `library` is of `program(substeps)`."""
+        for kernel in self._kernels(substeps):
             kernel.run_on(library)
-        if parts != 0 and self.system.realism is None:
-            self.stepper(parts).run_on(library)
-        self._libraries[parts, self.form] = None if parts == 0 else library
+        if substeps != 0 and self.system.realism is None:
+            self.stepper(substeps).run_on(library)
+        self._libraries[substeps, self.form] = None if substeps == 0 else library
 
     def tick(self, engine: str = "c") -> ControlTick:
         """The law for a loop in real time.
@@ -269,14 +269,21 @@ class CompiledLoop(TracedLoop):
         kernel = Kernel(self.control_kernel.function, self.control_kernel.inputs, self.control_kernel.outputs)
         if engine == "c":
             kernel.run_on(Program([kernel.function]).load())
-        return ControlTick.on_kernel(self, kernel)
+        return self._tick(kernel)
 
     def control_tick(self) -> ControlTick:
-        return ControlTick.on_kernel(self, self.control_kernel)
+        return self._tick(self.control_kernel)
 
-    def c_library(self, parts: int | None) -> Library | None:
-        """Takes whole stretches of `stepper(parts)`; None where that is not compiled to C."""
-        return self._libraries.get((parts, self.form))
+    def _tick(self, control: Kernel) -> ControlTick:
+        call = BufferedCall(control)
+        t, x, parameters = (call.inputs[name] for name in ("t", "x", "p"))
+        parameters[:] = self.parameters
+        command = call.outputs["command"]
+        return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
+
+    def c_library(self, substeps: int | None) -> Library | None:
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled."""
+        return self._libraries.get((substeps, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
@@ -311,7 +318,7 @@ class CompiledLoop(TracedLoop):
         return {"x": self.size, "t": 1, "h": 1, "p": len(self.parameters)}
 
     def _held_step(self, first: Any, t: Any, x: Any, h: Any, p: Any, command: Any) -> Any:
-        """x after one step under a held command; `first` is x' at its start."""
+        """x after one step under a held command; `first` is x' at its start, or None."""
         slopes = self.held_slopes_kernel.function
         return rk4(lambda s, y: slopes(s, y, p, command), t, x, h, first)
 
@@ -321,20 +328,3 @@ class CompiledLoop(TracedLoop):
         x, t, h, p, command = (ca.MX.sym(name, size) for name, size in sizes.items())
         following = self._held_step(None, t, x, h, p, command)
         return ca.Function("held_step", [x, t, h, p, command], [following])
-
-
-def rk4(rates: Any, t: Any, x: Any, h: Any, first: Any = None) -> Any:
-    """One step of the classical Runge-Kutta method, on numbers or on symbols.
-
-    Args:
-        rates: (t, x) -> x'.
-        t: Time at the start [s].
-        x: State there.
-        h: Step [s].
-        first: rates(t, x), where it is known already.
-    """
-    k1 = rates(t, x) if first is None else first
-    k2 = rates(t + h / 2, x + h / 2 * k1)
-    k3 = rates(t + h / 2, x + h / 2 * k2)
-    k4 = rates(t + h, x + h * k3)
-    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)

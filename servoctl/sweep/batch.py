@@ -10,14 +10,12 @@ is shared out, so the number of processes changes nothing. On generated C, runs 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import partial
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from servoctl.assembly.ending import ending
 from servoctl.assembly.make import make_run
 from servoctl.assembly.paths import brief
 from servoctl.assembly.run import Run
@@ -229,8 +227,8 @@ class Series:
 
         def metrics() -> dict[str, Any]:
             take_engine(run.loop, run.start, run.settings, self._engine)
-            judge = partial(ending, run)
-            return metrics_of(simulate_loop(run.loop, run.start, run.settings, drawing=False, ending=judge).summary())
+            done = simulate_loop(run.loop, run.start, run.settings, drawing=False, ending=run.ending)
+            return metrics_of(done.summary())
 
         return _guarded(metrics)
 

@@ -18,8 +18,7 @@ from servoctl.assembly.run import Run
 from servoctl.engine.batch import BatchLibrary, BatchPlan, BatchResult
 from servoctl.engine.step import DelayLayout
 from servoctl.simulation.engine_choice import batch_library
-from servoctl.simulation.fixed import held_steps
-from servoctl.simulation.noise import chance
+from servoctl.simulation.noise import tick_noise
 from servoctl.simulation.side_by_side import channels, plan_of, summary_of
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
@@ -54,7 +53,7 @@ class SideBySide:
         self._run, self._lanes = run, library.lanes
         self._libraries: dict[DelayLayout | None, BatchLibrary | None] = {_form(run): library}
         self._make, self._alone, self._row = make, alone, row
-        self._names, self._parts = list(channels(run.loop)), parts_of(run)
+        self._names, self._substeps = list(channels(run.loop)), run.settings.substeps
         self._halt = np.zeros(1, dtype=np.int64)
 
     def rows(self, points: Sequence[Point], threads: int) -> Iterator[Row]:
@@ -106,7 +105,11 @@ class SideBySide:
     def _fits(self, run: Run) -> bool:
         """Whether a run evaluates what the config's does, in as many steps."""
         loop = run.loop
-        return isinstance(loop, CompiledLoop) and loop.shares_functions(self._run.loop) and parts_of(run) == self._parts
+        return (
+            isinstance(loop, CompiledLoop)
+            and loop.shares_functions(self._run.loop)
+            and run.settings.substeps == self._substeps
+        )
 
     def _one(self, run: Run | Row) -> Row:
         return self._alone(run) if isinstance(run, Run) else run
@@ -121,11 +124,6 @@ class SideBySide:
 def _form(run: Run) -> DelayLayout | None:
     """What tells the steps of runs apart that evaluate the same functions."""
     return run.loop.form if isinstance(run.loop, CompiledLoop) else None
-
-
-def parts_of(run: Run) -> int | None:
-    """Steps of one hold; None where the law acts continuously."""
-    return None if run.settings.period is None else held_steps(run.settings.integrator, run.settings.period)
 
 
 def plan_for(run: Run) -> BatchPlan | None:
@@ -146,7 +144,7 @@ def random_of(runs: Sequence[Run], ticks: int) -> tuple[Array, Array] | tuple[()
     if realism is None or not realism.random:
         return ()
     seeds = _seeds(runs)
-    tables = np.array([chance(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
+    tables = np.array([tick_noise(seed, 0, ticks, runs[0].system.model.n) for seed in seeds])
     return tables, np.array([seeds.index(run.settings.seed) for run in runs], dtype=np.int64)
 
 

@@ -99,7 +99,9 @@ def test_c_gives_the_numbers_of_the_virtual_machine(
 def test_a_whole_run_is_that_of_the_virtual_machine(name: str, changes: list[str]) -> None:
     runs = [servoctl.load(name, changes, engine=engine).simulate() for engine in ("c", "vm")]
     actual, wanted = runs
-    tolerance = 1e-8 if "dop853" in str(changes) else 1e-10  # rounding moves adaptive steps within their rtol of 1e-10
+    # Rounding moves adaptive steps within their error of rtol |q| = 1e-10 * 8 m, which the law multiplies by its gains:
+    # 1e-7 of the largest value, measured.
+    tolerance = 3e-7 if "dop853" in str(changes) else 1e-10
     assert [run.metadata["engine"] for run in runs] == ["c", "vm"]
     assert list(actual.columns) == list(wanted.columns)
     for column, values in wanted.columns.items():

@@ -186,5 +186,6 @@ def test_a_difference_is_measured_against_the_scale() -> None:
     assert mismatch(np.array([100.0, 1.0]), np.array([100.0, 1.0 + 5e-9]), 100.0) is None
     assert mismatch(np.array([100.0, 1.0]), np.array([100.0, 1.0 + 2e-8]), 100.0) == pytest.approx(2e-10, rel=1e-6)
     assert mismatch(np.ones(2), np.ones(3), 1.0) == math.inf
-    assert mismatch(np.array([np.nan, 1.0]), np.array([3.0, 1.0]), 1.0) is None
-    assert math.isnan(mismatch(np.array([1.0]), np.array([np.nan]), 1.0) or 0.0)
+    assert mismatch(np.array([np.nan, 1.0]), np.array([3.0, 1.0]), 1.0) == math.inf  # only one of the two is finite
+    assert mismatch(np.array([1.0]), np.array([np.nan]), 1.0) == math.inf
+    assert mismatch(np.array([np.nan]), np.array([np.nan]), 1.0) is None

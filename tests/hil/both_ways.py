@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from hil.bus.error_frames import report
+from hil.bus.frame_bits import crc15, frame_bits
 from hil.bus.multicast import pack
 from hil.codecs import cia402, mit, odrive
 from hil.drives.sample import Sample
@@ -15,12 +16,11 @@ from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import FULL, HALF
 from hil.emulator.mit import pack as pack_bits
 from hil.emulator.mit import unpack as unpack_bits
-from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.timers import Timer
-from hil.emulator.world import World
 from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.timing import Distribution
+from hil.loop.virtual_time import World
 from hil.safety.limits import Limits
 from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge

@@ -123,7 +123,7 @@ def bench(
     read, problems = read_faults(faults, nodes, ["main"])
     assert not problems, problems
     names = [node.name for node in (*drives, *sensors)]
-    likeness = EmulationOptions(
+    emulation = EmulationOptions(
         actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
         encoders={} if encoder is None else dict.fromkeys(names, encoder),
         quirks={} if quirks is None else dict.fromkeys(names, quirks),
@@ -131,7 +131,7 @@ def bench(
         engine="vm",
     )
     buses = {"main": bus or BusOptions()}
-    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, buses, likeness, read))
+    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, buses, emulation, read))
 
 
 def dictionary() -> ObjectDictionary:

@@ -76,8 +76,8 @@ def test_a_driver_uses_no_other_ids_than_those(protocol: str, options: dict[str,
     drive, ids = build(settings, 0.002), ids_of(settings)
     sent = [drive.command(0.5), *drive.alive_frames(), *drive.disable_frames(), *drive.quick_stop_frames()]  # type: ignore[attr-defined]
     for identity in itertools.chain(drive.identities, (frame.id for frame in sent)):
-        assert identity in ids.own | ids.shared
-    assert not ids.own & ids.shared
+        assert identity in ids.exclusive | ids.shared
+    assert not ids.exclusive & ids.shared
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,8 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         BELT,
         [("alpha: 8, beta: 8", "alpha: 500, beta: 500")],
         # a double pole at -a, one cycle late, decays for a h < 0.42616
-        "hil.period: task.distance: unstable: a period of 0.001 s, 1 cycle late, these gains bear 0.000852 s "
-        "(shorten it, or lower the gains)",
+        "hil.period: task.distance: unstable at a period of 0.001 s (delay 1 cycle): these gains are stable up to a "
+        "period of 0.852 ms (shorten it, or lower the gains)",
     ),
     "a machine that falls": (
         SCARA,
@@ -262,7 +262,7 @@ def test_gains_beyond_half_of_what_the_period_bears_are_said(
     path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300")])
     (warning,) = [note for note in load(path, engine="vm").notes if "hil.period" in note]
     assert warning.endswith(
-        "task.distance: the period of 0.001 s, 1 cycle late is over half of what the gains bear, 0.00142 s"
+        "task.distance: the period of 0.001 s (delay 1 cycle) is more than half of the longest stable period, 1.42 ms"
     )
     assert not [note for note in load(BELT, engine="vm").notes if "hil.period" in note]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hil.bus.load import least_bits
+from hil.bus.frame_bits import least_bits
 from hil.recorder.bits import MOST, BusBits
 from hil.recorder.memory import EXTENDED, FRAME, REMOTE, SENT
 

@@ -25,7 +25,7 @@ GOLDEN = [
     (0x008, "", Link.ACTIVE, "protocol error: unspecified"),
     (0x010, "0000000004", Link.ACTIVE, "transceiver: CAN high: no wire"),
     (0x010, "0000000080", Link.ACTIVE, "transceiver: CAN low: short to CAN high"),
-    (0x020, "", Link.ACTIVE, "no acknowledgement: nobody else on the bus, or a broken cable"),
+    (0x020, "", Link.ACTIVE, "no acknowledgement: no other node on the bus, or a broken cable"),
     (0x040, "0000000000000000", Link.OFF, "bus-off: check cables, termination and bit rate"),
     (0x080, "", Link.ACTIVE, "bus error"),
     (0x100, "", Link.ACTIVE, "the controller restarted"),

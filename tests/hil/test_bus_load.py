@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hil.bus.load import FrameTraffic, describe_load, least_bits, worst_bits, worst_load
+from hil.bus.frame_bits import least_bits, worst_bits
+from hil.bus.load import FrameTraffic, describe_load, worst_load
 
 # Bits of one cycle of six axes: worst case of every frame, summed by hand (55 + 10 s, extended 80 + 10 s).
 CYCLES = [

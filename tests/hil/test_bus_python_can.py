@@ -14,10 +14,12 @@ from interfaces import EACH, keys_of
 
 from hil.bus import BusError, Link
 from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, is_question, question
+from hil.bus.multicast import MulticastChannel
 from hil.bus.open import open_bus
 from hil.bus.python_can import Filter, PythonCanBus
 from hil.frame import Frame
-from hil.loop.clock import SECOND, VirtualClock, WallClock
+from hil.loop.clock import SECOND, WallClock
+from hil.loop.virtual_time import VirtualClock
 
 ENOUGH = 5 * SECOND
 """Until a frame that is on its way has surely come [ns]."""
@@ -218,19 +220,19 @@ def test_a_bus_hears_its_own_group_alone() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="socket filters are of Linux")
 def test_the_kernel_keeps_our_own_frames_from_us() -> None:
     with keys_of("udp_multicast") as keys, Pair(keys) as pair:
-        raw = pair.ours._raw
-        assert raw is not None
+        channel = pair.ours._channel
+        assert isinstance(channel, MulticastChannel)
         pair.ours.send(Frame(0x456))
         assert pair.take(pair.theirs, 1) == [Frame(0x456)]
         with pytest.raises(BlockingIOError):
-            raw._socket.recv(4096)
+            channel._socket.recv(4096)
 
 
 def test_a_bus_of_ours_sends_no_further_than_its_hop_limit() -> None:
     with keys_of("udp_multicast") as keys:
         ours = open_bus("ours", {**keys, "hop_limit": 0}, WallClock())
-        assert ours._raw is not None
-        sender = ours._raw._sender
+        assert isinstance(ours._channel, MulticastChannel)
+        sender = ours._channel._sender
         assert sender.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 0
         ours.close()
         assert sender.fileno() == -1

@@ -60,7 +60,7 @@ def test_a_frame_of_cansend_arrives(keys: Keys) -> None:
         ("20000004#0008000000000000", Link.WARNING, "many transmit errors"),
         ("20000004#0010000000000000", Link.PASSIVE, "error passive by receive errors"),
         ("20000040#0000000000000000", Link.OFF, "bus-off: check cables, termination and bit rate"),
-        ("20000020#0000000000000000", Link.ACTIVE, "no acknowledgement: nobody else on the bus, or a broken cable"),
+        ("20000020#0000000000000000", Link.ACTIVE, "no acknowledgement: no other node on the bus, or a broken cable"),
     ],
 )
 def test_an_error_frame_of_cansend_is_read(keys: Keys, text: str, link: Link, reason: str) -> None:

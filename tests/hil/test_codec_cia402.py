@@ -10,30 +10,24 @@ from hypothesis import strategies as st
 
 from hil.codecs import cia402
 from hil.codecs.cia402 import Cia402State
-from hil.drives import eds
 from hil.drives.cia402_setup import CONTROLWORD, ERROR_CODE, POSITION, STATUSWORD, TARGET_TORQUE, TORQUE, VELOCITY
+from hil.drives.object_dictionary import object_dictionary
+from hil.emulator.objects import communication_objects, drive_objects
 
 NODE = 5
 I16, I32, U16 = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**16 - 1)
 
 
-def test_the_eds_is_what_its_table_says() -> None:
-    assert eds.FILE.read_text() == eds.text()
+DICTIONARY = object_dictionary()
 
 
-def test_python_canopen_reads_every_object_of_the_eds() -> None:
-    dictionary = DICTIONARY
-    assert set(dictionary) == {*eds.VARIABLES, *eds.RECORDS}
-    for index, (name, kind, access, _) in eds.VARIABLES.items():
-        entry = dictionary[index]
-        assert (entry.name, entry.data_type, entry.access_type) == (name, kind, access)
-    assert dictionary[0x1000].default & 0xFFFF == 402
-    for number in range(4):
-        assert dictionary[0x1400 + number][1].default == 0x200 + 0x100 * number + NODE
-        assert dictionary[0x1800 + number][1].default == 0x180 + 0x100 * number + NODE
-
-
-DICTIONARY = canopen.import_od(str(eds.FILE), NODE)
+def test_the_driver_and_the_emulated_drive_give_every_object_the_same_type() -> None:
+    emulated = communication_objects(NODE, {}) | drive_objects(500)
+    for entry in DICTIONARY.values():
+        members = [entry] if isinstance(entry, canopen.objectdictionary.ODVariable) else entry.values()
+        for each in members:
+            theirs, ours = each.STRUCT_TYPES[each.data_type], emulated[each.index, each.subindex].form
+            assert theirs.size == ours.size and theirs.unpack(b"\xff" * ours.size) == ours.unpack(b"\xff" * ours.size)
 
 
 def pdo_map(direction: str, entries: list[int]) -> canopen.pdo.base.PdoMap:

@@ -41,7 +41,7 @@ def test_golden_frames() -> None:
 
 @pytest.mark.parametrize("torque", [18.0, 17.98, -18.0, 0.0, 1e9])
 def test_a_command_that_looks_like_an_order_is_rejected(torque: float) -> None:
-    with pytest.raises(ValueError, match="look like an order"):
+    with pytest.raises(ValueError, match="look like a special command"):
         mit.command(RANGES, 12.5, 45.0, 500.0, 5.0, torque)
 
 

@@ -71,7 +71,7 @@ def test_the_dbc_sends_what_counts_as_an_order_from_a_master() -> None:
         each.name[6:] for each in of_node if each.name[6:].startswith("Get_")
     }
     orders = {each.frame_id & 0x1F for each in of_node if each.name[6:] not in answers}
-    assert orders == set(odrive.ORDERS)
+    assert orders == set(odrive.MASTER_COMMANDS)
 
 
 def test_the_dbc_reads_our_orders() -> None:

@@ -3,7 +3,7 @@
 import math
 import struct
 from collections.abc import Iterable
-from functools import cache
+from copy import deepcopy
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from hil.drives import protocols
 from hil.drives.base import Condition, Drive, DriveError, Feedback
 from hil.drives.cia402 import Cia402Drive
 from hil.drives.cia402_encoder import Cia402Encoder
-from hil.drives.eds import FILE
+from hil.drives.object_dictionary import object_dictionary
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from servoctl.errors import ConfigError
@@ -43,9 +43,14 @@ def settings(**changes) -> DriveSettings:
     return DriveSettings(**(values | LIMITS | {"rated_torque": RATED, "options": OPTIONS} | changes))
 
 
-@cache
-def whole_dictionary() -> canopen.ObjectDictionary:
-    return canopen.import_od(str(FILE), NODE)
+def node_dictionary() -> canopen.ObjectDictionary:
+    """The objects of a torque drive that the driver uses, with their values at power-on."""
+    dictionary = deepcopy(object_dictionary())
+    for entry in dictionary.values():
+        for variable in [entry] if isinstance(entry, canopen.objectdictionary.ODVariable) else entry.values():
+            variable.default = 0
+    dictionary[0x1000].default, dictionary[0x6502].default = 0x0002_0192, 0x200
+    return dictionary
 
 
 class Wire(canopen.Network):
@@ -75,7 +80,7 @@ class Axis(Peer):
 
     def __init__(self, dictionary: canopen.ObjectDictionary | None = None) -> None:
         self._wire = Wire()
-        self._node = canopen.LocalNode(NODE, dictionary or whole_dictionary())
+        self._node = canopen.LocalNode(NODE, dictionary or node_dictionary())
         self._wire.add_node(self._node)
         self._node.add_write_callback(self._written)
         self._node.add_read_callback(lambda index, **_: self.shows.get(index))
@@ -263,7 +268,7 @@ def test_a_value_that_is_not_kept_is_refused() -> None:
 
 
 def test_an_object_that_the_drive_lacks_is_named() -> None:
-    dictionary = canopen.import_od(str(FILE), NODE)
+    dictionary = node_dictionary()
     del dictionary[0x6007]
     refused(Axis(dictionary), r"0x6007 .* cannot be set to 3: .*Object does not exist", "configure")
 
@@ -417,7 +422,7 @@ def test_an_emergency_is_a_fault_but_no_proof_that_the_drive_is_off(word: str, o
     accept(drive, 0x280 + NODE, struct.pack("<HhH", STATUSWORD[word], 0, 0))
     accept(drive, 0x80 + NODE, struct.pack("<HB5x", 0x8120, 0x11))
     assert drive.fault == "emergency: CAN error passive (0x8120)"
-    assert drive.surely_off is off
+    assert drive.confirmed_off is off
     with pytest.raises(DriveError, match="in fault: emergency"):
         next(drive.enable(0.0))
 

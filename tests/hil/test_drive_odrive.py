@@ -227,9 +227,9 @@ def test_active_errors_are_a_fault_at_once() -> None:
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 8, 0, 0)))
     drive.accept(Frame(0x63, struct.pack("<II", 0x8000, 0)))
     assert drive.fault == "VELOCITY_LIMIT_VIOLATION (0x8000)"
-    assert not drive.surely_off, "the state is still that of closed loop control"
+    assert not drive.confirmed_off, "the state is still that of closed loop control"
     drive.accept(Frame(0x61, struct.pack("<IBBBx", 0, 1, 0, 0)))
-    assert drive.condition is Condition.FAULT and drive.surely_off
+    assert drive.condition is Condition.FAULT and drive.confirmed_off
 
 
 @pytest.mark.parametrize("frame", [Frame(0x6E, bytes(8)), Frame(0x67, bytes(8)), Frame(0x69, remote=True, length=8)])
@@ -289,5 +289,5 @@ def test_limits_that_are_not_set_are_said() -> None:
     for options, unsaid in (({}, False), ({"current_limit": 20.0}, True)):
         drive = protocols.build(settings(options=options), PERIOD)
         assert isinstance(drive, OdriveDrive)
-        assert (said not in drive.unread) is unsaid
-        assert "control mode cannot be read back" in drive.unread
+        assert (said not in drive.unverified) is unsaid
+        assert "control mode cannot be read back" in drive.unverified

@@ -13,6 +13,7 @@ from hil.emulator.plant import SimulatedPlant
 from plants.coordinated_robots import CoordinatedRobots
 from plants.scara import Scara
 from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.system import PassiveStabilisation
 from servoctl.types import Array, State
 
@@ -43,6 +44,22 @@ def test_alone_it_moves_as_a_simulation_does_under_the_same_held_torques() -> No
     q, v = plant.state(200 * MILLISECOND)
     assert np.abs(q - known.q[-1]).max() < 1e-9
     assert np.abs(v - known.v[-1]).max() < 1e-9
+
+
+def test_an_emulated_actuator_and_a_simulated_one_lag_and_round_alike() -> None:
+    realism = Realism(
+        noise=(0.0, 0.0), resolution=(0.25, 0.25), lag=(0.01,), lower=(-np.inf,), upper=(np.inf,), delay=0.0,
+        jitter=0.0, period=0.01, earliest=0, latest=0, lagged=True, random=False,
+    )  # fmt: skip
+    actuator, torque = Actuator(ActuatorOptions(lag=0.01)), np.zeros(1)
+    for k, command in enumerate((2.0, -1.0, 0.5)):
+        actuator.command(command, 3 * k * MILLISECOND)
+        torque = realism.lagging(torque, np.array([command]), 0.003)
+        assert actuator.torque(3 * (k + 1) * MILLISECOND) == pytest.approx(torque[0], rel=1e-15)
+    coarse = Actuator(ActuatorOptions(lag=0.0, quantum=0.25))
+    for value in (0.125, 0.375, -0.125, 0.3):  # halves are rounded up
+        coarse.command(value, 0)
+        assert coarse.torque(0) == realism.measured(np.array([value, 0.0]), np.zeros(0))[0]
 
 
 def test_who_looks_and_when_changes_nothing() -> None:

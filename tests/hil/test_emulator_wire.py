@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hil.bus import BusError, Link
-from hil.bus.load import least_bits, worst_bits
+from hil.bus.frame_bits import crc15, frame_bits, least_bits, worst_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.station import Station
-from hil.emulator.stuffing import crc15, frame_bits
 from hil.emulator.wire import Wire
-from hil.emulator.world import World, WorldClock
 from hil.frame import Frame
+from hil.loop.virtual_time import VirtualClock, World
 
 MILLISECOND = 1_000_000
 
@@ -264,7 +263,7 @@ def test_restart_waits_as_long_as_it_is_told_or_for_ever() -> None:
 
 def test_the_bus_receives_until_a_frame_or_the_deadline() -> None:
     bench = Bench("a")
-    bus, clock = EmulatedBus(bench.wire), WorldClock(bench.world)
+    bus, clock = EmulatedBus(bench.wire), VirtualClock(bench.world)
     assert bus.receive(5000) is None
     assert clock.now() == 5000
     bench["a"].send(Frame(1, b"q"))

@@ -9,7 +9,8 @@ from hil.bus.base import Bus, Health
 from hil.drives import DriveSettings, Feedback, Sample
 from hil.drives.protocols import build
 from hil.frame import Frame
-from hil.loop.clock import VirtualClock, nanoseconds
+from hil.loop.clock import nanoseconds
+from hil.loop.virtual_time import VirtualClock
 from hil.rig.dispatch import Dispatch
 from hil.sensing import Channel, Prediction, Sensing
 from servoctl.bench.faults.plant import Carts

@@ -98,7 +98,7 @@ def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None
         ("{law.correction.baumgarte.alpha.distance: [2, 20]}", "nothing at 'distance'"),
         (
             "{law.correction.baumgarte.alpha: [2, 2000]}",
-            "2000: task.distance: unstable: a period of 0.001 s, 1 cycle late, these gains bear",
+            "2000: task.distance: unstable at a period of 0.001 s (delay 1 cycle): these gains are stable up to",
         ),
     ],
 )

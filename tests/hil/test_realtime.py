@@ -96,7 +96,7 @@ def test_a_cpu_that_is_not_ours_is_refused_with_those_that_are() -> None:
     with prepare(priority=0, cpu=100_000, lock=False) as granted:
         assert [each.name for each in granted.missing] == ["cpu"]
         there_are = ", ".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
-        assert granted.missing[0].sentence == f"CPU 100000 is not ours to use (this process may use {there_are})"
+        assert granted.missing[0].sentence == f"CPU 100000 is not available (this process may use {there_are})"
 
 
 def test_a_priority_that_does_not_exist_is_refused_with_those_that_do() -> None:
@@ -137,7 +137,7 @@ def test_a_bare_loop_on_this_machine_is_never_early() -> None:
 
 CHILD = """
 import os, signal, sys
-from hil.realtime import die_with_parent
+from hil.loop.realtime import die_with_parent
 assert die_with_parent(int(sys.argv[1]), signal.SIGKILL)
 print(os.getpid(), flush=True)
 signal.pause()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from machines import parallelogram, rate, robots
+from multipliers import multiplier_equation
 from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
@@ -16,10 +17,8 @@ from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram
 from plants.scara import Scara
 from plants.two_mass_spring import TwoMassSpring
-from servoctl.mechanics.fundamental import multiplier_equation
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.traced import rk4
 from servoctl.types import Array, State
 
 
@@ -88,9 +87,7 @@ def delayed(period: float, law: Callable[[float, Array], Array] | None, predicte
         if law is not None:
             there = np.concatenate(predict(t, period, x[:n], x[n:], held)) if predicted else x
             row = loop.control(t + period if predicted else t, there)
-        for part in range(2):
-            moment = t + part * period / 2
-            x = rk4(lambda s, y, command=command: loop.motion(s, y, command)[0], moment, x, period / 2)
+        x = loop.after_hold(t, x, command, period, substeps=2)
         states.append(x)
     return np.array(states)
 

@@ -57,7 +57,7 @@ def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_step_of_runge_kutta_is_the_same_compiled_continuous_and_held(name: str) -> None:
-    from servoctl.simulation.traced import rk4
+    from servoctl.simulation.runge_kutta import rk4
 
     numpy_loop, compiled = loops(name)
     assert isinstance(compiled, CompiledLoop)

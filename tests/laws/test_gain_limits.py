@@ -16,8 +16,7 @@ from servoctl.check.report import check
 from servoctl.laws.corrections import Correction, Poles
 from servoctl.laws.gain_limits import longest_spacing, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.make import make_loop
-from servoctl.simulation.traced import rk4
+from servoctl.simulation.engine_choice import make_loop
 from servoctl.types import Array, State
 
 FIRST, SECOND, THIRD = (0.0, 1.0, False), (2.0, 1.0, True), (3.0, 1.0, True, (3.0,))
@@ -96,7 +95,7 @@ def delayed_run(correction: Correction, holonomic: bool, h: float, delay: int) -
         waiting.append(loop.control(t, x))
         command = waiting.popleft()
         sizes.append(abs(loop.motion(t, x, command)[1][loop.layout.slices["violation"].start - place]))
-        x = rk4(lambda s, y, held=command: loop.motion(s, y, held)[0], t, x, h)
+        x = loop.after_hold(t, x, command, h)
     return np.array(sizes)
 
 
@@ -155,11 +154,14 @@ def test_check_warns_of_drives_from_half_of_the_limit_and_refuses_beyond(alpha: 
     """alpha h = 0.426 with one cycle of delay: 170 1/s at 2.5 ms."""
     run = sc.load("coordinated_robots", [f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}"])
     report = check(run)
-    assert len([line for line in report.warnings if "over half of what the gains bear" in line]) == said
+    assert len([line for line in report.warnings if "more than half of the longest stable" in line]) == said
     errors = [line for line in report.errors if "hil.period: task." in line]
     assert len(errors) == len(report.errors) == refused
     if refused:
-        assert "unstable: a period of 0.0025 s, 1 cycle late, these gains bear 0.00244 s" in errors[0]
+        assert (
+            "unstable at a period of 0.0025 s (delay 1 cycle): these gains are stable up to a period of 2.44 ms"
+            in errors[0]
+        )
 
 
 def recommended(config: str, *overrides: str) -> dict[str, tuple[dict[str, object], str]]:
@@ -204,4 +206,4 @@ def test_what_is_recommended_can_be_pasted() -> None:
         for one in check(sc.load(config, engine="vm")).values["recommended"]:
             field, _, value = one["text"].partition(": ")
             run = sc.load(config, [f"{field}={value}"], engine="vm")
-            assert not run.problems and not any("bear" in warning for warning in run.warnings)
+            assert not run.problems and not any("longest stable" in warning for warning in run.warnings)

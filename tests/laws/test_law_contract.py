@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from multipliers import multiplier_equation
 from scipy.linalg import null_space
 from shipped import CONSTRAINT_FOLLOWING
 
@@ -16,7 +17,6 @@ import servoctl
 from servoctl.errors import TaskError
 from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
-from servoctl.mechanics.fundamental import multiplier_equation
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, Command, State, Status

@@ -182,7 +182,7 @@ NOWHERE: dict[str, tuple[System, list[float], float]] = {
 def test_what_is_not_finite_gives_no_command(name: str) -> None:
     found, x, t = NOWHERE[name]
     if name == "parameter is nan":
-        object.__setattr__(found.model.plant, "weight", np.nan)
+        found.model.plant = Masses(weight=np.nan)
     with np.errstate(all="ignore"):
         rows = outcomes(found, x, t)
     for row in rows:

@@ -96,7 +96,7 @@ def test_a_wish_far_from_the_start_or_out_of_reach_refuses_no_run(tmp_path: Path
     path = tmp_path / "wish.yaml"
     path.write_text((CONFIG % ("1", "", ", priority: 2", "fault", "")).replace("x1 + 7", "x2 + 7"))
     loaded = sc.load(path)
-    assert any("task.posture: no input reaches this wish" in warning for warning in loaded.warnings)
+    assert any("task.posture: no input acts on it: given_up.posture" in warning for warning in loaded.warnings)
     summary = loaded.simulate().summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from multipliers import multiplier_equation
 from scipy.linalg import sqrtm
 
 import servoctl
@@ -13,7 +14,7 @@ from plants.coordinated_robots import CoordinatedRobots
 from servoctl.assembly import simulate
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
+from servoctl.mechanics.fundamental import fundamental_equation
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.mechanics.unforced import fundamental_acceleration
 from servoctl.types import Array, State

@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from servoctl.engine.kernel import Kernel, inputs
-from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
-from servoctl.mechanics.hierarchy import Enforced, Level, enforce, free_motion, solve_levels
-from servoctl.mechanics.projection import (
+from multipliers import multiplier_equation
+from projectors import (
     projector_by_complement,
     projector_by_inverse,
     projector_by_orthonormalization,
 )
+
+from servoctl.engine.kernel import Kernel, inputs
+from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import fundamental_equation
+from servoctl.mechanics.hierarchy import Enforced, Level, enforce, free_motion, solve_levels
 from servoctl.types import Array
 
 CASE = json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())["case6_recursive_kalman_3RRR"]
@@ -344,9 +345,9 @@ MATRICES += [np.zeros((0, 4)), np.zeros((3, 4)), np.random.default_rng(0).standa
 
 
 @pytest.mark.parametrize("A", MATRICES)
-def test_three_roads_lead_to_one_projector(A: Array) -> None:
-    roads = [projector_by_complement, projector_by_inverse, projector_by_orthonormalization]
-    first, *others = [road(A) for road in roads]
+def test_three_formulas_give_the_same_projector(A: Array) -> None:
+    formulas = [projector_by_complement, projector_by_inverse, projector_by_orthonormalization]
+    first, *others = [formula(A) for formula in formulas]
     n = A.shape[1]
     for X in others:
         np.testing.assert_allclose(X, first, rtol=0, atol=ROUNDING)

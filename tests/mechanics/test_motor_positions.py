@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from plants.polar_particle import PolarParticle
 from servoctl.engine.kernel import Kernel, inputs, jacobian
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
-from servoctl.mechanics.motors import check_motor_positions, displacement_unit
+from servoctl.mechanics.motors import check_motor_positions, displacement_unit, motor_positions
 from servoctl.mechanics.planar import Linkage, PlanarLinkage
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
@@ -52,7 +53,7 @@ def test_every_plant_with_actuators_is_here() -> None:
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: type(plant).__name__)
 def test_the_jacobian_is_the_transposed_actuation(plant: Plant) -> None:
     given = inputs({"q": (len(plant.coordinates),)})
-    rho = np.asarray(trace(plant.motor_positions, given["q"]), dtype=object)
+    rho = np.asarray(trace(partial(motor_positions, plant), given["q"]), dtype=object)
     assert rho.shape == (len(plant.actuators),)
     kernel = Kernel.compile("J", given, {"J": jacobian(rho, given["q"])})
     for i, q in enumerate(states(plant)):
@@ -65,15 +66,16 @@ def test_differences_of_the_displacements_are_the_transposed_actuation(plant: Pl
     h = 1e-5
     for q in states(plant):
         columns = [
-            (plant.motor_positions(q + step) - plant.motor_positions(q - step)) / (2 * h) for step in h * np.eye(len(q))
+            (motor_positions(plant, q + step) - motor_positions(plant, q - step)) / (2 * h)
+            for step in h * np.eye(len(q))
         ]
         # displacements are at most quadratic in h to the third order: round-off of 1 in 2 h remains
         np.testing.assert_allclose(np.stack(columns, axis=1), plant.actuation(q, 0.0).T, atol=1e-9)
 
 
 def test_a_motor_between_two_links_turns_by_their_difference() -> None:
-    np.testing.assert_allclose(Chain(N=3).motor_positions(np.array([0.1, 0.4, 1.0])), [0.1, 0.3, 0.6], atol=1e-15)
-    rho = CoordinatedRobots().motor_positions(np.array([1.0, 2.0, 4.0, 7.0, 11.0]))
+    np.testing.assert_allclose(motor_positions(Chain(N=3), np.array([0.1, 0.4, 1.0])), [0.1, 0.3, 0.6], atol=1e-15)
+    rho = motor_positions(CoordinatedRobots(), np.array([1.0, 2.0, 4.0, 7.0, 11.0]))
     np.testing.assert_allclose(rho, [1.0, 1.0, 2.0, -3.0, -4.0, 11.0], atol=1e-15)
 
 
@@ -137,9 +139,9 @@ HERE = State(0.0, np.array([3.0, 4.0]), np.zeros(2))
 def test_nothing_is_guessed_where_actuation_is_not_constant() -> None:
     message = r"Winch.motor_positions: cannot be derived, since actuation\(q, t\) is not constant \(write"
     with pytest.raises(PlantError, match=message):
-        Winch().motor_positions(HERE.q)
+        motor_positions(Winch(), HERE.q)
     with pytest.raises(PlantError, match=message):
-        trace(Winch().motor_positions, inputs({"q": (2,)})["q"])
+        trace(partial(motor_positions, Winch()), inputs({"q": (2,)})["q"])
     with pytest.raises(PlantError, match=message):
         check_motor_positions(Winch(), HERE)
 
@@ -154,7 +156,7 @@ class Switching(Winch):
 
 def test_nothing_is_guessed_where_actuation_changes_with_time() -> None:
     with pytest.raises(PlantError, match=r"Switching.motor_positions: cannot be derived"):
-        Switching().motor_positions(HERE.q)
+        motor_positions(Switching(), HERE.q)
 
 
 @pytest.mark.parametrize("kind", [MeasuredWinch, OpaqueWinch])
@@ -179,7 +181,7 @@ def test_there_is_one_displacement_per_actuator() -> None:
 
 def test_the_published_metric_has_no_conjugate_displacement() -> None:
     with pytest.raises(PlantError, match=r"published_metric Ftheta .* has no conjugate displacement"):
-        PolarParticle(published_metric=True).motor_positions(np.array([1.0, 0.5]))
+        motor_positions(PolarParticle(published_metric=True), np.array([1.0, 0.5]))
 
 
 def test_units_of_displacements() -> None:

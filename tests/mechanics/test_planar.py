@@ -13,6 +13,7 @@ from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics import planar
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
 from servoctl.types import Array, State
 
@@ -158,7 +159,7 @@ def test_rows_are_the_derivatives_of_the_joints() -> None:
 
 def test_motors_work_on_what_they_measure() -> None:
     for q, _ in STATES:
-        np.testing.assert_allclose(PLANT.motor_positions(q), motors(q), atol=1e-14)
+        np.testing.assert_allclose(motor_positions(PLANT, q), motors(q), atol=1e-14)
         # the power u s' of an effort u: B is the transposed Jacobian
         np.testing.assert_allclose(PLANT.actuation(q, 0.0), slope(motors, q).T, atol=1e-8)
 

@@ -4,10 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from multipliers import multiplier_equation
 
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.errors import PlantError
-from servoctl.mechanics.fundamental import fundamental_equation, multiplier_equation
+from servoctl.mechanics.fundamental import fundamental_equation
 from servoctl.mechanics.singular_mass import null_direction, regular_form, require_unique, singular_mass_equation
 from servoctl.types import Array
 

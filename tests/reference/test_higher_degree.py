@@ -129,7 +129,7 @@ def test_a_row_that_no_input_reaches_at_any_degree_is_named() -> None:
 @pytest.mark.parametrize(
     ("override", "error"),
     [
-        ("law.correction={baumgarte: {alpha: 1, beta: 1}}", r"law\.correction\.baumgarte: given with law\.kind input_"),
+        ("law.correction={baumgarte: {alpha: 1, beta: 1}}", r"law\.correction\.baumgarte: does not fit law\.kind in"),
         ("law.correction={poles: 4}", r"law\.correction\.poles: expected a negative number"),
         ("law.correction={poles: [-1, -2]}", r"x2: poles: expected 1 or 4, its relative degree, got 2"),
         ("law.correction={poles: {x1: -2}}", r"law\.correction\.poles\.x1: no task has this name \(known: x2\)"),

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from servoctl.simulation.noise import chance
+from servoctl.simulation.noise import tick_noise
 
 RAW = [16086915834549238692, 5448529601018347655, 7749434361382612120, 7478167007443709522]
 """The first words of Philox 4x64 with key 7: NumPy keeps the streams of its bit generators."""
@@ -17,15 +17,15 @@ REFERENCE = [
 def test_numbers_are_those_of_the_reference() -> None:
     raw = np.random.Philox(key=7).random_raw(4)
     assert raw.tolist() == RAW
-    np.testing.assert_allclose(chance(7, 3, 2, 2), REFERENCE, rtol=1e-14)
+    np.testing.assert_allclose(tick_noise(7, 3, 2, 2), REFERENCE, rtol=1e-14)
 
 
 def test_any_tick_comes_at_once() -> None:
-    np.testing.assert_array_equal(chance(3, 0, 50, 5)[17:29], chance(3, 17, 12, 5))
+    np.testing.assert_array_equal(tick_noise(3, 0, 50, 5)[17:29], tick_noise(3, 17, 12, 5))
 
 
 def test_normals_are_normal_and_uniforms_uniform() -> None:
-    numbers = chance(0, 0, 40_000, 2)
+    numbers = tick_noise(0, 0, 40_000, 2)
     for column in range(4):
         assert stats.kstest(numbers[:, column], "norm").pvalue > 1e-3
     assert stats.kstest(numbers[:, 4], "uniform").pvalue > 1e-3
@@ -34,4 +34,4 @@ def test_normals_are_normal_and_uniforms_uniform() -> None:
 
 
 def test_seeds_share_nothing() -> None:
-    assert abs(np.corrcoef(chance(0, 0, 10_000, 1)[:, 0], chance(1, 0, 10_000, 1)[:, 0])[0, 1]) < 0.04
+    assert abs(np.corrcoef(tick_noise(0, 0, 10_000, 1)[:, 0], tick_noise(1, 0, 10_000, 1)[:, 0])[0, 1]) < 0.04

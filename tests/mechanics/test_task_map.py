@@ -11,7 +11,7 @@ import pytest
 
 import servoctl as sc
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.reach import reach
+from servoctl.mechanics.task_map import sample_task_map
 from servoctl.types import Array, State
 
 
@@ -43,7 +43,7 @@ def test_as_many_rows_are_dependent_as_the_rank_lacks(angle: float) -> None:
     start = State(0.0, np.array([0.0, 0.0, angle]), np.zeros(3))
     model = Model(Slider(), {"x": row("x - t"), "y": row("y"), "a": row("a")}, start)
     states = [State(0.0, np.array([0.0, 0.0, a]), np.zeros(3)) for a in (angle, 0.4, 1.1)]
-    found = reach(model, states, 1e-10, 1e-6)
+    found = sample_task_map(model, states, 1e-10, 1e-6)
     assert (found.generic_rank, [each.name for each in found.dependent]) == (2, ["y"])
 
 

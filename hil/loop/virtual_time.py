@@ -1,7 +1,7 @@
-"""Virtual time: events in order, and a clock that advances them.
+"""Virtual time: a queue of events, and the clock that moves it forward.
 
-Design: time is whole nanoseconds. Events of one instant run in the order in which they were scheduled, so that a run
-is reproducible to the bit. Nothing here knows the wall clock: whoever follows one calls `advance` with its time.
+Design: time is in whole nanoseconds. Events of one instant run in the order in which they were scheduled, so that a
+run is reproducible to the bit. Nothing here reads the wall clock; code that follows one calls `advance` with its time.
 """
 
 from collections.abc import Callable, Sized
@@ -13,14 +13,14 @@ from hil.loop.clock import Clock
 Action = Callable[[], None]
 
 Event = list[Any]
-"""Moment [ns], order, action; None instead of the action once it is cancelled."""
+"""Moment [ns], order, action; the action is None once the event is cancelled."""
 
 
 class World:
     """A queue of events.
 
     Attributes:
-        now: Time since the drives were powered on [ns].
+        now: Time since the start, for emulated drives since power-on [ns].
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class World:
         self._count = 0
 
     def at(self, moment: int, action: Action) -> Event:
-        """Schedules an action; one for the past runs at the present instant."""
+        """Schedules an action [ns]; one for the past runs at the present instant."""
         self._count += 1
         event = [moment if moment > self.now else self.now, self._count, action]
         heappush(self._queue, event)
@@ -40,11 +40,11 @@ class World:
         return self.at(self.now + delay, action)
 
     def advance(self, until: int, inbox: Sized = ()) -> None:
-        """Runs events.
+        """Runs the events that are due.
 
         Args:
-            until: Of the last ones to run [ns]; the time afterwards, unless something came in.
-            inbox: Stops the world as soon as something is in it, at the time at which that came.
+            until: Time of the last event to run [ns], and the time afterwards unless the inbox filled up before.
+            inbox: Stops time at the moment at which something is in it.
         """
         queue = self._queue
         while not inbox:
@@ -65,17 +65,17 @@ class World:
 
 
 def cancel(event: Event | None) -> None:
-    """Takes an event's action away; None and one that has run do nothing."""
+    """Removes an event's action; does nothing to None or to an event that has run."""
     if event is not None:
         event[2] = None
 
 
-class WorldClock(Clock):
-    """The clock of a world: sleeping is what makes time pass."""
+class VirtualClock(Clock):
+    """The clock of a world: time moves only while the caller sleeps, so a simulated run is as fast as it computes."""
 
-    def __init__(self, world: World) -> None:
-        """Starts where the world is."""
-        self._world = world
+    def __init__(self, world: World | None = None) -> None:
+        """Starts at the world's time; without a world at 0, and nothing happens."""
+        self._world = World() if world is None else world
 
     def now(self) -> int:
         return self._world.now

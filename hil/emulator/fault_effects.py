@@ -1,45 +1,91 @@
-"""What a fault of the script does, and how it ends."""
+"""Fault effects: what each fault of the script does to emulated drives, and how it ends."""
 
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from hil.bus.frame_bits import frame_bits
+from hil.emulator.bus import EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.disturbance import Disturbance
 from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss
 from hil.emulator.faults import Fault
-from hil.emulator.node import EmulatedNode
+from hil.emulator.host_faults import HostFaults
+from hil.emulator.node import EmulatedDrive, EmulatedNode
+from hil.emulator.plant import SimulatedPlant
 from hil.emulator.station import Station
-from hil.emulator.stuffing import frame_bits
 from hil.emulator.timers import Timer
 from hil.emulator.wire import Wire
 from hil.frame import Frame
 from hil.loop.clock import SECOND, nanoseconds
-
-if TYPE_CHECKING:
-    from hil.emulator.emulator import Emulator
+from hil.loop.virtual_time import World
 
 End = Callable[[], None]
+"""Ends the effect of a fault."""
 
 USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2}
-"""Protocol -> code of over-current."""
+"""Protocol -> its error code for over-current."""
 
 REBOOT_TIME = 0.3
-"""[s]."""
+"""How long a drive takes to reboot where the fault gives no time [s]."""
+
+
+class FaultTargets(Protocol):
+    """What faults act on; `Emulator` is one.
+
+    Attributes:
+        world: Time of the drives.
+        plant: The machine.
+        nodes: Name -> drive or encoder node.
+        wires: Name -> emulated wire.
+        buses: Name -> the host's controller on that wire.
+        host_faults: Faults of the loop itself.
+    """
+
+    world: World
+    plant: SimulatedPlant
+    nodes: dict[str, EmulatedNode]
+    wires: dict[str, Wire]
+    buses: dict[str, EmulatedBus]
+    host_faults: HostFaults
+
+    def drive(self, name: str) -> EmulatedDrive:
+        """The drive of that name."""
+
+
+def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: int) -> None:
+    """Schedules the faults whose time counts from now.
+
+    Args:
+        faults: The script.
+        since: What happens now: `power_on` or `engaged`; faults that count from the other are left out.
+        emulator: What they act on.
+        seed: Of their random numbers; each fault has its own stream.
+    """
+    for number, fault in enumerate(faults):
+        if fault.since == since:
+            FaultInjector(fault, emulator, f"{seed}/fault {number}").schedule()
 
 
 class FaultInjector:
-    """A fault of a script that is going to happen."""
+    """Starts one fault of the script at its time, and ends it.
 
-    def __init__(self, fault: Fault, emulator: "Emulator", seed: str) -> None:
-        """Takes a fault, and a seed of its own."""
+    The method `_<kind>` starts a fault of that kind and returns what ends it.
+
+    Args:
+        fault: The fault.
+        emulator: What it acts on.
+        seed: Of its random numbers.
+    """
+
+    def __init__(self, fault: Fault, emulator: FaultTargets, seed: str) -> None:
         self._fault, self._emulator, self._world = fault, emulator, emulator.world
         self._random = random.Random(seed)
         self._parameters = fault.parameters
 
     def schedule(self) -> None:
-        """Lets it begin when it shall, counted from now."""
+        """Schedules the start of the fault, counted from now."""
         self._world.after(nanoseconds(self._fault.at), self._begin)
 
     def _begin(self) -> None:
@@ -270,7 +316,7 @@ def _send(station: Station, frame: Frame) -> None:
 
 
 def _ignore(frame: Frame) -> None:
-    """An intruder does not listen."""
+    """Ignores received frames."""
 
 
 def _all(ends: Iterable[End]) -> None:

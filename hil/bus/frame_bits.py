@@ -1,8 +1,10 @@
-"""How many bits a frame takes on the wire.
+"""How many bits a classic CAN frame takes on the wire: without stuff bits, with the most there can be, and counted.
 
 A stuff bit follows five equal bits from the start of frame to the end of the CRC, and counts itself for the next five.
+All lengths include the interframe space.
 
-Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bit stuffing).
+Source: Bosch 1991, CAN Specification 2.0, part B, 3.1.1 (fields, CRC) and 5 (bit stuffing); Davis, Burns, Bril, Lukkien
+2007, Controller Area Network (CAN) schedulability analysis, (1) for the worst case.
 """
 
 from functools import lru_cache
@@ -10,32 +12,59 @@ from functools import lru_cache
 from hil.frame import Frame
 
 POLYNOMIAL = 0x4599
-"""x^15 + x^14 + x^10 + x^8 + x^7 + x^4 + x^3 + 1, the highest term left out."""
+"""x^15 + x^14 + x^10 + x^8 + x^7 + x^4 + x^3 + 1, without the highest term."""
+
+HEADER, EXTENDED_HEADER = 19, 39
+"""Bits from the start of frame to the end of the length code."""
+
+CRC = 15
+"""Bits of the CRC."""
 
 UNSTUFFED_TAIL = 13
 """CRC delimiter, acknowledge slot and delimiter, end of frame (7) and interframe space (3)."""
 
 
-def _feed(state: int, bits: int, count: int) -> tuple[int, int]:
-    """Run of equal bits after more bits, and the stuff bits among them.
+def least_bits(size: int, extended: bool = False) -> int:
+    """Bits of a frame without any stuff bit.
 
     Args:
-        state: 4 * last bit + length of its run - 1.
+        size: Bytes of payload, 0 to 8.
+        extended: Whether the id has 29 bits.
+    """
+    return (EXTENDED_HEADER if extended else HEADER) + 8 * size + CRC + UNSTUFFED_TAIL
+
+
+def worst_bits(size: int, extended: bool = False) -> int:
+    """Bits of a frame with the most stuff bits there can be: one after the first five bits, then one in four.
+
+    Args:
+        size: Bytes of payload, 0 to 8.
+        extended: Whether the id has 29 bits.
+    """
+    bits = least_bits(size, extended)
+    return bits + (bits - UNSTUFFED_TAIL - 1) // 4
+
+
+def _feed(state: int, bits: int, count: int) -> tuple[int, int]:
+    """The state after some more bits, and the number of stuff bits among them.
+
+    Args:
+        state: 4 * last bit + length of its run of equal bits - 1.
         bits: The bits, the highest first.
-        count: How many.
+        count: Number of bits.
     """
     last, run, stuffed = state >> 2, (state & 3) + 1, 0
-    for place in range(count - 1, -1, -1):
-        bit = bits >> place & 1
+    for position in range(count - 1, -1, -1):
+        bit = bits >> position & 1
         last, run = (bit, run + 1) if bit == last else (bit, 1)
-        if run == 5:
+        if run == 5:  # the stuff bit is the opposite of these five, and the first of the next run
             last, run, stuffed = 1 - bit, 1, stuffed + 1
     return 4 * last + run - 1, stuffed
 
 
 def _crc(register: int, bits: int, count: int) -> int:
-    for place in range(count - 1, -1, -1):
-        high = register >> 14 ^ bits >> place & 1
+    for position in range(count - 1, -1, -1):
+        high = register >> 14 ^ bits >> position & 1
         register = register << 1 & 0x7FFF
         if high & 1:
             register ^= POLYNOMIAL
@@ -44,7 +73,6 @@ def _crc(register: int, bits: int, count: int) -> int:
 
 _BYTE = [[_feed(state, byte, 8) for byte in range(256)] for state in range(8)]
 _CRC_BYTE = [_crc(0, byte, 8) for byte in range(256)]
-
 
 _STEPS = bytes(8 * stuffed + state for row in _BYTE for state, stuffed in row)
 """8 * stuff bits + state after a byte, at `state << 8 | byte`."""
@@ -55,16 +83,14 @@ _SEVEN = bytes(_feed(state, bits, 7)[1] for state in range(8) for bits in range(
 
 @lru_cache(maxsize=4096)
 def _header(identity: int, extended: bool, remote: bool, length: int) -> tuple[int, int, int]:
-    """Bits of a frame without those stuffed in after the length code, run of equal bits and CRC at that point."""
+    """After the length code of a frame: its length without further stuff bits, the state for `_feed`, and the CRC."""
     if extended:
         bits = identity >> 18 << 27 | 0b11 << 25 | (identity & 0x3FFFF) << 7 | remote << 6 | length
     else:
         bits = identity << 7 | remote << 6 | length
-    count = 39 if extended else 19
-    # the start bit is the first of its run, and leaves the CRC at zero
-    state, stuffed = _feed(0, bits, count - 1)
-    data = 0 if remote else 8 * length
-    return count + stuffed + data + 15 + UNSTUFFED_TAIL, state, _crc(0, bits, count - 1)
+    count = (EXTENDED_HEADER if extended else HEADER) - 1  # the start bit begins the first run and leaves the CRC at 0
+    state, stuffed = _feed(0, bits, count)
+    return least_bits(0 if remote else length, extended) + stuffed, state, _crc(0, bits, count)
 
 
 def crc15(frame: Frame) -> int:
@@ -76,7 +102,7 @@ def crc15(frame: Frame) -> int:
 
 
 def frame_bits(frame: Frame) -> int:
-    """Bits of a frame with those stuffed in, interframe space included."""
+    """Bits of a frame, its stuff bits counted."""
     bits, state, crc = _header(frame.id, frame.extended, frame.remote, _length(frame))
     for byte in frame.data:
         crc = (crc << 8 & 0x7FFF) ^ _CRC_BYTE[crc >> 7 ^ byte]

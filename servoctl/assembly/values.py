@@ -1,0 +1,94 @@
+"""Numbers, limits and equations that are given by name, from a config or from Python."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from servoctl.engine.parameters import parameter_fields
+from servoctl.errors import ExpressionError
+from servoctl.expression import Expression, check_names, parse
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+class Collector(Protocol):
+    """Collects problems, so that all of them are reported at once."""
+
+    def add(self, what: object, *path: str | int) -> None:
+        """Notes what is wrong at a field."""
+
+
+def one_per_name(
+    given: Any,
+    names: Iterable[str],
+    kind: str,
+    problems: Collector,
+    *path: str | int,
+    default: float | None = 0.0,
+) -> Array:
+    """One number per name, shape (names,), from one number for all, a list in order, or a mapping.
+
+    Args:
+        given: The number, list or mapping.
+        names: In the plant's order.
+        kind: What is named, for messages: `coordinate` or `actuator`.
+        problems: Takes what is wrong; the result is zero then.
+        path: Field that holds the numbers.
+        default: For names that a mapping leaves out; None if it must have all.
+    """
+    names = list(names)
+    if isinstance(given, Mapping):
+        for wrong in [name for name in given if name not in names]:
+            problems.add(f"there is no {kind} '{wrong}' ({remedy(wrong, names)})", *path, wrong)
+        missing = [name for name in names if name not in given]
+        if missing and default is None:
+            problems.add(f"no value for {', '.join(missing)} (give every {kind})", *path)
+        given = [given.get(name, default or 0.0) for name in names]
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        problems.add(f"expected numbers, got {given!r}", *path)
+        return np.zeros(len(names))
+    if values.shape not in ((), (len(names),)):
+        got = len(values) if values.ndim == 1 else f"shape {values.shape}"
+        problems.add(f"expected {len(names)} values ({', '.join(names)}), got {got}", *path)
+        return np.zeros(len(names))
+    if not np.isfinite(values).all():
+        problems.add(f"expected finite numbers, got {values.tolist()}", *path)
+    return np.broadcast_to(values, len(names)).copy()
+
+
+def limit_pair(limit: Any) -> tuple[float, float]:
+    """(lower, upper) of a symmetric limit, or of a pair."""
+    lower, upper = (-limit, limit) if isinstance(limit, (int, float)) else limit
+    return float(lower), float(upper)
+
+
+def build_equation(text: str, plant: Plant, problems: Collector, *path: str | int) -> Expression | None:
+    """An equation in the plant's names; None if it is wrong."""
+    try:
+        expression = parse(text)
+    except ExpressionError as error:
+        problems.add(error, *path)
+        return None
+    wrong = check_names(expression, plant.coordinates, parameter_fields(plant))
+    for sentence in wrong:
+        problems.add(sentence, *path)
+    return None if wrong else expression
+
+
+def build_equations(
+    given: Mapping[str, str] | None, plant: Plant, problems: Collector, *path: str
+) -> dict[str, Expression]:
+    """Actuator -> equation, without those that are wrong."""
+    equations: dict[str, Expression] = {}
+    for name, text in (given or {}).items():
+        if name not in plant.actuators:
+            problems.add(f"there is no actuator '{name}' ({remedy(name, plant.actuators)})", *path, name)
+            continue
+        expression = build_equation(str(text), plant, problems, *path, name)
+        if expression is not None:
+            equations[name] = expression
+    return equations

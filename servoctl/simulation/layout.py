@@ -1,0 +1,45 @@
+"""Which part of a logged row holds what."""
+
+from servoctl.mechanics.model import Model
+
+
+class Layout:
+    """The slices of a row: first the command, then what else is logged.
+
+    Args:
+        model: Plant and constraints.
+        memory: Number of states of the law.
+        wishes: Number of task rows that the law may give up.
+
+    Attributes:
+        command: Name -> size, of the command part.
+        log: Name -> size, of the rest.
+        slices: Name -> slice of the row.
+        size: Length of a row.
+        command_size: Length of its command part.
+    """
+
+    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
+        n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
+        command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
+        command |= {"given_up": wishes, "memory_rate": memory}
+        log = {
+            "violation": r,
+            "violation_rate": r,
+            "passive": p,
+            "passive_rank": min(p, 1),
+            "passive_force": n,
+            "servo_force": n,
+        }
+        self._place(command, log)
+
+    def _place(self, command: dict[str, int], log: dict[str, int]) -> None:
+        """Puts the parts one after the other: name -> size."""
+        self.command, self.log = command, log
+        self.slices: dict[str, slice] = {}
+        position = 0
+        for name, size in {**command, **log}.items():
+            self.slices[name] = slice(position, position + size)
+            position += size
+        self.size = position
+        self.command_size = sum(command.values())
