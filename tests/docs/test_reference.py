@@ -40,10 +40,10 @@ def test_every_field_of_the_schema_has_a_meaning() -> None:
 
 def test_no_sentence_is_cut_off_and_no_default_is_a_python_value() -> None:
     text = {cells[0].strip("`"): cells[2] for cells in ROWS}
-    assert text["clamped"].startswith("what happens when a torque limit clamped more than half of the ticks of 0.5 s")
+    assert text["clamped"].startswith("reaction when a torque limit clamped more than half of the ticks within 0.5 s")
     assert text["clamped"].endswith("one of `warn`, `stop`")
     speed = next(cells[2] for cells in ROWS if cells[0] == "`speed_limit`" and "left out" in cells[2])
-    assert speed.endswith("the speeds that the encoder and the model report decide, together with start_tolerance")
+    assert speed.endswith("from the speeds that the encoder and the model report, and from start_tolerance")
     assert not [cells for cells in ROWS if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
     passive = next(cells for cells in ROWS if cells[2].startswith("correction of the passive constraints"))
     assert passive[1] == "`{baumgarte: {alpha: 10, beta: 10}}`"
