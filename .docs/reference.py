@@ -42,8 +42,8 @@ def _config() -> str:
 
     head = [
         "# Configuration",
-        "A config is YAML. An unknown key, a wrong unit word or a wrong kind of value is an error with its line; all "
-        "errors are reported at once. Numbers may be constant expressions with the unit words `deg rad ms us rpm mm`: "
+        "A config is YAML. An unknown key, a wrong unit word or a value of the wrong kind is an error with its line; "
+        "all errors are reported at once. Numbers may be constant expressions with unit words `deg rad ms us rpm mm`: "
         "`60*deg`, `2*pi`, `5*ms`. `servoctl schema` prints the same as JSON Schema, for editors. These tables are "
         "made from that schema.",
     ]
@@ -87,8 +87,8 @@ def _protocols() -> Iterator[str]:
 
     yield "## Keys of drives by protocol"
     yield (
-        "A drive or encoder node has the keys of [`hil.drives`](#hildrives) or [`hil.sensors`](#hilsensors), and the "
-        "keys of its protocol below."
+        "A drive or an encoder node has the keys of [`hil.drives`](#hildrives) or [`hil.sensors`](#hilsensors), and "
+        "the keys of its protocol below."
     )
     for name, protocol in PROTOCOLS.items():
         for path, what in ((protocol.drive, "drive"), (protocol.sensor, "encoder node")):

@@ -13,19 +13,20 @@ from hil.drives.protocols import PROTOCOLS
 from hil.emulator.fault_texts import COMMON, PLACES, TEXTS
 from hil.emulator.faults import KINDS
 from servoctl.config.problems import json_schema
+from servoctl.sweep.metrics import METRICS
 
 
-def written() -> dict[str, str]:
-    """The pages, from `.docs/reference.py`: by its place, for there is another `reference` beside the tests."""
-    found = spec_from_file_location("docs_reference", DOCS / "reference.py")
-    assert found is not None and found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    pages: dict[str, str] = module.written()
-    return pages
+def reference() -> Any:
+    """The module `.docs/reference.py`, loaded by its path: the tests have another `reference`."""
+    spec = spec_from_file_location("docs_reference", DOCS / "reference.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-PAGES = written()
+REFERENCE = reference()
+PAGES = REFERENCE.written()
 CONFIG, PYTHON = PAGES["config"], PAGES["python"]
 TABLES = [line for line in CONFIG.splitlines() if line.startswith("| `")]
 ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in TABLES]
@@ -39,10 +40,10 @@ def test_every_field_of_the_schema_has_a_meaning() -> None:
 
 def test_no_sentence_is_cut_off_and_no_default_is_a_python_value() -> None:
     text = {cells[0].strip("`"): cells[2] for cells in ROWS}
-    assert text["clamped"].startswith("what happens when a torque limit clamped more than half of the ticks of 0.5 s")
+    assert text["clamped"].startswith("reaction when a torque limit clamped more than half of the ticks within 0.5 s")
     assert text["clamped"].endswith("one of `warn`, `stop`")
     speed = next(cells[2] for cells in ROWS if cells[0] == "`speed_limit`" and "left out" in cells[2])
-    assert speed.endswith("the speeds that the encoder and the model report decide, together with start_tolerance")
+    assert speed.endswith("from the speeds that the encoder and the model report, and from start_tolerance")
     assert not [cells for cells in ROWS if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
     passive = next(cells for cells in ROWS if cells[2].startswith("correction of the passive constraints"))
     assert passive[1] == "`{baumgarte: {alpha: 10, beta: 10}}`"
@@ -63,6 +64,12 @@ def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str) -
             assert (default.strip() == "required") == (option.default is dataclasses.MISSING)
             assert len(meaning.split()) >= 3 and not meaning.strip().startswith("Of ")
             assert option.metadata["expected"] in give.replace("\\|", "|")
+
+
+def test_the_table_of_metrics_lists_every_metric_on_the_tuning_page() -> None:
+    rows = REFERENCE.metrics().splitlines()[2:]
+    assert [row.split("|")[1].strip() for row in rows] == [f"`{metric.form}`" for metric in METRICS]
+    assert "<!-- table of metrics -->" in (DOCS / "pages" / "tuning.md").read_text()
 
 
 def test_every_kind_of_fault_and_every_field_of_it_is_listed() -> None:
