@@ -61,7 +61,7 @@ class StandaloneSource:
 
     @cached_property
     def stack(self) -> int:
-        """Approximate stack [byte] without optimisation: all variables of the deepest chain of calls, caller included."""
+        """Approximate stack [byte] without optimisation: all variables of the deepest chain of calls."""
         need: dict[str, int] = {}
         for name, each in self._functions.items():
             need[name] = FRAME + self._size * each.numbers + max((need[called] for called in each.calls), default=0)
