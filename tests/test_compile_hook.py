@@ -1,4 +1,4 @@
-"""Compiling while servoctl is installed: what cannot be compiled is said, and ends no installation."""
+"""Compilation during installation: a failure is reported and never stops the installation."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -32,7 +32,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_checkout_that_cannot_be_written_to_is_no_reason_to_fail(hook: Any, checkout: Path) -> None:
+def test_a_read_only_checkout_does_not_fail(hook: Any, checkout: Path) -> None:
     (checkout / "servoctl" / "_compiled").touch()  # whatever the rights of who runs this, no directory can be there
     assert "_compiled" in hook.provide(checkout, MODULES)
 
@@ -47,7 +47,7 @@ def test_without_a_compiler_the_reason_is_kept(hook: Any, checkout: Path, monkey
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="by flags of gcc and clang")
-def test_a_compiler_may_warn_and_a_damaged_manifest_is_made_anew(
+def test_a_compiler_may_warn_and_a_damaged_manifest_is_rebuilt(
     hook: Any, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFLAGS", "-Wconversion")
@@ -61,7 +61,7 @@ def test_a_compiler_may_warn_and_a_damaged_manifest_is_made_anew(
     assert {path: path.stat().st_mtime_ns for path in place.iterdir()} == made
 
 
-def test_of_what_a_build_says_the_first_error_is_told_or_the_end(hook: Any) -> None:
+def test_the_reason_of_a_failed_build_is_its_first_error_or_its_last_line(hook: Any) -> None:
     said = "warning: x\nhil/error_frames.c:3:10: fatal error: Python.h: No such file\nerror: command 'cc' failed\n"
     assert hook._reason(said) == "hil/error_frames.c:3:10: fatal error: Python.h: No such file"
     assert hook._reason("x.c(1): fatal error C1083: no Python.h\nend\n") == "x.c(1): fatal error C1083: no Python.h"

@@ -1,4 +1,4 @@
-"""The exported law: compiled without a warning, equal to the reference, and what the command says and refuses."""
+"""The exported law compiles without a warning and equals the reference; what the command prints and refuses."""
 
 import ctypes
 import dataclasses
@@ -64,9 +64,9 @@ def passes(program: Path, *before: str) -> int:
     """Number of checks that the test of an export passes; none fails."""
     done = subprocess.run([*before, str(program)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.fullmatch(r"(\d+) passed, 0 failed\n", done.stdout)
-    assert found is not None
-    return int(found[1])
+    match = re.fullmatch(r"(\d+) passed, 0 failed\n", done.stdout)
+    assert match is not None
+    return int(match[1])
 
 
 @needs_compiler
@@ -80,7 +80,7 @@ def test_the_law_compiles_without_a_warning_and_equals_numpy(name: str, tmp_path
 
 @needs_compiler
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_law_in_float_keeps_to_its_measured_error(name: str, tmp_path: Path) -> None:
+def test_the_law_in_float_stays_within_its_measured_error(name: str, tmp_path: Path) -> None:
     made = exported(name, single=True)
     assert made.float_error is not None
     # rounding is 6e-8; the least pivots of these tasks cost two digits at most
@@ -104,9 +104,9 @@ def test_make_builds_example_and_test_of_every_law_of_a_folder(single: bool, tmp
     done = subprocess.run(["make", "-s", "test", flags, f"CC={CC}"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout.count(" passed, 0 failed"), done.stderr) == (0, 2, "")
     for name in ("two_mass_spring", "coordinated_robots"):
-        said = subprocess.run([tmp_path / f"{name}_law_example"], capture_output=True, text=True)
+        printed = subprocess.run([tmp_path / f"{name}_law_example"], capture_output=True, text=True)
         run = load(name, ["run.duration=0.01"]).simulate()
-        lines = [line.split(" = ") for line in said.stdout.splitlines()]
+        lines = [line.split(" = ") for line in printed.stdout.splitlines()]
         assert [line[0] for line in lines] == run.actuators
         commands = [float(line[1].split()[0]) for line in lines]
         first = [run[f"u.{actuator}"][0] for actuator in run.actuators]
@@ -134,8 +134,8 @@ def test_the_example_of_a_law_with_memory_compiles(tmp_path: Path) -> None:
     write(export(with_memory()).files, tmp_path)
     sources = [f"two_mass_spring_law{end}" for end in (".c", "_example.c")]
     subprocess.run([str(CC), *STRICT, "-o", "example", *sources, "-lm"], cwd=tmp_path, check=True)
-    said = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
-    assert said.returncode == 0 and said.stdout.startswith("F = ")
+    printed = subprocess.run([tmp_path / "example"], capture_output=True, text=True)
+    assert printed.returncode == 0 and printed.stdout.startswith("F = ")
 
 
 @needs_compiler
@@ -159,7 +159,7 @@ def test_a_wrong_law_fails_its_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_law_neither_allocates_nor_prints_nor_keeps(name: str) -> None:
+def test_the_law_does_not_allocate_print_or_keep_state(name: str) -> None:
     law = exported(name).files[f"{name}_law.c"]
     assert not re.search(r"malloc|calloc|free\(|printf|stdio|stdlib|\bmem\b|casadi", law, re.IGNORECASE)
     assert not re.search(r"\bstatic (?!void (f_\w+|COLUMNS|DECOMPOSE)\()", law)
@@ -178,14 +178,14 @@ def test_the_header_names_inputs_outputs_and_parameters_with_units() -> None:
     )
 
 
-def test_parameters_without_influence_are_left_out_and_said() -> None:
+def test_parameters_without_influence_are_left_out_and_listed() -> None:
     text = exported("two_mass_spring").files["two_mass_spring_law.h"]
     assert "left out: law.passive_rank_tolerance, law.weights" in text
     assert "double upper" not in text
     assert "double rank_tolerance;" in text
 
 
-def test_costs_are_counted_through_calls() -> None:
+def test_costs_include_called_functions() -> None:
     small, free, limited = (exported(name).cost for name in CONFIGS[:3])
     (called,) = load("two_mass_spring").loop.control_kernel.function.find_functions()  # type: ignore[attr-defined]
     assert called.name() == "decompose_1x1" and small.operations > decomposition_cost(1, 1).operations
@@ -208,14 +208,14 @@ def test_the_stack_is_not_understated(level: str, tmp_path: Path) -> None:
     assert 200 < sum(int(line.split("\t")[1]) for line in chain) <= made.stack
 
 
-def test_single_literals_stay_inside_float() -> None:
+def test_literals_of_float_stay_within_its_range() -> None:
     assert literal(0.1, True) == "0.1f"
     assert literal(1.0, True) == "1.0f"
     assert np.float32(literal(1.7976931348623157e308, True)[:-1]) == np.finfo(np.float32).max
     assert literal(-np.inf, True) == "-INFINITY"
 
 
-def test_names_become_c() -> None:
+def test_names_become_c_identifiers() -> None:
     assert identifier("my-arm.2") == "my_arm_2"
     assert identifier("2link") == "law_2link"
     assert identifier("register") == "register_"
@@ -265,7 +265,7 @@ def cart(tmp_path: Path) -> Path:
 
 
 @needs_compiler
-def test_a_users_plant_is_exported_under_names_that_c_takes(cart: Path, tmp_path: Path) -> None:
+def test_a_users_plant_is_exported_under_names_that_c_accepts(cart: Path, tmp_path: Path) -> None:
     made = export(load(cart))
     assert list(made.files) == [
         "my_cart_law.h", "my_cart_law.c", "my_cart_law_test.c", "my_cart_law_example.c", "Makefile", "README.txt",
@@ -336,7 +336,7 @@ def test_what_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
         export(load(cart))
 
 
-def test_a_law_with_an_operation_that_c_has_not_is_refused() -> None:
+def test_a_law_with_an_operation_without_c_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"^two_mass_spring: law: cannot be exported: control: .*operation erfinv$"):
         export(with_memory(ErrorInverse))
 
@@ -365,20 +365,18 @@ def test_float_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         export(load("two_mass_spring"), single=True)
 
 
-def test_the_command_writes_its_files_and_says_what_they_cost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_its_files_and_prints_their_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "law"
     with pytest.raises(SystemExit) as ended:
         main(["export", "two_mass_spring", "--out", str(out), "--set", "plant.parameters.m1=1.5"])
-    said = capsys.readouterr()
-    assert (ended.value.code, said.err) == (0, "")
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.err) == (0, "")
     names = [f"two_mass_spring_law{end}" for end in (".h", ".c", "_test.c", "_example.c")] + ["Makefile", "README.txt"]
-    assert said.out.splitlines()[:6] == [str(out / name) for name in names]
+    assert printed.out.splitlines()[:6] == [str(out / name) for name in names]
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
-    assert "at most 157 operations a call, of these 12 divisions and square roots" in said.out
-    assert "bytes of stack\n20 reference vectors\n" in said.out
-    assert said.out.endswith("two_mass_spring_law.c -lm && ./two_mass_spring_law_test\n")
+    assert "at most 157 operations a call, of these 12 divisions and square roots" in printed.out
+    assert "bytes of stack\n20 reference vectors\n" in printed.out
+    assert printed.out.endswith("two_mass_spring_law.c -lm && ./two_mass_spring_law_test\n")
     assert "double m1; /* [kg] the driven mass; default 1.5 */" in (out / names[0]).read_text()
 
 
@@ -387,13 +385,13 @@ def test_json_carries_the_float_error(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(["export", "two_mass_spring", "--out", str(tmp_path), "--float", "--json"])
     assert ended.value.code == 0
-    said = json.loads(capsys.readouterr().out)
-    assert 0 < said["float_error"] < 1e-5
-    assert said["files"][0] == str(tmp_path / "two_mass_spring_law.h")
-    assert said["cost"]["operations"] == 157
+    printed = json.loads(capsys.readouterr().out)
+    assert 0 < printed["float_error"] < 1e-5
+    assert printed["files"][0] == str(tmp_path / "two_mass_spring_law.h")
+    assert printed["cost"]["operations"] == 157
 
 
-def test_a_refusal_ends_with_2_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_exits_with_2_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "projectile", "--out", str(tmp_path / "law")]) == 2
     assert "there is no law to export" in capsys.readouterr().err
     assert not (tmp_path / "law").exists()
@@ -403,7 +401,7 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def test_nothing_that_a_person_wrote_is_overwritten(tmp_path: Path) -> None:
+def test_a_users_own_file_is_never_overwritten(tmp_path: Path) -> None:
     made = exported("two_mass_spring").files
     (tmp_path / "two_mass_spring_law.h").write_text("mine")
     for force in (False, True):
@@ -412,7 +410,7 @@ def test_nothing_that_a_person_wrote_is_overwritten(tmp_path: Path) -> None:
     assert texts(tmp_path) == {"two_mass_spring_law.h": "mine"}
 
 
-def test_an_earlier_export_is_replaced_only_by_force_and_only_unchanged(tmp_path: Path) -> None:
+def test_an_earlier_export_is_replaced_only_with_force_and_only_if_unchanged(tmp_path: Path) -> None:
     made = exported("two_mass_spring").files
     write(made, tmp_path)
     write(made, tmp_path)  # the same again changes nothing
@@ -431,13 +429,13 @@ def test_an_earlier_export_is_replaced_only_by_force_and_only_unchanged(tmp_path
     assert law.read_text().endswith("/* tuned by hand */\n")
 
 
-def test_an_out_that_is_a_file_is_said(tmp_path: Path) -> None:
+def test_an_out_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "law").write_text("")
     with pytest.raises(ConfigError, match=r"^--out: .*law.*: cannot be written"):
         write(exported("two_mass_spring").files, tmp_path / "law")
 
 
-def test_the_vectors_reach_other_parameters_and_all_are_commands() -> None:
+def test_the_vectors_cover_other_parameters() -> None:
     text = exported("two_mass_spring").files["two_mass_spring_law_test.c"]
     rows = re.findall(r"^  \{\{\{([^}]*)\}", text, re.MULTILINE)
     assert len(rows) == 20

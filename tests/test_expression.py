@@ -1,4 +1,4 @@
-"""Equations as text: what is read, what is refused with which sentence, and what comes out."""
+"""Equations as text: which are accepted, the messages of those refused, and their values."""
 
 import math
 from collections.abc import Callable
@@ -51,16 +51,16 @@ def test_operators_bind_as_in_mathematics(text: str, value: float) -> None:
     ("word", "value"),
     [("deg", math.pi / 180), ("rad", 1), ("ms", 1e-3), ("us", 1e-6), ("rpm", 2 * math.pi / 60), ("mm", 1e-3)],
 )
-def test_unit_words_are_si_values(word: str, value: float) -> None:
+def test_unit_words_have_si_values(word: str, value: float) -> None:
     assert UNITS[word] == value
     assert constant(f"3*{word}") == 3 * value
 
 
-def test_letters_of_units_that_are_no_unit_words_stay_free() -> None:
+def test_unit_letters_that_are_not_unit_words_may_be_names() -> None:
     assert parse("m*s + g*l").names == {"m", "s", "g", "l"}
 
 
-def test_an_expression_knows_what_it_uses() -> None:
+def test_an_expression_lists_the_names_it_uses() -> None:
     expression = parse("abs(der(x)) + m[1]*y - min(t, pi)*deg + max(x, abs(k)) + m[0]")
     assert expression.names == {"x", "y", "m", "k"}
     assert expression.plain == {"x", "y", "k"}
@@ -71,7 +71,7 @@ def test_an_expression_knows_what_it_uses() -> None:
     assert expression.text.startswith("abs(der(x))")
 
 
-def test_a_smooth_expression_without_time_says_so() -> None:
+def test_an_expression_reports_time_and_kinks() -> None:
     expression = parse("sin(x)")
     assert not expression.uses_time
     assert expression.kinked == ()
@@ -116,7 +116,7 @@ class Text:
         return Text(f"-{self.text}")
 
 
-def test_any_scalar_with_operators_passes_through_functions_of_the_callers_choice() -> None:
+def test_any_scalar_with_operators_can_be_evaluated_with_the_callers_functions() -> None:
     functions = {"sin": lambda value: Text(f"SIN[{value.text}]")}
     result = parse("sin(-x)/2 + x**2").evaluate({"x": Text("x")}, functions)
     assert result.text == "((SIN[-x]/2.0)+(x**2.0))"
@@ -127,7 +127,7 @@ def test_a_missing_value_is_a_key_error_that_names_it() -> None:
         parse("der(x)").evaluate({"x": 1.0})
 
 
-def test_python_numbers_follow_ieee_754_where_python_itself_would_raise() -> None:
+def test_python_numbers_follow_ieee_754_where_python_would_raise() -> None:
     assert parse("1/x").evaluate({"x": 0.0}) == math.inf
     assert math.isnan(parse("x**0.5").evaluate({"x": -1.0}))
     assert parse("x**2").evaluate({"x": 1e300}) == math.inf
@@ -191,7 +191,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "expected"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_what_is_no_equation_is_refused_with_the_word_that_is_wrong(text: str, expected: str) -> None:
+def test_a_text_that_is_not_an_equation_is_refused_with_the_wrong_word(text: str, expected: str) -> None:
     assert message(text).startswith(expected)
 
 
@@ -245,7 +245,7 @@ def test_names_are_checked_against_those_of_the_plant(text: str, problems: list[
     assert all(a.startswith(b) for a, b in zip(found, problems, strict=True))
 
 
-def test_a_coordinate_called_like_a_function_or_a_parameter_is_reported() -> None:
+def test_a_coordinate_named_like_a_function_or_a_parameter_is_reported() -> None:
     assert check_names(parse("1"), ["sin", "l"], PARAMETERS) == [
         "'sin' is the name of a coordinate or parameter, but a word of every equation (rename it)",
         "'l' is the name of a coordinate and of a parameter (rename one of them)",
@@ -278,7 +278,7 @@ def test_a_constant_is_a_number_or_an_expression_of_numbers(value: Any, number: 
         (10**400, "a finite number is expected, got inf"),
     ],
 )
-def test_what_is_no_constant_is_refused(value: Any, expected: str) -> None:
+def test_a_value_that_is_not_a_constant_is_refused(value: Any, expected: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         constant(value)
     assert str(caught.value).startswith(expected)

@@ -1,4 +1,4 @@
-"""What lies in the cache runs in this process: only the user's own files count; what is wrong is compiled anew."""
+"""The cache only uses libraries that belong to the user and that nobody else may write to."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def kept(own_cache: Path) -> Path:
     return path
 
 
-def test_what_is_kept_is_for_its_user_alone(own_cache: Path) -> None:
+def test_only_the_user_may_write_to_the_cache(own_cache: Path) -> None:
     before = os.umask(0)
     try:
         path = kept(own_cache)
@@ -66,7 +66,7 @@ def test_what_is_kept_is_for_its_user_alone(own_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_library_that_others_may_write_is_compiled_anew(own_cache: Path, mode: int) -> None:
+def test_a_library_that_others_may_write_to_is_compiled_again(own_cache: Path, mode: int) -> None:
     path = kept(own_cache)
     path.chmod(mode)
     assert cache.find(doubled().key) is None and not path.exists()
@@ -75,7 +75,7 @@ def test_a_library_that_others_may_write_is_compiled_anew(own_cache: Path, mode:
 
 
 @as_root
-def test_a_library_of_another_user_is_compiled_anew(own_cache: Path) -> None:
+def test_a_library_of_another_user_is_compiled_again(own_cache: Path) -> None:
     path = kept(own_cache)
     os.chown(path, STRANGER, STRANGER)
     np.testing.assert_array_equal(value(), [2.0, 4.0])
@@ -92,7 +92,7 @@ def test_a_link_is_not_followed(own_cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "loop"])
-def test_what_is_no_file_neither_hangs_a_run_nor_ends_it(own_cache: Path, kind: str, tmp_path: Path) -> None:
+def test_an_entry_that_is_not_a_file_neither_hangs_nor_stops_a_run(own_cache: Path, kind: str, tmp_path: Path) -> None:
     path = kept(own_cache)
     path.unlink()
     if kind == "fifo":
@@ -118,7 +118,7 @@ def test_what_is_no_file_neither_hangs_a_run_nor_ends_it(own_cache: Path, kind: 
     assert path.is_dir() if kind == "folder" else cache.find(doubled().key) == path
 
 
-def test_a_truncated_library_is_compiled_anew(own_cache: Path) -> None:
+def test_a_truncated_library_is_compiled_again(own_cache: Path) -> None:
     path = kept(own_cache)
     content = path.read_bytes()
     path.unlink()  # the library is in use: never write into it
@@ -129,7 +129,9 @@ def test_a_truncated_library_is_compiled_anew(own_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["empty", "text"])
-def test_what_does_not_load_is_compiled_anew_though_its_name_fits_its_content(own_cache: Path, damage: str) -> None:
+def test_a_library_that_does_not_load_is_compiled_again_even_if_its_checksum_is_right(
+    own_cache: Path, damage: str
+) -> None:
     whole = kept(own_cache)
     content = {"empty": b"", "text": b"#!/bin/sh\n"}[damage]
     whole.unlink()
@@ -141,7 +143,7 @@ def test_what_does_not_load_is_compiled_anew_though_its_name_fits_its_content(ow
     assert not path.exists() and cache.find(doubled().key) is not None
 
 
-def test_a_library_without_the_function_is_compiled_anew(own_cache: Path, tmp_path: Path) -> None:
+def test_a_library_without_the_function_is_compiled_again(own_cache: Path, tmp_path: Path) -> None:
     path = cache.put(doubled().key, compiled("int other(void) { return 0; }", tmp_path))
     np.testing.assert_array_equal(value(), [2.0, 4.0])
     assert not path.exists() and cache.find(doubled().key) is not None
@@ -159,7 +161,7 @@ def foreign(folder: Path) -> None:
         pytest.param(foreign, "belongs to another user (set SERVOCTL_CACHE to a folder of your own)", marks=as_root),
     ],
 )
-def test_a_folder_that_others_may_write_to_is_not_used_and_that_is_said(
+def test_a_folder_that_others_may_write_to_is_not_used_and_the_run_reports_it(
     own_cache: Path, spoil: object, sentence: str
 ) -> None:
     path = kept(own_cache)

@@ -1,4 +1,4 @@
-"""Generated C: the numbers of the virtual machine, compiled once, and nothing lost where there is no compiler."""
+"""Generated C gives the results of the virtual machine, is compiled once, and is optional."""
 
 import gc
 import os
@@ -96,7 +96,7 @@ def test_c_gives_the_numbers_of_the_virtual_machine(
         ("crane", ["run.duration=0.5"]),
     ],
 )
-def test_a_whole_run_is_that_of_the_virtual_machine(name: str, changes: list[str]) -> None:
+def test_a_whole_run_in_c_equals_the_virtual_machine(name: str, changes: list[str]) -> None:
     runs = [servoctl.load(name, changes, engine=engine).simulate() for engine in ("c", "vm")]
     actual, wanted = runs
     # Rounding moves adaptive steps within their error of rtol |q| = 1e-10 * 8 m, which the law multiplies by its gains:
@@ -174,7 +174,7 @@ def count(calls: Path) -> int:
     return len(calls.read_text().splitlines())
 
 
-def test_what_is_cached_is_not_compiled_again(calls: Path, own_cache: Path) -> None:
+def test_a_cached_library_is_not_compiled_again(calls: Path, own_cache: Path) -> None:
     for _ in range(3):
         np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
     assert count(calls) == 1
@@ -194,14 +194,14 @@ def test_a_damaged_file_is_compiled_again(calls: Path, own_cache: Path, damage: 
     assert count(calls) == 2 and len(list(own_cache.iterdir())) == 1
 
 
-def test_a_sound_file_that_is_no_library_is_compiled_again(calls: Path, own_cache: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_compiled_again(calls: Path, own_cache: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
     cache.put(square()[0].key, tmp_path / "text")
     np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
     assert count(calls) == 1 and len(list(own_cache.iterdir())) == 1
 
 
-def test_a_cache_that_cannot_be_written_costs_a_compilation(
+def test_a_cache_that_cannot_be_written_to_costs_a_compilation(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -211,7 +211,7 @@ def test_a_cache_that_cannot_be_written_costs_a_compilation(
     assert count(calls) == 2
 
 
-def test_the_cache_is_bounded_and_drops_what_was_used_longest_ago(
+def test_the_cache_has_a_size_limit_and_removes_the_least_recently_used(
     monkeypatch: pytest.MonkeyPatch, own_cache: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cache, "LIMIT", 2500)
@@ -249,15 +249,13 @@ def test_without_a_compiler_the_run_takes_the_virtual_machine_and_says_so(monkey
     assert lines == ["--engine c: the run takes engine vm instead: no C compiler: CC=/no/such/cc is not found"]
 
 
-def test_a_compiler_whose_name_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_whose_name_cannot_be_parsed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     trajectory, lines = failing_run(monkeypatch, '"cc')
     assert trajectory.metadata["engine"] == "vm"
     assert lines == ['--engine c: the run takes engine vm instead: no C compiler: CC="cc is not found']
 
 
-def test_a_compiler_that_does_not_say_its_version_is_asked_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_compiler_that_prints_no_version_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     notes = tmp_path / "asked"
     monkeypatch.setenv("CC", str(script(tmp_path / "mute_cc", f"echo asked >> {notes}\nsleep 60")))
     monkeypatch.setattr(compiler, "QUESTION_LIMIT", 0.3)
@@ -269,12 +267,12 @@ def test_a_compiler_that_does_not_say_its_version_is_asked_once(
 
 
 @pytest.mark.parametrize("limit", ["soon", "nan", "inf", "0", "-1", ""])
-def test_a_time_limit_that_is_none_is_as_good_as_not_given(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_a_time_limit_that_is_not_a_positive_number_is_ignored(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     monkeypatch.setenv("SERVOCTL_COMPILE_LIMIT", limit)
     assert compiler.time_limit() == compiler.TIME_LIMIT
 
 
-def test_a_compiler_that_writes_nothing_is_told(
+def test_a_compiler_that_writes_no_file_is_reported(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trajectory, lines = failing_run(monkeypatch, str(script(tmp_path / "idle_cc", "echo cc 4")))
@@ -296,7 +294,7 @@ def test_a_full_disk_under_the_cache_costs_a_compilation(
     assert (count(calls), list(own_cache.iterdir())) == (2, [])
 
 
-def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_that_fails_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     body = 'case "$1" in --version) echo cc 1;; *) echo "code.c:1: error: out of luck" >&2; exit 3;; esac'
     path = script(tmp_path / "bad_cc", body)
     trajectory, lines = failing_run(monkeypatch, str(path))
@@ -304,7 +302,9 @@ def test_a_compiler_that_fails_is_told_in_one_line(monkeypatch: pytest.MonkeyPat
     assert lines[0].endswith("the C compiler bad_cc fails with exit code 3: code.c:1: error: out of luck")
 
 
-def test_a_compiler_that_hangs_is_ended_with_its_children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_compiler_that_hangs_is_killed_with_its_child_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     alive = tmp_path / "alive"
     body = f'case "$1" in --version) echo cc 2;; *) (sleep 3; touch {alive}) & sleep 30;; esac'
     monkeypatch.setenv("CC", str(script(tmp_path / "slow_cc", body)))
@@ -325,7 +325,7 @@ def test_auto_leaves_a_short_run_on_the_virtual_machine(calls: Path) -> None:
     assert count(calls) == 0
 
 
-def test_auto_compiles_for_a_long_run_and_takes_what_is_cached(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_compiles_for_a_long_run_and_uses_a_cached_library(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = servoctl.load("two_mass_spring", ["run.duration=1000"])  # 100000 steps of 20 us and more
     run.prepare()
     assert (run.loop.engine, count(calls)) == ("c", 1)
@@ -342,6 +342,6 @@ def test_a_loop_in_numpy_says_why_it_is_not_in_c() -> None:
     assert [line.startswith(said) and "LAPACK" in line for line in run.warnings].count(True) == 1
 
 
-def test_an_engine_that_there_is_not_is_refused() -> None:
+def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ConfigError, match="--engine fortran: no such engine"):
         servoctl.load("two_mass_spring", engine="fortran")

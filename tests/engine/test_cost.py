@@ -1,4 +1,4 @@
-"""The cost of a function in C: its generated code, compiled as C++ with a number that counts, takes what is stated."""
+"""The stated cost of a function in C equals the operations counted in its code, compiled with a counting number."""
 
 import ctypes
 import shutil

@@ -88,7 +88,7 @@ def test_the_pseudoinverse_meets_the_four_conditions_of_penrose(
 @ENGINES
 @FEW
 @given(matrices(smallest=1e-3))
-def test_the_pseudoinverse_is_numpys(engine: str, case: tuple[Array, int]) -> None:
+def test_the_pseudoinverse_equals_that_of_numpy(engine: str, case: tuple[Array, int]) -> None:
     A, rank = case
     expected = np.linalg.pinv(A, rcond=1e-8) if rank else np.zeros(A.T.shape)
     difference = np.abs(pinv_of(engine, A) - expected).max()
@@ -125,7 +125,7 @@ def test_the_solution_is_the_shortest_least_squares_one(engine: str, case: tuple
 @ENGINES
 @pytest.mark.parametrize("digits", [4, 8])
 @pytest.mark.parametrize(("rows", "n"), [(3, 3), (3, 6), (6, 3), (5, 6)])
-def test_an_ill_conditioned_pseudoinverse_is_that_of_fifty_digits(engine: str, digits: int, rows: int, n: int) -> None:
+def test_an_ill_conditioned_pseudoinverse_agrees_with_fifty_digits(engine: str, digits: int, rows: int, n: int) -> None:
     A = matrix(rows, n, np.logspace(0, -digits, min(rows, n)), seed=rows + n)
     with mpmath.workdps(50):
         exact = mpmath.matrix(A.tolist())
@@ -137,7 +137,7 @@ def test_an_ill_conditioned_pseudoinverse_is_that_of_fifty_digits(engine: str, d
 
 
 @pytest.mark.parametrize("n", [3, 5])
-def test_a_matrix_of_hilbert_is_inverted_as_well_as_its_condition_allows(n: int) -> None:
+def test_a_hilbert_matrix_is_inverted_as_well_as_its_condition_allows(n: int) -> None:
     A = np.array([[1.0 / (i + j + 1) for j in range(n)] for i in range(n)])
     with mpmath.workdps(50):
         expected = np.array((mpmath.matrix(A.tolist()) ** -1).tolist(), dtype=float)
@@ -159,7 +159,7 @@ def test_a_pivot_equal_to_the_tolerance_does_not_count() -> None:
     assert float(count) == 1.0
 
 
-def test_the_scale_may_be_given_and_pure_round_off_counts_as_nothing() -> None:
+def test_with_a_given_scale_pure_round_off_has_rank_zero() -> None:
     A = np.full((2, 3), 1e-17)
     assert decompose(A, TOLERANCE).rank == 1
     assert decompose(A, TOLERANCE, scale=1.0).rank == 0
@@ -168,7 +168,7 @@ def test_the_scale_may_be_given_and_pure_round_off_counts_as_nothing() -> None:
 
 @ENGINES
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 2), (4, 4)])
-def test_zero_has_zero_for_its_pseudoinverse(engine: str, shape: tuple[int, int]) -> None:
+def test_the_pseudoinverse_of_zero_is_zero(engine: str, shape: tuple[int, int]) -> None:
     assert not pinv_of(engine, np.zeros(shape)).any()
     x, residual, projector, count, pivot = solve_kernel(*shape)(np.zeros(shape), np.ones(shape[0]), TOLERANCE)
     assert not x.any() and not projector.any() and residual.tolist() == [1.0] * shape[0]
@@ -187,7 +187,9 @@ def test_an_empty_matrix_has_an_empty_pseudoinverse(shape: tuple[int, int]) -> N
 @ENGINES
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 2), (3, 3)])
-def test_the_pseudoinverse_of_what_is_not_finite_is_no_number(engine: str, bad: float, shape: tuple[int, int]) -> None:
+def test_the_pseudoinverse_of_a_matrix_that_is_not_finite_is_nan(
+    engine: str, bad: float, shape: tuple[int, int]
+) -> None:
     A = np.arange(1.0, 1.0 + shape[0] * shape[1]).reshape(shape)
     A[-1, 0] = bad
     assert np.isnan(pinv_of(engine, A)).all()
@@ -207,7 +209,7 @@ def test_derivatives_stay_finite_where_rank_is_lost(rows: int, n: int) -> None:
         assert np.isfinite(pinv_slope(at).full()).all()
 
 
-def test_the_derivative_of_the_pseudoinverse_is_that_of_golub_and_pereyra() -> None:
+def test_the_derivative_of_the_pseudoinverse_is_the_formula_of_golub_and_pereyra() -> None:
     random = np.random.default_rng(3)
     A, dA = random.standard_normal((2, 2, 3))
     symbol = ca.SX.sym("A", 2, 3)

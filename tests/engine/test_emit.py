@@ -1,4 +1,4 @@
-"""CasADi functions as C: every operation is NumPy's, and every lane takes the scalar's steps."""
+"""CasADi functions in C equal the virtual machine, and every lane equals the scalar code."""
 
 import ctypes
 from pathlib import Path
@@ -76,7 +76,7 @@ ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, -5e-324, 1e6]
 
 
 @pytest.mark.parametrize("x", [*RNG.normal(size=(6, 4)), *(np.array([value, 1.0, -2.0, 0.0]) for value in ODD)])
-def test_every_operation_is_that_of_the_virtual_machine(x: Array) -> None:
+def test_every_operation_in_c_equals_the_virtual_machine(x: Array) -> None:
     function = every_operation()
     np.testing.assert_allclose(
         in_c(function, x.reshape(4, 1))[0].ravel(), np.array(function(x)).ravel(), rtol=4e-16, atol=1e-300
@@ -117,7 +117,7 @@ def of_rank(rows: int, n: int, rank: int) -> Array:
 
 
 @pytest.mark.parametrize(("rows", "n", "rank"), SIZES)
-def test_a_decomposition_in_c_is_that_of_the_virtual_machine(rows: int, n: int, rank: int) -> None:
+def test_a_decomposition_in_c_equals_the_virtual_machine(rows: int, n: int, rank: int) -> None:
     """The same A^+, projectors, rank and pivot, and A^+ is NumPy's; R is an upper triangle."""
     function = decomposition_function(rows, n)
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_a_decomposition_in_c_is_that_of_the_virtual_machine(rows: int, n: int, 
 
 
 @pytest.mark.parametrize("ranks", [(3, 2, 3, 1), (3, 3, 3, 3), (2, 1, 2, 1)])
-def test_a_decomposition_is_the_same_to_the_bit_whatever_stands_beside_it(
+def test_a_decomposition_is_the_same_to_the_bit_whatever_the_other_lanes_compute(
     ranks: tuple[int, ...], tmp_path: Path
 ) -> None:
     A = ca.SX.sym("A", 18)
@@ -146,7 +146,7 @@ def test_a_decomposition_is_the_same_to_the_bit_whatever_stands_beside_it(
     np.testing.assert_array_equal(in_lanes(function, given, tmp_path, 4), alone)
 
 
-def test_matrices_that_are_not_numbers_lose_their_rank() -> None:
+def test_a_matrix_of_nan_has_rank_zero() -> None:
     A = np.full((12, 12), np.nan)
     _, _, R, rank, pivot = in_c(decomposition_function(12, 12), A, np.full((1, 1), 1e-10))
     assert (rank[0, 0], pivot[0, 0]) == (0.0, 0.0)
@@ -167,7 +167,7 @@ def inlined(function: Any) -> Any:
 
 
 @pytest.mark.parametrize("x", [1.5, 20.0, 1e9])
-def test_what_is_repeated_stops_where_it_is_done(x: float) -> None:
+def test_a_repeated_function_stops_when_it_is_done(x: float) -> None:
     function = inlined(halving(8))
     expected = min(8, int(np.ceil(np.log2(x))))
     for found in (in_c(function, np.full((1, 1), x))[0].ravel(), np.array(function(x)).ravel()):
@@ -181,7 +181,7 @@ def test_lanes_that_are_done_wait_for_the_others(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[:, 0], x[:, 0] / 2.0 ** found[:, 2])
 
 
-def test_an_operation_that_has_no_c_is_refused_by_name() -> None:
+def test_an_operation_without_c_is_refused_by_name() -> None:
     x = ca.SX.sym("x")
     with pytest.raises(CompileError, match=r"inverse_error: no C code for the operation erfinv \(take --engine vm\)"):
         Program([ca.Function("inverse_error", [x], [ca.erfinv(x)])])

@@ -1,4 +1,4 @@
-"""Parameters stay inputs of what is compiled; what cannot be one makes a plant opaque, by name."""
+"""Parameters stay inputs of compiled functions; code that symbols cannot follow makes a plant opaque."""
 
 import math
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ def test_floats_and_tuples_of_floats_are_parameters_and_nothing_else() -> None:
     assert plant == Spring(k=(1.0, 2.0, 3.0))
 
 
-def test_what_has_no_parameters_comes_back_as_it_is() -> None:
+def test_an_object_without_parameters_is_returned_unchanged() -> None:
     assert parameter_values(None).tolist() == []
     assert with_parameters(None, []) is None
 
@@ -89,7 +89,7 @@ def test_a_kernel_gives_copies_and_takes_one_number_for_an_entry_of_one() -> Non
     assert matrix.tolist() == [[3.0, 6.0, 9.0], [4.0, 8.0, 12.0]]
 
 
-def test_a_vector_of_the_wrong_length_is_not_stretched_to_fit() -> None:
+def test_a_vector_of_the_wrong_length_is_not_broadcast() -> None:
     given = inputs({"t": (1,), "x": (3,)})
     kernel = Kernel.compile("f", given, {"y": given["x"] * given["t"][0]})
     with pytest.raises(ValueError, match=r"f: x: expected shape \(3,\), got \(1,\)"):
@@ -177,7 +177,7 @@ def test_a_plant_whose_symbols_differ_from_its_numbers_is_opaque_by_name(kind: t
     assert "a value fixed in __post_init__?" in bound.opaque
 
 
-def test_an_opaque_plant_still_moves_as_its_numpy_code_says() -> None:
+def test_an_opaque_plant_moves_as_its_numpy_code_computes() -> None:
     matrices = model(Branching()).matrices(State(0.0, np.array([-0.4]), np.zeros(1)))
     assert matrices.Q.tolist() == [1.0]
 

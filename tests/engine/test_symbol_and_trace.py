@@ -1,4 +1,4 @@
-"""A user's NumPy code on symbols: the same numbers as NumPy, or an error that names the line. Never silence."""
+"""A user's NumPy code on symbols gives NumPy's numbers, or an error that names the line."""
 
 import linecache
 import math
@@ -109,7 +109,7 @@ def test_a_function_of_two_arguments_takes_a_symbol_on_either_side(name: str) ->
     assert function is getattr(np, name)
 
 
-def test_numbers_may_stand_beside_symbols_in_an_array() -> None:
+def test_an_array_may_mix_numbers_and_symbols() -> None:
     def function(x: Array) -> Array:
         z = np.zeros(3)
         z[0] = x[0]
@@ -170,7 +170,7 @@ def test_ordinary_numpy_code_is_followed(case: Callable[[Array], Any]) -> None:
     assert_same(case)
 
 
-def test_arrays_go_to_casadi_and_back_in_their_own_order() -> None:
+def test_arrays_keep_their_order_on_the_way_to_casadi_and_back() -> None:
     A = symbols("A", 2, 3)
     there = to_sx(A)
     assert [[str(there[i, j]) for j in range(3)] for i in range(2)] == [[str(a.sx) for a in row] for row in A]
@@ -219,7 +219,7 @@ REFUSED: dict[str, Callable[[Array], Any]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_symbols_cannot_follow_is_refused_with_the_line(name: str) -> None:
+def test_code_that_symbols_cannot_follow_is_refused_with_its_line(name: str) -> None:
     function = REFUSED[name]
     with pytest.raises(TraceError) as caught:
         trace(function, symbols("x", 3))
@@ -232,7 +232,7 @@ def test_what_symbols_cannot_follow_is_refused_with_the_line(name: str) -> None:
     assert linecache.getline(__file__, int(line)).strip() in str(caught.value)
 
 
-def test_the_refusal_says_what_to_write_instead() -> None:
+def test_the_refusal_names_the_replacement() -> None:
     with pytest.raises(TraceError, match=r"the truth of a symbol is not known \(use servoctl\.where or servoctl\.clip"):
         trace(REFUSED["bool"], symbols("x", 3))
     with pytest.raises(TraceError, match=r"the value of a symbol is not known .*use numpy\.sin, not math\.sin"):
@@ -241,12 +241,12 @@ def test_the_refusal_says_what_to_write_instead() -> None:
         trace(REFUSED["index"], symbols("x", 3))
 
 
-def test_a_symbol_refuses_outside_of_a_trace_too() -> None:
+def test_a_symbol_also_refuses_outside_of_a_trace() -> None:
     with pytest.raises(TraceError, match="the truth"):
         bool(Symbol(symbols("x")[0].sx))
 
 
-def test_numpy_is_itself_again_after_a_trace_even_after_an_error() -> None:
+def test_numpy_is_restored_after_a_trace_even_after_an_error() -> None:
     names = ["zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like", "maximum"]
     names += ["minimum", "sign", "clip", "where", "sin", "arctan2", "sqrt"]
     before = [*(getattr(np, name) for name in names), np.linalg.norm]
@@ -260,7 +260,7 @@ def test_numpy_is_itself_again_after_a_trace_even_after_an_error() -> None:
     assert np.zeros(2).dtype == float
 
 
-def test_another_thread_gets_arrays_of_floats_while_this_one_traces() -> None:
+def test_another_thread_gets_float_arrays_during_a_trace() -> None:
     # generated C writes doubles into an array that another thread makes: one of objects would be overwritten
     made: list[np.ndarray] = []
     with tracing():

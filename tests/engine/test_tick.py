@@ -1,4 +1,4 @@
-"""The tick of a loop in real time: the command of the loop, into arrays that stay."""
+"""A real-time tick gives the command of the loop, in arrays that stay in place."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_gain_written_in_place_holds_from_the_next_tick_on(engine: str) -> Non
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_state_that_is_not_a_number_is_a_status_and_no_error(engine: str) -> None:
+def test_a_state_that_is_not_a_number_gives_a_status_and_no_error(engine: str) -> None:
     run, _, tick = ready(engine)
     assert np.isnan(tick.u).all()
     tick.q[:], tick.v[:] = run.start.q, np.nan
@@ -92,7 +92,7 @@ def test_without_a_compiler_a_tick_in_c_is_refused(monkeypatch: pytest.MonkeyPat
         ready("c")
 
 
-def test_a_matrix_lies_in_a_kernel_as_numpy_indexes_it() -> None:
+def test_a_matrix_in_a_kernel_is_indexed_as_in_numpy() -> None:
     given = inputs({"A": (2, 3), "x": (3,)})
     tick = BufferedCall(Kernel.compile("product", given, {"y": given["A"] @ given["x"], "T": given["A"].T}))
     tick.inputs["A"][:] = np.arange(6.0).reshape(2, 3)
