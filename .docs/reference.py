@@ -104,7 +104,7 @@ def _options(kind: type) -> str:
         required = each.default is dataclasses.MISSING
         default = "required" if required else "" if each.default is None else f"`{_yaml(each.default)}`"
         rows.append(
-            f"| `{each.name}` | {default} | {_cell(_attribute(kind, each.name))} | {_cell(each.metadata['expected'])} |"
+            f"| `{each.name}` | {default} | {_cell(_without_none(_attribute(kind, each.name)))} | {_cell(each.metadata['expected'])} |"
         )
     return "\n".join(rows)
 
@@ -178,6 +178,11 @@ def _yaml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_yaml, value)) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without_none(text: str) -> str:
+    """The text for a reader of YAML, who leaves a key out where Python has None."""
+    return re.sub(r"\bNone\b", "left out", text)
 
 
 def _cell(text: str) -> str:

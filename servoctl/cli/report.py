@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from servoctl.cli.console import say
-from servoctl.run_folder import load_run
 
 
 def report(
@@ -28,6 +27,8 @@ def report(
     Prints the written files. Without --html, --png, --pdf, --gif, --mp4: the page, and one overview picture per run.
     The page of several runs is written into the folder of the first run.
     """
+    from servoctl.run_folder import load_run
+
     default = not (html or png or pdf or gif or mp4)
     if html or default:
         from servoctl.report.page import PAGE, write

@@ -72,7 +72,7 @@ def test_the_default_is_shadow_which_sends_nothing(keys: dict[str, Any], tmp_pat
     with served(config) as server:
         begun = start(Request(config, engine="vm"))
         assert begun.stage is Stage.SHADOW
-        assert "shadow: nothing is sent on main; --stage zero --armed comes next" in begun.notes
+        assert "shadow: nothing is sent on main; the next step is --stage zero --armed" in begun.notes
         ended = begun.run(tmp_path / "run", lambda event: None)
         assert heard(server) == 0
     assert (ended.exit_code, ended.unconfirmed) == (0, ()), ended.events
@@ -146,9 +146,7 @@ def test_a_drive_without_a_watchdog_makes_torque_on_a_real_bus_only_where_the_co
             assert any("F: no watchdog in the drive" in note for note in begun.notes)
             begun.close()
         else:
-            with pytest.raises(
-                ConfigError, match=r"hil\.drives: F: drive_watchdog is missing: when the loop dies, the "
-            ):
+            with pytest.raises(ConfigError, match=r"hil\.drives: F: drive_watchdog is missing: without a watchdog "):
                 start(Request(config, stage="zero", armed=True, engine="vm"))
             shadow = start(Request(config, engine="vm"))
             assert shadow.stage is Stage.SHADOW
@@ -183,10 +181,10 @@ def test_a_loopback_bus_without_an_emulator_is_real_and_says_how_to_get_one(tmp_
     ("keys", "options", "said"),
     [
         ({"interface": "socketcan", "channel": "can0"}, ["--vcan"], "may have real drives on it"),
-        ({"interface": "socketcan", "channel": "vcan0"}, [], "say --vcan"),
+        ({"interface": "socketcan", "channel": "vcan0"}, [], "use --vcan"),
         ({"interface": "udp_multicast", "channel": "239.74.163.2"}, [], "set hop_limit: 0"),
         ({"interface": "virtual", "channel": "main"}, [], "reaches no other process"),
-        ({"interface": "emulated"}, [], "take udp_multicast with hop_limit: 0"),
+        ({"interface": "emulated"}, [], "use udp_multicast with hop_limit: 0"),
     ],
 )
 def test_emulate_refuses_buses_that_may_be_physical_or_that_nobody_reaches(
