@@ -104,7 +104,7 @@ def _options(kind: type) -> str:
         required = each.default is dataclasses.MISSING
         default = "required" if required else "" if each.default is None else f"`{_yaml(each.default)}`"
         rows.append(
-            f"| `{each.name}` | {default} | {_cell(_without_none(_attribute(kind, each.name)))} | {_cell(each.metadata['expected'])} |"
+            f"| `{each.name}` | {default} | {_meaning_of(kind, each.name)} | {_cell(each.metadata['expected'])} |"
         )
     return "\n".join(rows)
 
@@ -180,9 +180,9 @@ def _yaml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _without_none(text: str) -> str:
-    """The text for a reader of YAML, who leaves a key out where Python has None."""
-    return re.sub(r"\bNone\b", "left out", text)
+def _meaning_of(kind: type, name: str) -> str:
+    """The text of an attribute for a reader of YAML, who leaves a key out where Python has None."""
+    return _cell(re.sub(r"\bNone\b", "left out", _attribute(kind, name)))
 
 
 def _cell(text: str) -> str:

@@ -185,7 +185,7 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
     with pytest.raises(RunFolderError, match=r"bare/config.yaml: is missing or empty"):
         replay(tmp_path / "bare")
     save(Trajectory({"t": np.zeros(0)}), tmp_path / "none")
-    with pytest.raises(RunFolderError, match="holds no rows"):
+    with pytest.raises(RunFolderError, match="contains no rows"):
         replay(tmp_path / "none")
     with pytest.raises(ConfigError, match="law: there is none"):
         replay(simulated(tmp_path / "open", "projectile", settings=["run.duration=0.01"]))
@@ -253,7 +253,7 @@ def test_frames_that_end_before_the_rows_do_are_no_difference_where_the_run_was_
     assert replay(tmp_path / "run").other_samples > 100, "a run that says it is whole must have them all"
     run = load_run(tmp_path / "run")
     cut_off = dataclasses.replace(run, metadata=run.metadata | {"status": "running"})
-    monkeypatch.setattr("hil.replay.replay.Trajectory.load", lambda folder: cut_off)
+    monkeypatch.setattr("hil.replay.replay.load_run", lambda folder: cut_off)
     cut = replay(tmp_path / "run")
     assert cut.other_samples == 0
     assert 0 < cut.samples < whole.samples
