@@ -336,7 +336,7 @@ def test_samples_must_be_positive_and_a_run_folder_is_kept(tmp_path: Path, capsy
 def test_a_batch_needs_a_config_and_lists_of_one_length() -> None:
     run = sc.load("two_mass_spring", OFF)
     for bad in ("a", None, [1.0]):
-        with pytest.raises(ConfigError, match=re.escape(f"Run.batch: {ALPHA}: expected a number, got {bad!r}")):
+        with pytest.raises(ConfigError, match=re.escape(f"batch: {ALPHA}: expected a number, got {bad!r}")):
             batch(run, {ALPHA: [1.0, bad]})  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=f"expected lists of one length, got {ALPHA} 1, {X2} 2"):
         batch(run, {ALPHA: [1.0], X2: [1.0, 1.1]})

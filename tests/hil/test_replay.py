@@ -187,7 +187,7 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
     save(Trajectory({"t": np.zeros(0)}), tmp_path / "none")
     with pytest.raises(RunFolderError, match="contains no rows"):
         replay(tmp_path / "none")
-    with pytest.raises(ConfigError, match="law: there is none"):
+    with pytest.raises(ConfigError, match="law: the run has no law"):
         replay(simulated(tmp_path / "open", "projectile", settings=["run.duration=0.01"]))
     run = load_run(cart)
     law = {"law.F": np.full(11, np.nan)}
