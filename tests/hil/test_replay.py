@@ -191,7 +191,7 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
         replay(simulated(tmp_path / "open", "projectile", settings=["run.duration=0.01"]))
     run = load_run(cart)
     law = {"law.F": np.full(11, np.nan)}
-    with pytest.raises(RunFolderError, match="gave no u in any row"):
+    with pytest.raises(RunFolderError, match="no row has a u of the law"):
         replay(changed(cart, law), tmp_path)
     less = {name: x for name, x in run.columns.items() if name != "v.x"}
     save(dataclasses.replace(run, columns=less), cart, CONFIG)
