@@ -211,7 +211,7 @@ def test_a_failing_run_leaves_the_next_one_as_it_would_be_alone() -> None:
         (ALPHA, [3.0, 5.0, 8.0], 0),
         ("plant.parameters.k", [5.0, 8.0, 9.0], 0),
         (X2, [0.95, 1.0, 1.1], 0),
-        ("task.distance.priority", [1, 2], 0),
+        ("task.distance.priority", [1, 2], 1),  # at priority 2 the row is a wish: another law
         ("run.period", [0.005, 0.005], 3),  # the law is held: three functions of a new kind, once
     ],
 )
@@ -379,7 +379,8 @@ def test_all_runs_failed_ends_with_4_and_its_files(tmp_path: Path, capsys: pytes
     said = capsys.readouterr().out
     assert "two_mass_spring: 4 runs, 4 failed" in said
     assert "run 0 failed: " in said
-    assert {path.name for path in tmp_path.iterdir()} == {"config.yaml", "summary.json", "sweep.parquet", "sweep.png"}
+    files = {"config.yaml", "summary.json", "sweep.jsonl", "sweep.parquet", "sweep.png"}
+    assert {path.name for path in tmp_path.iterdir()} == files
 
 
 def test_the_table_shows_the_best_runs_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -411,7 +412,7 @@ def test_a_plant_that_raises_fails_only_its_own_run(tmp_path: Path) -> None:
     (tmp_path / "ball.yaml").write_text(BALL_CONFIG)
     run = sc.load(tmp_path / "ball.yaml")
     found = batch(run, {"plant.parameters.m": [1.0, 13.0, 2.0]})
-    assert found["status"] == ["done", "crashed", "done"]
+    assert found["status"] == ["done", "refused", "done"]
     assert "thirteen" in found["error"][1]
     with pytest.raises(ConfigError, match="ball: there is nothing to compare runs by"):
         plan(run, None)
