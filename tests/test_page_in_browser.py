@@ -194,7 +194,7 @@ def test_no_label_of_an_axis_is_cut(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_diverged_run_is_shown_until_it_diverges(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
-    with_last(load_run(runs["robots"]), 1e10).save(tmp_path / "run")
+    save(with_last(load_run(runs["robots"]), 1e10), tmp_path / "run")
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         y = "window.page.group.plots[{}].u.scales.y"

@@ -15,6 +15,7 @@ from servoctl.report.scales import FLOOR, calm_range, histogram_edges, log_floor
 from servoctl.report.style import blank, drawing_style, show_scale
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.sweep.picture import draw
+from servoctl.sweep.points import Vary
 from servoctl.types import Array
 
 T = np.linspace(0.0, 2.0, 201)
@@ -158,7 +159,7 @@ def test_the_colour_scale_of_a_sweep_comes_from_the_runs_that_are_done() -> None
     x, y = (grid.ravel() for grid in np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"))
     study = SimpleNamespace(
         paths=["a", "b"], name="s", done=np.full(25, True), planned=25, sample="grid", limits=(),
-        varies=[SimpleNamespace(count=5), SimpleNamespace(count=5)],
+        varies=[Vary("a=0:4:5", "a", 0.0, 4.0, 5), Vary("b=0:4:5", "b", 0.0, 4.0, 5)],
         numbers={"a": x, "b": y, "rms": values}.__getitem__,
     )  # fmt: skip
     drawn = draw(study, "rms")  # type: ignore[arg-type]
