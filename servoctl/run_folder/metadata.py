@@ -7,6 +7,7 @@ it is: a later version may have written it.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from sys import float_info
 from typing import Any, NamedTuple
 
 from servoctl.errors import RunFolderError
@@ -25,7 +26,7 @@ class Kind(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**1000
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _is_names(value: Any) -> bool:
