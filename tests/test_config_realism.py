@@ -56,5 +56,5 @@ def test_drives_keep_out_of_it_and_replay_says_why_it_cannot(tmp_path: Path) -> 
     prepared = load_drives("two_mass_spring_drive", ["run.period=0.01", "realism={friction: {viscous: 3}}"])
     assert prepared.run.system.friction is None and prepared.run.system.realism is None
     sc.load("two_mass_spring", [*SAMPLED, "run.duration=0.1", "realism.delay=0.01"]).simulate(tmp_path / "run")
-    with pytest.raises(ConfigError, match="u is what acted, after delay and actuators"):
+    with pytest.raises(ConfigError, match="the logged u is the input after delay and actuators"):
         replay(tmp_path / "run")
