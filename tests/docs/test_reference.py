@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
@@ -16,6 +17,7 @@ from servoctl.config.problems import json_schema
 from servoctl.sweep.metrics import METRICS
 
 
+@cache
 def reference() -> Any:
     """The module `.docs/reference.py`, loaded by its path: the tests have another `reference`."""
     spec = spec_from_file_location("docs_reference", DOCS / "reference.py")
@@ -25,11 +27,27 @@ def reference() -> Any:
     return module
 
 
-REFERENCE = reference()
-PAGES = REFERENCE.written()
-CONFIG, PYTHON = PAGES["config"], PAGES["python"]
-TABLES = [line for line in CONFIG.splitlines() if line.startswith("| `")]
-ROWS = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in TABLES]
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """Name of a reference page -> its text; written once, and not while tests are collected."""
+    written: dict[str, str] = reference().written()
+    return written
+
+
+@pytest.fixture(scope="module")
+def config(pages: dict[str, str]) -> str:
+    return pages["config"]
+
+
+@pytest.fixture(scope="module")
+def python(pages: dict[str, str]) -> str:
+    return pages["python"]
+
+
+def cells_of(page: str) -> list[list[str]]:
+    """The cells of every row of a page's tables."""
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 def test_every_field_of_the_schema_has_a_meaning() -> None:
@@ -38,26 +56,27 @@ def test_every_field_of_the_schema_has_a_meaning() -> None:
             assert len(field.get("description", "").split()) >= 2, f"{name}.{key}"
 
 
-def test_no_sentence_is_cut_off_and_no_default_is_a_python_value() -> None:
-    text = {cells[0].strip("`"): cells[2] for cells in ROWS}
+def test_no_sentence_is_cut_off_and_no_default_is_a_python_value(config: str) -> None:
+    rows = cells_of(config)
+    text = {cells[0].strip("`"): cells[2] for cells in rows}
     assert text["clamped"].startswith("reaction when a torque limit clamped more than half of the ticks within 0.5 s")
     assert text["clamped"].endswith("one of `warn`, `stop`")
-    speed = next(cells[2] for cells in ROWS if cells[0] == "`speed_limit`" and "left out" in cells[2])
+    speed = next(cells[2] for cells in rows if cells[0] == "`speed_limit`" and "left out" in cells[2])
     assert speed.endswith("from the speeds that the encoder and the model report, and from start_tolerance")
-    assert not [cells for cells in ROWS if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
-    passive = next(cells for cells in ROWS if cells[2].startswith("correction of the passive constraints"))
+    assert not [cells for cells in rows if re.search(r"\b(beside|likewise|when|of|at)$", cells[2])]
+    passive = next(cells for cells in rows if cells[2].startswith("correction of the passive constraints"))
     assert passive[1] == "`{baumgarte: {alpha: 10, beta: 10}}`"
-    assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", CONFIG)
+    assert not re.search(r"\{'|\bNone\b|\bTrue\b|\bFalse\b|object at 0x", config)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str) -> None:
+def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str, config: str) -> None:
     for path, what in ((PROTOCOLS[name].drive, "drive"), (PROTOCOLS[name].sensor, "encoder node")):
         if not path:
             continue
         module, kind = path.split(":")
         options = dataclasses.fields(getattr(import_module(module), kind).Options)
-        part = CONFIG.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
+        part = config.partition(f"### `{name}`: {what}\n")[2].partition("\n#")[0]
         for option in options:
             row = next(line for line in part.splitlines() if line.startswith(f"| `{option.name}` |"))
             _, _, default, meaning, give, _ = re.split(r"(?<!\\)\|", row)
@@ -67,20 +86,20 @@ def test_the_keys_of_a_protocol_are_listed_with_meaning_and_default(name: str) -
 
 
 def test_the_table_of_metrics_lists_every_metric_on_the_tuning_page() -> None:
-    rows = REFERENCE.metrics().splitlines()[2:]
+    rows = reference().metrics().splitlines()[2:]
     assert [row.split("|")[1].strip() for row in rows] == [f"`{metric.form}`" for metric in METRICS]
     assert "<!-- table of metrics -->" in (DOCS / "pages" / "tuning.md").read_text()
 
 
-def test_every_kind_of_fault_and_every_field_of_it_is_listed() -> None:
+def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> None:
     assert TEXTS.keys() == KINDS.keys()
     for name, kind in KINDS.items():
         assert TEXTS[name][1].keys() == kind.options.keys(), name
         assert kind.target in PLACES
-        row = next(line for line in CONFIG.splitlines() if line.startswith(f"| `{name}` | {TEXTS[name][0]}"))
+        row = next(line for line in config.splitlines() if line.startswith(f"| `{name}` | {TEXTS[name][0]}"))
         assert all(f"`{field}`" in row for field in kind.options)
-    assert "`mask` (0x7FF)" in CONFIG and "`code` (0x8000020): SDO abort code" in CONFIG
-    assert all(f"| `{field}` |" in CONFIG for field in COMMON)
+    assert "`mask` (0x7FF)" in config and "`code` (0x8000020): SDO abort code" in config
+    assert all(f"| `{field}` |" in config for field in COMMON)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +114,12 @@ def test_every_kind_of_fault_and_every_field_of_it_is_listed() -> None:
         ("servoctl.mechanics.serial.revolute", "revolute(axis, point)"),
     ],
 )
-def test_the_classes_that_a_user_derives_from_show_their_methods(place: str, called: str) -> None:
-    part = PYTHON.partition(f"## `{place}`\n")[2].partition("\n## ")[0]
+def test_the_classes_that_a_user_derives_from_show_their_methods(place: str, called: str, python: str) -> None:
+    part = python.partition(f"## `{place}`\n")[2].partition("\n## ")[0]
     assert called in part
 
 
-def test_an_example_of_a_docstring_stays_whole() -> None:
-    part = PYTHON.partition("## `sc.PointFollows`\n")[2].partition("\n## ")[0]
+def test_an_example_of_a_docstring_stays_whole(python: str) -> None:
+    part = python.partition("## `sc.PointFollows`\n")[2].partition("\n## ")[0]
     block: Any = re.search(r"```text\n- \{name: tool.*?```", part, re.DOTALL)
     assert "parameters: {point: tool" in block[0]
