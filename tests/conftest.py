@@ -1,6 +1,7 @@
 """What all tests share: a cache of compiled code of their own, kept from session to session, and a browser."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ import pytest
 from chromium import chromium
 
 os.environ.setdefault("SERVOCTL_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "servoctl"))
+# As many workers as cores: the threads of a second matrix product would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Workers and the hundred processes that tests start share bytecode; without it each would compile every module again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="module")
