@@ -75,13 +75,6 @@ def feed(protocol: str, count: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("protocol", OPTIONS)
-def test_random_frames(protocol: str) -> None:
-    refused, accepted = feed(protocol, 100_000)
-    assert refused > 10_000 and accepted > 1000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", OPTIONS)
-def test_a_million_random_frames(protocol: str) -> None:
-    refused, accepted = feed(protocol, 1_000_000)
-    assert refused > 100_000 and accepted > 10_000
+def test_a_third_of_a_million_random_frames_raise_nothing_and_change_nothing_invalid(protocol: str) -> None:
+    refused, accepted = feed(protocol, 333_000)
+    assert refused > 33_000 and accepted > 3330
