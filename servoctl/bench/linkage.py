@@ -77,7 +77,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         candidates = [*_ours(start, duration, effort.quick, notes), *_peers(start, duration, effort.quick)]
         best, trials = fastest(candidates, exact, TOLERANCE)
         progress((number + 0.5) / 2)
-        entries = race(best, TOLERANCE, lambda _: None)
+        entries = race(best, TOLERANCE, lambda _: None, effort.quick)
         progress((number + 1) / 2)
         key, _, words = start.name.partition(":")
         tables.append(comparison.table(f"{key}:{words}; difference: error [rad]", entries, tails=False))

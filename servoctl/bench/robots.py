@@ -43,7 +43,7 @@ def robots(effort: Effort, progress: Progress) -> BenchReport:
     notes = peers.notes()
     candidates = list(_ours(effort.quick, notes)) + list(_peers(effort.quick))
     best, trials = fastest(candidates, exact, TOLERANCE)
-    entries = race(best, TOLERANCE, progress)
+    entries = race(best, TOLERANCE, progress, effort.quick)
     by_name = dict(zip(best, entries, strict=True))
     findings = [
         Comparison("two robots, open loop, 1 s to 1e-6", peer, by_name["servoctl C"].times.median,

@@ -113,10 +113,10 @@ RACE = 10.0
 """Intended time of a race [s]."""
 
 
-def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress) -> list[Competitor]:
-    """Times the best candidate of each program, in turns."""
+def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress, quick: bool) -> list[Competitor]:
+    """Times the best candidate of each program, in turns; a quick race has the fewest."""
     once = sum(trial.seconds for trial in best.values())
-    rounds = int(np.clip(RACE / once, *ROUNDS))
+    rounds = ROUNDS[0] if quick else int(np.clip(RACE / once, *ROUNDS))
     contestants = {
         f"{name}, {trial.candidate.how}": timed(lambda _, trial=trial: trial.candidate.run(), time.process_time)  # type: ignore[misc]
         for name, trial in best.items()
