@@ -19,8 +19,13 @@ STATES = 20
 
 
 @cache
+def loaded(name: str) -> servoctl.Run:
+    return servoctl.load(name, engine="numpy")
+
+
+@cache
 def loops(name: str) -> tuple[Loop, Loop]:
-    system = servoctl.load(name, engine="numpy").system
+    system = loaded(name).system
     # Rows that are not unrolled: the compiled plant under LAPACK is held against the plain one.
     return NumpyLoop(system), NumpyLoop(system, compiled_plant=True) if name in NUMPY else CompiledLoop(system)
 
@@ -35,7 +40,7 @@ def assert_rows_agree(loop: Loop, expected: Array, actual: Array) -> None:
 @pytest.mark.parametrize("name", LOADED)
 def test_rates_control_and_motion_are_the_same_numbers_on_both_engines(name: str) -> None:
     numpy_loop, compiled = loops(name)
-    model, start = numpy_loop.system.model, servoctl.load(name, engine="numpy").start
+    model, start = numpy_loop.system.model, loaded(name).start
     assert model.opaque is None
     for state in model.samples(start, 3 if name in NUMPY else STATES):
         x = np.concatenate([state.q, state.v, numpy_loop.memory_start])
@@ -61,7 +66,7 @@ def test_a_step_of_runge_kutta_is_the_same_compiled_continuous_and_held(name: st
 
     numpy_loop, compiled = loops(name)
     assert isinstance(compiled, CompiledLoop)
-    start, h = servoctl.load(name, engine="numpy").start, 0.004
+    start, h = loaded(name).start, 0.004
     x = np.concatenate([start.q, start.v, numpy_loop.memory_start])
     continuous, row = compiled.stepper(None)(x, start.t, h, compiled.parameters)
     expected = rk4(lambda t, y: numpy_loop.rates(t, y)[0], start.t, x, h)
