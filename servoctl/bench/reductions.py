@@ -52,7 +52,7 @@ def by_coordinates(A: Array, rule: RankRule) -> Reduction:
     columns, rank = np.arange(n), 0
     while rank < min(r, n):
         rest = np.abs(reduced[rank:, columns[rank:]])
-        row, column = np.unravel_index(int(np.argmax(rest)), rest.shape)
+        row, column = divmod(int(np.argmax(rest)), rest.shape[1])
         if not rest[row, column] > rule.tolerance:
             break
         reduced[[rank, rank + row]] = reduced[[rank + row, rank]]
