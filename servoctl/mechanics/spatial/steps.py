@@ -4,8 +4,9 @@
     p_parent = R (p_child + z q) + r          prismatic
     p_world  = R(p) p_child + x               free, p = (w, x, y, z) a unit quaternion
 
-Design: R(p) is quadratic in p, and the angular velocity is `2 E(p) p'`, so `w' = 2 E(p) p''` without further terms,
-because `E(p') p' = 0`. A quaternion whose length is not 1 scales R and leaves it free of shear.
+Design: the angular velocity counts as `2 E(p) p'`, so `w' = 2 E(p) p''` without further terms, because `E(p') p' = 0`;
+this holds on |p| = 1, where a passive row keeps p. R(p) divides by |p|^2, so it is a rotation for every p, and the mass
+matrix is positive definite there too.
 """
 
 from collections.abc import Sequence
@@ -69,14 +70,15 @@ def _step(joint: TreeJoint, first: int, count: int, q: list[Any], v: list[Any]) 
 
 
 def quaternion_rotation(p: Sequence[Any]) -> Matrix:
-    """R(p) of a quaternion (w, x, y, z), from the body's axes to the world's."""
+    """R(p) of a quaternion (w, x, y, z) of any length, from the body's axes to the world's."""
     w, x, y, z = p
-    near, far, flat, rest = w * w - z * z, x * x - y * y, w * w + z * z, x * x + y * y
+    xx, yy, zz = x * x, y * y, z * z
+    scale = 2.0 / (w * w + xx + yy + zz)
     xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z
     return Matrix(
-        Vector(near + far, 2.0 * (xy - wz), 2.0 * (xz + wy)),
-        Vector(2.0 * (xy + wz), near - far, 2.0 * (yz - wx)),
-        Vector(2.0 * (xz - wy), 2.0 * (yz + wx), flat - rest),
+        Vector(1.0 - scale * (yy + zz), scale * (xy - wz), scale * (xz + wy)),
+        Vector(scale * (xy + wz), 1.0 - scale * (xx + zz), scale * (yz - wx)),
+        Vector(scale * (xz - wy), scale * (yz + wx), 1.0 - scale * (xx + yy)),
     )
 
 
