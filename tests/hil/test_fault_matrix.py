@@ -75,7 +75,7 @@ def test_every_row_has_an_expectation_on_every_protocol() -> None:
     kinds = {kind.name.lower() for kind in EventKind}
     for row, protocol, motion in rows():
         wanted = expected(make(row, protocol, motion, 0))
-        assert wanted.verdicts and wanted.verdicts <= kinds | {"goes on"}
+        assert wanted.endings and wanted.endings <= kinds | {"goes on"}
     assert {protocol for _, protocols in ROWS.values() for protocol in protocols} == set(PROTOCOLS)
 
 

@@ -1,14 +1,14 @@
-"""What must follow a fault, and by when: from the rules of safety, not from what happens.
+"""The reaction that each fault requires and its deadline, from the rules of safety, never from what a run did.
 
-Times count from the moment at which the fault begins. A rule that counts from a frame, or from the threshold of an age,
-is given the period more that may pass until the next one.
+Times count from the start of the fault. A rule that counts from a frame, or from the limit of an age, gets one period
+more, because so much may pass until the next frame.
 
-Frames lost with probability p: samples that come of themselves or at SYNC are less than 0.9 ms old at a tick, so that
-three must be lost in a row. An MIT reply answers the torque of the tick before: it is 2.1 ms old, and as a tick waits
-0.6 of a period for what is missing, two lost in a row are 8.5 ms, above `STALE`. It is missing where command or reply
-is lost, 2 p; two drives in the 164 ticks that are left thus go stale in 8 * 164 p^2 of the runs, 4.9 % for p from 0.1 %
-to 1 % (24 of 600 were). With CiA 402, where a SYNC may be lost too, it is 3 * 164 * 8 p^3, 0.1 %, with ODrive an eighth
-of that. Chance is not judged but each run by itself, see `by_age`.
+Frames lost with probability p: samples that drives send on a timer or at SYNC are less than 0.9 ms old at a tick, so
+three must be lost in a row. An MIT reply answers the torque of the previous tick: it is 2.1 ms old, and since a tick
+waits 0.6 of a period for a missing reply, two lost in a row give an age of 8.5 ms, above `STALE`. A reply is missing if
+the command or the reply is lost, probability 2 p; two drives in the remaining 164 ticks therefore go stale in
+8 * 164 p^2 of the runs, 4.9 % for p from 0.1 % to 1 % (24 of 600 did). With CiA 402, where a SYNC may be lost too, it
+is 3 * 164 * 8 p^3, 0.1 %; with ODrive it is an eighth of that. No test checks these rates; `by_age` checks each run.
 """
 
 from collections.abc import Callable
@@ -22,37 +22,37 @@ GOES_ON = "goes on"
 
 STALE, LOST = max(3 * PERIOD, 0.005), max(10 * PERIOD, 0.02)
 STOP_TIME = 0.2
-"""Longest controlled stop [s], as the config has it."""
+"""Longest controlled stop [s]; the value in carts.yaml."""
 STOPPED = STOP_TIME + 0.1
-"""From the verdict to the last drive off, by a controlled stop [s]."""
+"""Longest time from the ending event to the last drive off, with a controlled stop [s]."""
 BRAKING = 0.1
-"""Time for a drive that brakes by itself to stand [s]."""
+"""Time that a drive needs to brake to standstill by itself [s]."""
 BRING_UP = 5.0
-"""Time within which drives are enabled, or refused [s]."""
+"""Drives are enabled, or refused, within this time [s]."""
 FASTEST_CART, SPEED_LIMIT = 1.6, 2.0
-"""Of the carts, and of their drives [m/s]."""
+"""Largest speed of the carts in the task, and speed limit of their drives [m/s]."""
 AT_ONCE = frozenset({"lost", "heartbeat", "runaway", "bus", "start_pose", "handshake", "exception"})
-"""Verdicts that no controlled stop follows."""
+"""Endings without a controlled stop."""
 TASK = frozenset({"non_finite", "position", "speed", "runaway", "clamped_stop", "task", "not_engaged"})
-"""Verdicts that are the task's fault."""
+"""Endings that the task causes."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What may happen.
+    """The reaction that a scenario requires.
 
     Attributes:
-        verdicts: Kinds of the event that ends the run; `GOES_ON` where nothing may.
-        within: Until then, at most [s].
-        unheard: Whether a drive may not hear us any more, so that its own watchdog must send it off.
+        endings: Kinds of events that may end the run; `GOES_ON` if it may go on.
+        within: Longest time from the fault to that event [s].
+        unheard: Whether a drive may no longer receive our frames, so that its own watchdog must switch it off.
         mute: Whether a drive may be unable to confirm that it is off.
-        misled: Largest error of the position that the law is given [m].
-        fed: Whether somebody else keeps a drive on whom we cannot reach any more.
-        off: From the fault to the last drive off, where it is not what the verdict asks for [s].
-        by_age: Whether the verdict must be `stale` exactly where the host was not handed a node's samples for `STALE`.
+        misled: Largest error of the position that the law gets [m].
+        fed: Whether another master may keep a drive on that we can no longer reach.
+        off: Longest time from the fault to the last drive off [s]; None: it follows from the ending.
+        by_age: Whether the run must end as `stale` exactly if the host got no sample of a node for `STALE`.
     """
 
-    verdicts: frozenset[str]
+    endings: frozenset[str]
     within: float = inf
     unheard: bool = False
     mute: bool = False
@@ -61,31 +61,31 @@ class Expected:
     off: float | None = None
     by_age: bool = False
 
-    def exit_code(self, verdict: str, confirmed: bool) -> int:
-        """That the run must end with."""
+    def exit_code(self, ending: str, confirmed: bool) -> int:
+        """The exit code that the run must have."""
         if not confirmed:
             return 3
-        return {GOES_ON: 0, "interrupted": 130}.get(verdict, 4 if verdict in TASK else 3)
+        return {GOES_ON: 0, "interrupted": 130}.get(ending, 4 if ending in TASK else 3)
 
-    def off_within(self, scenario: Scenario, verdict: str) -> float:
-        """From the fault to the last drive off, at most [s]."""
+    def off_within(self, scenario: Scenario, ending: str) -> float:
+        """Longest time from the fault to the last drive off [s]."""
         if self.off is not None:
             return self.off
         braking = BRAKING if scenario.protocol == "cia402" else 0.0
-        reaction = 2 * PERIOD + braking if verdict in AT_ONCE else STOPPED
+        reaction = 2 * PERIOD + braking if ending in AT_ONCE else STOPPED
         return max(self.within + reaction, WATCHDOG + PERIOD + braking if self.unheard else 0.0)
 
 
 def expected(scenario: Scenario) -> Expected:
-    """What must follow."""
+    """The reaction that a scenario requires."""
     if scenario.row in BEFORE:
         return Expected(frozenset({"handshake"}), BRING_UP)
     given = _ROWS[scenario.row]
     return given(scenario) if callable(given) else given
 
 
-def _of(*verdicts: str, **more: float | bool) -> Expected:
-    return Expected(frozenset(verdicts), **more)  # type: ignore[arg-type]
+def _of(*endings: str, **more: float | bool) -> Expected:
+    return Expected(frozenset(endings), **more)  # type: ignore[arg-type]
 
 
 _ON = _of(GOES_ON)
@@ -111,14 +111,15 @@ def _drive_fault(extra: float = 0.0) -> Expected:
 
 
 def _another_master(scenario: Scenario) -> Expected:
-    """Two senders of one id collide: before a frame of the other comes through we may be error passive, or off."""
+    """Two senders of one id collide: we may be error passive or bus-off before a frame of the other arrives."""
     return _of("foreign", "bus", within=2 * PERIOD + scenario.faults[0]["period"], unheard=True, mute=True, fed=True)
 
 
 def _stall(scenario: Scenario) -> Expected:
-    """The samples that the loop holds have grown old with it: what it would answer them by is stale, whoever else acts.
+    """The samples age while the loop stalls, so the run ends as stale, whatever the drives do.
 
-    Short of its watchdog a drive stays on, and is stopped; our heartbeat may be a third of the watchdog old before.
+    A stall shorter than the watchdog leaves a drive on, and the loop stops it; our last heartbeat may already be a
+    third of the watchdog old when the stall begins.
     """
     duration: float = scenario.faults[0]["for"]
     within = duration + 2 * PERIOD
@@ -131,14 +132,16 @@ def _stall(scenario: Scenario) -> Expected:
 
 
 def _drift(scenario: Scenario) -> Expected:
-    """Where drift and motion together are above the speed limit, that may be what is seen first."""
+    """If drift and motion together exceed the speed limit, the limit may be noticed first."""
     speed = scenario.faults[0]["rate"] + (FASTEST_CART if scenario.motion == "at speed" else 0.0)
     limits = {"speed": SPEED_LIMIT, "runaway": RUNAWAY * SPEED_LIMIT}
     return _of("encoder", *(kind for kind, limit in limits.items() if speed > limit), within=0.1)
 
 
-_FAULT = _by_protocol(odrive=_drive_fault(), cia402=_drive_fault(), mit=_drive_fault(PERIOD))  # it must be asked
-# two windows of 0.1 s, the first full one begun after the fault; near the largest speed next to no torque is needed
+_FAULT = _by_protocol(
+    odrive=_drive_fault(), cia402=_drive_fault(), mit=_drive_fault(PERIOD)
+)  # an MIT drive reports only when asked
+# two windows of 0.1 s, the first full one after the fault; near the largest speed almost no torque is needed
 _WEAK = _moving(_ON, _of("tracking", within=0.4))
 _TWINS = _of(GOES_ON, "stale", "drive_fault", "drive_state", "bus", within=STALE + 2 * PERIOD)
 
@@ -163,7 +166,7 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "a drive's cable off": _with(_STALE, unheard=True, mute=True),
     "host's bus-off": _of("bus", within=2 * PERIOD, unheard=True, mute=True),
     "host's bus-off with restart": _of("bus", within=2 * PERIOD, unheard=True),
-    # it is back on the bus after 1.4 ms
+    # the drive is back on the bus after 1.4 ms
     "a drive's bus-off": _by_protocol(
         odrive=_ON, cia402=_of("drive_fault", "drive_state", within=STALE + PERIOD), mit=_ON
     ),
@@ -171,14 +174,14 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "babble of high priority": _ON,
     "babble that fills the bus": _DEAF,
     "frames of a wrong length": _with(_STALE, mute=True),
-    "frames of nobody": _ON,
+    "frames with unknown ids": _ON,
     "another master": _another_master,
     "two nodes of one id": _TWINS,
     "drive fault": _FAULT,
     "drive fault that clears": _FAULT,
     "drive reboots": _STALE,
     "drive's heartbeat missing": _by_protocol(
-        odrive=_of("heartbeat", within=2.5 * 0.02 + PERIOD, mute=True),  # which alone says its state
+        odrive=_of("heartbeat", within=2.5 * 0.02 + PERIOD, mute=True),  # only the heartbeat carries its state
         cia402=_of("heartbeat", within=2.5 * 0.1 + PERIOD),
     ),
     "master's heartbeat missing": _of("drive_fault", within=WATCHDOG + 2 * PERIOD, unheard=True),
@@ -193,7 +196,7 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "time stamps ahead, then a drive silent": _with(_of("stale", "lost", within=STALE + PERIOD), mute=True),
     "encoder jumps": _JUMP,
     "encoder jumps back": _JUMP,
-    # at standstill it is as right as any, until an encoder node beside it sees the least motion
+    # at standstill a stuck encoder is right, until a second encoder on the same axis sees the smallest motion
     "encoder stuck": _moving(_of(GOES_ON, "encoder"), _of("encoder", within=0.1)),
     "encoder not a number": _STALE,
     "encoder wraps": _JUMP,
@@ -214,6 +217,6 @@ _ROWS: dict[str, Expected | Callable[[Scenario], Expected]] = {
     "law raises": _of("exception", within=PERIOD),
     "SIGINT": _of("interrupted", within=2 * PERIOD),
     "SIGTERM": _of("interrupted", within=2 * PERIOD),
-    # it happens in the tick after the fault's moment, and the next one looks once it has waited for samples
+    # the bus closes in the tick after the fault, and the next tick notices it after it has waited for samples
     "bus closed": _of("bus", within=3 * PERIOD, unheard=True, mute=True),
 }

@@ -1,4 +1,4 @@
-"""One scenario, played in lock-step and judged by what emulated drives and the wire know of the truth."""
+"""One scenario in virtual time, checked against the true states of the emulated drives and the frames on the wire."""
 
 import signal
 from collections.abc import Callable, Sequence
@@ -16,31 +16,31 @@ from hil.safety import EventKind, Reaction
 from hil.safety.plan import Stage
 from hil.session.run import HilRun, Result
 from servoctl.bench.faults.expected import GOES_ON, STALE, Expected, expected
-from servoctl.bench.faults.hearing import Hearing
+from servoctl.bench.faults.sample_times import SampleTimes
 from servoctl.bench.faults.scenario import WATCHDOG, Scenario, machine
 from servoctl.types import Array
 
 LOOK = 250_000
-"""Time from one look at the drives to the next [ns]."""
+"""Interval at which the drives are inspected [ns]."""
 
 ZERO = 0.05
-"""Torque at the joint below which none is asked for: MIT frames have no exact zero [N]."""
+"""Torques at the joint up to this count as zero, because MIT frames have no exact zero [N]."""
 
 SETTLING = WATCHDOG + 0.3
-"""How long after the run drives have been left alone when they must be off [s]."""
+"""Drives that get no more frames must be off within this time after the run [s]."""
 
 
 @dataclass(frozen=True)
 class FaultResult:
-    """What a run showed.
+    """The result of one run.
 
     Attributes:
-        scenario: That was played.
-        expected: What had to follow.
-        ended_by: Kind of the event that ended it, or `goes on`.
-        reaction: From the fault to that event [s]; None where there was none.
-        off: From the fault to the last drive off [s]; None where the run went on.
-        problems: What was wrong, a sentence each.
+        scenario: The scenario of the run.
+        expected: The reaction that it requires.
+        ended_by: Kind of the event that ended the run, or `goes on`.
+        reaction: Time from the fault to that event [s]; None without such an event.
+        off: Time from the fault to the last drive off [s]; None if the run went on.
+        problems: One sentence for each thing that was wrong.
     """
 
     scenario: Scenario
@@ -51,17 +51,17 @@ class FaultResult:
     problems: tuple[str, ...]
 
 
-class Witness:
-    """Looks at the drives' true states, from the fault on.
+class TruthMonitor:
+    """Inspects the true states of the drives from the fault on.
 
     Attributes:
-        onset: When it went wrong [ns].
-        off: When the last drive was seen to go off [ns]; None while one is on.
-        problems: What should never be.
+        onset: Time of the fault [ns].
+        off: Time at which the last drive went off [ns]; None while one is on.
+        problems: One sentence for each state that must never occur.
     """
 
     def __init__(self, emulator: Emulator) -> None:
-        """Takes the drives."""
+        """Monitors all drives of an emulator."""
         self._world, self.onset = emulator.world, 0
         self._drives = [emulator.drive(name) for name in emulator.observer.largest]
         self._was_off = [False] * len(self._drives)
@@ -69,7 +69,7 @@ class Witness:
         self.problems: list[str] = []
 
     def begin(self, after: float) -> None:
-        """Begins to look, so long from now [s]."""
+        """Starts the inspection after a time [s]."""
         self.onset = self._world.now + nanoseconds(after)
         self._world.at(self.onset, self._look)
 
@@ -83,25 +83,25 @@ class Witness:
         self._world.after(LOOK, self._look)
 
     def never_on(self, names: Sequence[str]) -> None:
-        """Takes note where one of these drives is on."""
+        """Records a problem whenever one of these drives is on."""
         on = [drive.settings.name for drive in self._drives if drive.motor.enabled]
         self.problems += [f"{name} was enabled" for name in on if name in names]
         self._world.after(LOOK, partial(self.never_on, names))
 
     def left_on(self) -> list[str]:
-        """Drives that are on, or whose motor makes torque."""
+        """A sentence for each drive that is on or whose motor has torque."""
         names = [f"{drive.settings.name} is on at the end" for drive in self._drives if drive.motor.enabled]
         for drive in self._drives:
             if abs(torque := drive.motor.torque()) > 1e-6:
-                names.append(f"{drive.settings.name} makes {torque:.3g} N m at the end")
+                names.append(f"{drive.settings.name} has {torque:.3g} N m at the end")
         return names
 
 
 class Host(HostFaults):
-    """Faults of the loop's own process that no script of a config knows."""
+    """Faults of the loop's own process, which a config cannot script."""
 
     def __init__(self, scripted: HostFaults, now: Callable[[], int], due: Callable[[], None]) -> None:
-        """Takes those of the script, the time, and what happens once `at` has come."""
+        """Wraps the scripted faults; `due` is called once when `now` has reached `at`."""
         self._scripted, self._now, self._due = scripted, now, due
         self.at: int | None = None
         self.raises = False
@@ -119,25 +119,25 @@ class Host(HostFaults):
 
 
 def play(scenario: Scenario) -> FaultResult:
-    """Plays a scenario and judges it."""
+    """Runs a scenario and checks its reaction."""
     prepared = machine(scenario.protocol, scenario.motion).renewed(scenario.faults, scenario.seed)
     emulator = make_emulator(prepared, "vm")
-    witness, hearing = Witness(emulator), Hearing(emulator, scenario.protocol)
+    truth, samples = TruthMonitor(emulator), SampleTimes(emulator, scenario.protocol)
     host = Host(emulator.host_faults, emulator.clock.now, lambda: _happen(scenario.host, host, emulator))
     if scenario.at is None:
-        witness.never_on([entry["drive"] for entry in scenario.faults])
+        truth.never_on([entry["drive"] for entry in scenario.faults])
 
     def engaged() -> None:
         emulator.engaged()
         if scenario.at is not None:
-            witness.begin(scenario.at)
-            host.at = witness.onset if scenario.host else None
+            truth.begin(scenario.at)
+            host.at = truth.onset if scenario.host else None
 
-    place = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
-    run = HilRun(prepared, place, Stage.FULL, None, None, {})
+    environment = replace(environment_of(prepared, emulator), engaged=engaged, faults=host)
+    run = HilRun(prepared, environment, Stage.FULL, None, None, {})
     ended = run.run(lambda event: None)
     emulator.clock.sleep_until(emulator.clock.now() + nanoseconds(SETTLING))
-    return _judged(scenario, witness, hearing, emulator, ended)
+    return _checked(scenario, truth, samples, emulator, ended)
 
 
 def _happen(what: str, host: Host, emulator: Emulator) -> None:
@@ -149,20 +149,22 @@ def _happen(what: str, host: Host, emulator: Emulator) -> None:
         signal.raise_signal(signal.Signals[what])
 
 
-def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Emulator, ended: Result) -> FaultResult:
+def _checked(
+    scenario: Scenario, truth: TruthMonitor, samples: SampleTimes, emulator: Emulator, ended: Result
+) -> FaultResult:
     wanted = expected(scenario)
     first = next((event for event in ended.events if event.kind.reaction >= Reaction.STOP), None)
     ended_by = GOES_ON if first is None else first.kind.name.lower()
-    reaction = None if first is None else (first.time - witness.onset) / SECOND
-    off = None if first is None or witness.off is None else (witness.off - witness.onset) / SECOND
+    reaction = None if first is None else (first.time - truth.onset) / SECOND
+    off = None if first is None or truth.off is None else (truth.off - truth.onset) / SECOND
     fed = wanted.fed and bool(ended.unconfirmed)
-    problems = [*dict.fromkeys(witness.problems), *([] if fed else witness.left_on())]
+    problems = [*dict.fromkeys(truth.problems), *([] if fed else truth.left_on())]
     problems += [f"the observer saw {each.what} to {each.drive}" for each in emulator.observer.report()[:3]]
-    if ended_by not in wanted.verdicts:
-        problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.verdicts)}")
-    if wanted.by_age and ended_by in wanted.verdicts:
+    if ended_by not in wanted.endings:
+        problems.append(f"{ended_by}{'' if first is None else f' ({first})'}, expected {_either(wanted.endings)}")
+    if wanted.by_age and ended_by in wanted.endings:
         until = nanoseconds(float(ended.trajectory.columns["t"][-1])) if first is None else first.time
-        problems += hearing.problems(STALE, witness.onset, until, None if first is None else first.subject)
+        problems += samples.problems(STALE, truth.onset, until, None if first is None else first.subject)
     if reaction is not None and reaction > wanted.within:
         problems.append(f"{ended_by} after {1e3 * reaction:.2f} ms, at most {1e3 * wanted.within:.2f} ms")
     if first is not None and scenario.at is not None and not fed:
@@ -176,14 +178,14 @@ def _judged(scenario: Scenario, witness: Witness, hearing: Hearing, emulator: Em
     if ended.exit_code != code:
         problems.append(f"exit code {ended.exit_code}, expected {code}")
     if (misled := _misled(ended, inf if first is None else first.time / SECOND)) > wanted.misled:
-        problems.append(f"the law was misled by {misled:.3g} m, at most {wanted.misled:g} m")
+        problems.append(f"the law got a position that is wrong by {misled:.3g} m, at most {wanted.misled:g} m")
     if scenario.at is None and max(emulator.observer.largest.values()) > ZERO:
-        problems.append("a torque was asked for")
+        problems.append("a torque was commanded")
     return FaultResult(scenario, wanted, ended_by, reaction, off, tuple(problems))
 
 
 def _misled(ended: Result, until: float) -> float:
-    """Largest difference of a coordinate that the law was given from the true one, until its run ended [s]."""
+    """Largest difference between a coordinate that the law got and the true one, until a time [s]."""
     columns = ended.trajectory.columns
     rows = columns["t"] <= until
     return max(

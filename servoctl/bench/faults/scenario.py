@@ -1,4 +1,4 @@
-"""What goes wrong: the rows of the table, each a machine, a moment and a fault with numbers by chance, seeded."""
+"""The faults of the table: each scenario has a machine, a time and a fault with seeded random numbers."""
 
 import json
 import random
@@ -16,13 +16,13 @@ PERIOD = 0.0025
 WATCHDOG = 0.03
 
 FASTEST = (0.33, 0.45)
-"""Time of the task in which the carts move at nine tenths of their largest speed and more [s]."""
+"""Time span of the task in which the carts move at 90 % of their largest speed or more [s]."""
 
 SPEED = {
     "standstill": ("task.first.holonomic=x1 - 0.3", "task.second.holonomic=x2 - 0.8"),
     "at speed": (),
 }
-"""Circumstance -> what differs in the config."""
+"""Motion -> overrides of the config."""
 
 _UNITS = {"counts_per_turn": 65536, "velocity_unit": "0.1*rpm"}
 _DRIVE: dict[str, dict[str, Any]] = {
@@ -47,16 +47,16 @@ SAMPLES = {
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run.
+    """One run with a fault.
 
     Attributes:
-        row: Of the table of faults.
-        protocol: Of the drives.
+        row: Name of the fault in the table.
+        protocol: Protocol of the drives.
         motion: `standstill` or `at speed`.
-        at: When it goes wrong, from the beginning of the task [s]; None: before the run.
+        at: Time of the fault from the start of the task [s]; None: before the run.
         faults: Entries of `hil.faults`.
-        host: What the loop's own process meets: one of `run.HOST`; empty: nothing.
-        seed: Of everything random.
+        host: Fault of the loop's own process, one of `HOST_ROWS`; empty: none.
+        seed: Seed of all random numbers.
     """
 
     row: str
@@ -69,19 +69,19 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """For a person."""
+        """The scenario in one line, for a reader."""
         return f"{self.row}, {self.protocol}, {self.motion}, seed {self.seed}"
 
 
 @cache
 def machine(protocol: str, motion: str) -> RigSetup:
-    """The machine, ready: compiled once for all runs on it."""
+    """The machine with its drives; compiled once for all runs on it."""
     drives = [
         {"actuator": name, "protocol": protocol, "node": node, "rated_torque": 1.0, **_MADE_OF, **_LIMITS,
          **_DRIVE[protocol], **({"host": 0x10 + node} if protocol == "mit" else {})}
         for node, name in enumerate("ab", 1)
     ]  # fmt: skip
-    # no MIT drive is an encoder alone
+    # the MIT protocol has no encoder nodes
     encoder = {"protocol": "cia402", **_UNITS} if protocol == "cia402" else {"protocol": "odrive"}
     sensors = [{"coordinate": "x1", "node": 7, **_MADE_OF, **encoder}]
     written = [f"hil.drives={json.dumps(drives)}", f"hil.sensors={json.dumps(sensors)}"]
@@ -90,32 +90,32 @@ def machine(protocol: str, motion: str) -> RigSetup:
 
 Entries = list[dict[str, Any]]
 Make = Callable[[random.Random, str], Entries]
-"""Chance and protocol -> entries of `hil.faults`, without their moment."""
+"""Random numbers and protocol -> entries of `hil.faults`, without their time."""
 
 
 def _fault(kind: str, **parameters: Any) -> Make:
-    """One fault; a pair of numbers is a range, a list what is chosen from."""
+    """One fault; a pair of numbers is a range, a list holds the choices."""
 
-    def make(chance: random.Random, protocol: str) -> Entries:
+    def make(numbers: random.Random, protocol: str) -> Entries:
         chosen: dict[str, Any] = {"kind": kind}
         for name, value in parameters.items():
             if isinstance(value, tuple):
-                chosen[name] = chance.uniform(*value)
+                chosen[name] = numbers.uniform(*value)
             else:
-                chosen[name] = chance.choice(value) if isinstance(value, list) else value
+                chosen[name] = numbers.choice(value) if isinstance(value, list) else value
         return [chosen]
 
     return make
 
 
-def _foreign_command(chance: random.Random, protocol: str) -> Entries:
+def _foreign_command(numbers: random.Random, protocol: str) -> Entries:
     identity, data = COMMANDS[protocol]
-    return [{"kind": "foreign_frames", "id": identity, "data": data, "period": chance.uniform(0.003, 0.02)}]
+    return [{"kind": "foreign_frames", "id": identity, "data": data, "period": numbers.uniform(0.003, 0.02)}]
 
 
-def _clock_then_silence(chance: random.Random, protocol: str) -> Entries:
+def _clock_then_silence(numbers: random.Random, protocol: str) -> Entries:
     step, silence = _fault("clock_step", step=(0.5, 2.0)), _fault("silent", drive=ANY)
-    return [step(chance, protocol)[0] | {"early": 0.1}, *silence(chance, protocol)]
+    return [step(numbers, protocol)[0] | {"early": 0.1}, *silence(numbers, protocol)]
 
 
 ANY = ["a", "b"]
@@ -145,7 +145,7 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "babble of high priority": (_fault("babble", id=0x010, load=(0.1, 0.25)), PROTOCOLS),
     "babble that fills the bus": (_fault("babble", id=0x010, load=1.0), PROTOCOLS),
     "frames of a wrong length": (_fault("wrong_length", drive=NODES, length=[0, 1, 2, 3, 5]), PROTOCOLS),
-    "frames of nobody": (_fault("foreign_frames", id=[0x7E5, 0x123456, 0x7F1], data=["", "00ff"]), PROTOCOLS),
+    "frames with unknown ids": (_fault("foreign_frames", id=[0x7E5, 0x123456, 0x7F1], data=["", "00ff"]), PROTOCOLS),
     "another master": (_foreign_command, PROTOCOLS),
     "two nodes of one id": (_fault("id_clash", drive=ANY), PROTOCOLS),
     # in a drive
@@ -189,23 +189,23 @@ ROWS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "law says infinity": (_fault("output", value="inf"), PROTOCOLS),
     "law jumps": (_fault("output", value="step", step=(100.0, 1e6)), PROTOCOLS),
 }  # fmt: skip
-"""Row -> how its fault is made, and the protocols that can fail so."""
+"""Row -> function that makes its fault, and the protocols that can have it."""
 
 HOST_ROWS = ("law raises", "SIGINT", "SIGTERM", "bus closed")
-"""Rows that `run` plays itself, for no script of a config can."""
+"""Faults that `run` causes itself, because a config cannot script them."""
 
 BEFORE = ("drive does not let itself be enabled", "drive in a wrong mode", "drive refuses an object")
-"""Rows whose fault is there before the run."""
+"""Faults that exist before the run."""
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Every row, protocol and motion there is."""
+    """All combinations of row, protocol and motion."""
     every = [(row, protocols) for row, (_, protocols) in ROWS.items()] + [(row, PROTOCOLS) for row in HOST_ROWS]
     return [(row, protocol, motion) for row, protocols in every for protocol in protocols for motion in SPEED]
 
 
 def scenarios(count: int, seed: int = 0) -> Iterator[Scenario]:
-    """So many runs: every row in turn, again and again with other numbers."""
+    """The given number of scenarios: all rows in turn, then again with other random numbers."""
     table = rows()
     for number in range(count):
         row, protocol, motion = table[number % len(table)]
@@ -213,12 +213,12 @@ def scenarios(count: int, seed: int = 0) -> Iterator[Scenario]:
 
 
 def make(row: str, protocol: str, motion: str, seed: int) -> Scenario:
-    """A run of a row; equal seeds, equal runs."""
-    chance = random.Random(f"{row}/{protocol}/{motion}/{seed}")
+    """A scenario of a row; equal seeds give equal runs."""
+    numbers = random.Random(f"{row}/{protocol}/{motion}/{seed}")
     if row in HOST_ROWS:
-        return Scenario(row, protocol, motion, chance.uniform(*FASTEST), (), row, seed)
-    made, before = ROWS[row][0](chance, protocol), row in BEFORE
-    at = None if before else chance.uniform(*FASTEST)
+        return Scenario(row, protocol, motion, numbers.uniform(*FASTEST), (), row, seed)
+    made, before = ROWS[row][0](numbers, protocol), row in BEFORE
+    at = None if before else numbers.uniform(*FASTEST)
     when = {"since": "power_on", "at": 0.0} if at is None else {"since": "engaged", "at": at}
     faults = tuple({**entry, **when, "at": when["at"] - entry.pop("early", 0.0)} for entry in made)
     return Scenario(row, protocol, motion, at, faults, "", seed)

@@ -1,4 +1,4 @@
-"""What the host is handed of each node's samples: whether a verdict on their age is the truth."""
+"""Arrival times of each node's samples at the host: they decide if a run that ended as stale had stale samples."""
 
 from itertools import pairwise
 
@@ -8,14 +8,14 @@ from hil.loop import SECOND
 from servoctl.bench.faults.scenario import PERIOD, SAMPLES
 
 LOOKED_AT = 2 * PERIOD
-"""From one look at ages to the next, at most: a tick that misses a sample waits for it, and looks late [s]."""
+"""Longest time between two checks of the ages: a tick that misses a sample waits for it and checks late [s]."""
 
 
-class Hearing:
-    """Stands between the wire and the host's controller."""
+class SampleTimes:
+    """Records when samples reach the host's controller."""
 
     def __init__(self, emulator: Emulator, protocol: str) -> None:
-        """Begins to listen to the nodes of a machine of this protocol."""
+        """Records the samples of all nodes of a machine with this protocol."""
         self._heard: dict[str, list[int]] = {name: [] for name in SAMPLES[protocol]}
         names = {identity: name for name, identity in SAMPLES[protocol].items()}
         station = emulator.buses["main"].station
@@ -29,13 +29,13 @@ class Hearing:
         station.receive = take
 
     def problems(self, stale: float, since: int, until: int, subject: str | None) -> list[str]:
-        """What is wrong with a verdict.
+        """Sentences about an ending that contradicts the ages of the samples.
 
         Args:
             stale: Age of a sample that must stop the machine [s].
-            since: Begin of the fault [ns].
-            until: The verdict, or the end of the task where there was none [ns].
-            subject: The node that was said to be stale; None: the run went on.
+            since: Start of the fault [ns].
+            until: Time of the event that ended the run, else the end of the task [ns].
+            subject: The node that was reported as stale; None if the run went on.
         """
         if subject is not None:
             silent = (until - max(time for time in self._heard[subject] if time <= until)) / SECOND
@@ -47,6 +47,6 @@ class Hearing:
         ]
 
     def _longest(self, name: str, since: int, until: int) -> float:
-        """Between two samples of a node, the first of them after the fault [s]."""
+        """Longest time between two samples of a node, both after the fault [s]."""
         times = [time for time in self._heard[name] if since <= time <= until]
         return max((b - a for a, b in pairwise(times)), default=0) / SECOND
