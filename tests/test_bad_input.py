@@ -134,7 +134,7 @@ def test_mistakes_that_need_the_plant_come_out_at_once(servoctl: Servoctl) -> No
         ("plant: &a {class: b}\ninitial: *a\n", "alias"),
     ],
 )
-def test_what_is_no_config_is_refused(servoctl: Servoctl, content: str, sentence: str) -> None:
+def test_a_file_that_is_not_a_config_is_refused(servoctl: Servoctl, content: str, sentence: str) -> None:
     answer = servoctl(config=content)
     assert answer.code == 2
     assert sentence in answer.err and "Traceback" not in answer.err
@@ -263,7 +263,7 @@ def test_a_plant_with_wrong_matrices_is_refused(servoctl: Servoctl, old: str, ne
         ("__post_init__(self)", "[][0]", "Cart refuses its parameters: IndexError: list index out of range (line"),
     ],
 )
-def test_what_a_plant_may_have_beside_is_checked_too(
+def test_the_optional_methods_of_a_plant_are_checked_too(
     servoctl: Servoctl, method: str, value: str, sentence: str
 ) -> None:
     servoctl(plant=f"{PLANT}\n    def {method}:\n        return {value}\n").refused(sentence)
@@ -474,7 +474,7 @@ def test_an_integrator_that_the_engine_does_not_have_is_refused(servoctl: Servoc
     servoctl("--engine", "numpy", config=config).refused("run.integrator.method: cvodes needs a compiled loop")
 
 
-def test_check_says_all_that_run_refuses_and_shows_the_model_beside(servoctl: Servoctl) -> None:
+def test_check_reports_everything_that_run_refuses_and_shows_the_model(servoctl: Servoctl) -> None:
     config = of_law(CORRECTION, '{name: a, holonomic: "x"}', '{name: b, holonomic: "x - 0.5"}')
     answer = servoctl(config=config, command="check")
     assert answer.code == 2
@@ -520,7 +520,7 @@ def test_code_that_fails_during_the_run_is_named_and_no_row_before_it_is_lost(se
     assert trajectory.t[-1] == pytest.approx(np.pi / 3, abs=0.1)
 
 
-def test_cvodes_stops_without_a_word_of_its_own(servoctl: Servoctl) -> None:
+def test_a_stop_of_cvodes_prints_only_our_message(servoctl: Servoctl) -> None:
     answer = servoctl(
         "--out", "out", plant=ROOT, config=changed(LONG, ("{step: 0.01}", "{method: cvodes, rtol: 1e-6}"))
     )
@@ -581,7 +581,7 @@ TWO = of_law(CORRECTION, TASK[4:], '{name: rest, holonomic: "s + 0.01*t**2"}')
         ("damp", 0, "done", "DAMPED"),
     ],
 )
-def test_a_task_out_of_reach_stops_or_goes_on_as_the_law_says(
+def test_on_infeasible_decides_whether_an_infeasible_task_stops_the_run(
     servoctl: Servoctl, on_infeasible: str, code: int, status: str, word: str
 ) -> None:
     answer = servoctl(
@@ -703,7 +703,7 @@ def simulate(plant: Any = None, task: Any = None, law: Any = LAW, **how: Any) ->
         ({"law": None, "inputs": {"Fx": "zz"}}, "simulate: inputs.Fx: unknown word 'zz'"),
     ],
 )
-def test_python_refuses_what_a_config_would(how: dict[str, Any], sentence: str) -> None:
+def test_python_calls_refuse_the_same_input_as_configs(how: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ServoctlError, match=sentence):
         simulate(**how)
 
@@ -727,7 +727,7 @@ def test_a_law_from_python_is_checked_when_it_is_bound(law: dict[str, Any], sent
         simulate(law=sc.ConstraintFollowing(**law))
 
 
-def test_python_says_everything_that_is_wrong_at_once() -> None:
+def test_python_calls_report_all_errors_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         simulate(q=[1.0], duration=0, method="euler", engine="fortran")
     assert [line.split(": ")[1] for line in caught.value.problems] == ["engine", "q", "duration", "method"]

@@ -137,11 +137,11 @@ OUTCOME = RunError(20.0, 20.0, "done", 1e-6, 1e-6, 1e-12, 9, 5, 11, 11, 1.0, 1.0
         ),
     ],
 )
-def test_a_result_says_how_far_and_why_it_ended(changes: dict[str, Any], text: str) -> None:
+def test_a_result_tells_when_and_why_a_run_ended(changes: dict[str, Any], text: str) -> None:
     assert result(replace(OUTCOME, **changes)) == text
 
 
-def test_published_figures_stand_beside_their_experiments_and_copy_errors_are_marked() -> None:
+def test_published_figures_belong_to_their_experiments_and_copy_errors_are_marked() -> None:
     stiff = replace(SVD, method="greville", alpha=1000.0, beta=100.0)
     assert published(stiff) == WITH_STABILISATION[1e-8]["greville"]
     assert published(replace(stiff, method="cod")) is None

@@ -218,7 +218,7 @@ def test_a_file_without_permission_is_refused(config_file: Path) -> None:
 # Fields
 
 
-def test_every_problem_comes_out_at_once_in_the_order_of_lines(config_file: Path) -> None:
+def test_all_problems_are_reported_at_once_in_the_order_of_lines(config_file: Path) -> None:
     found = problems(
         config_file,
         "law.rank_tolerance=2",
@@ -370,7 +370,7 @@ def test_a_wrong_override_is_refused_under_its_own_name(config_file: Path, overr
     assert problem.startswith(f"--set {override}: {expected}")
 
 
-def test_an_override_mends_what_is_wrong_in_the_file(config_file: Path) -> None:
+def test_an_override_repairs_an_error_of_the_file(config_file: Path) -> None:
     task = "task:\n- {name: a, holonomic: atan2(y, x)}\n"
     loaded = load(config_file, "task.a.holonomic=y", "run.duration=3", task=task, run="run: {duration: -1}\n")
     assert (loaded.config.task[0].holonomic, loaded.config.run.duration) == ("y", 3.0)
@@ -424,13 +424,13 @@ def test_any_text_survives_a_dump(config_file: Path, parameters: dict[str, str])
     assert load_config(config_file).config == config
 
 
-def test_a_dump_says_every_default(config_file: Path) -> None:
+def test_a_dump_contains_every_default(config_file: Path) -> None:
     lines = dump(load_config(config_file).config).splitlines()
     for line in ["  max_violation: 1.0", "  residual_tolerance: 1.0e-08", "    step: 0.001", "  v: 0.0", "  seed: 0"]:
         assert line in lines
 
 
-def test_every_shipped_config_loads_dumps_and_says_what_it_shows(tmp_path: Path) -> None:
+def test_every_shipped_config_loads_dumps_and_has_a_description(tmp_path: Path) -> None:
     shipped = shipped_configs()
     assert "coordinated_robots" in shipped
     for name, path in shipped.items():

@@ -24,20 +24,20 @@ def test_a_law_that_does_not_sample_is_refused() -> None:
         sc.load("two_mass_spring", ["realism.delay=1*ms"])
 
 
-def test_every_slip_comes_out_at_once() -> None:
+def test_all_errors_of_the_section_are_reported_at_once() -> None:
     grammar = refused("realism.delay=-1", "realism.jitter=1", "realism.lag=-2", "realism.friction.coulomb=-1")
     assert len(grammar.splitlines()) == 4
     plant = refused("realism.noise.q.y=1", "realism.lag=[1, 2]", "realism.parameter_error.mm=0.1")
     assert len(plant.splitlines()) == 3
 
 
-def test_gains_beyond_what_the_delay_bears_are_refused() -> None:
+def test_gains_that_are_unstable_with_the_delay_are_refused() -> None:
     sc.load("two_mass_spring", [*SAMPLED, "realism.delay=0.05"])  # 4 1/s at 5 cycles of 0.01 s
     said = refused("realism.delay=0.5")
     assert "task.distance: unstable at a period of 0.01 s (delay 50 cycles)" in said
 
 
-def test_a_mechanism_whose_loops_do_not_close_is_said() -> None:
+def test_a_mechanism_with_open_loops_is_reported() -> None:
     longer = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.L=0.01"], engine="vm", strict=False)
     assert any("violates its constraint loop.0 by -0.03" in warning for warning in longer.warnings), longer.warnings
     heavier = sc.load("coordinated_robots", [*SAMPLED, "realism.parameter_error.m=0.2"], engine="vm", strict=False)

@@ -117,7 +117,7 @@ def test_a_nearly_singular_start_draws_a_word(capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_two_rows_for_one_input_are_said_to_be_too_many(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_two_rows_for_one_input_are_reported_as_too_many(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = changed(tmp_path, "cart_double_pendulum", ("\nlaw:", '\n  - {name: cart, holonomic: "x - 1"}\nlaw:'))
     report = checked(capsys, config)
     (found, _) = report["diagnosis"]
@@ -139,20 +139,20 @@ def test_a_task_that_is_not_required_may_be_missed(capsys: pytest.CaptureFixture
     assert summary["tasks"]["x"]["max_violation"] > 2.0
 
 
-def test_one_required_task_among_those_that_are_not_is_named_alone(tmp_path: Path) -> None:
+def test_only_the_required_task_is_named_if_others_are_optional(tmp_path: Path) -> None:
     found = sc.load(changed(tmp_path, "quadrotor", *OPTIONAL[1:])).simulate().summary()
     assert found["status"] == "missed"
     assert found["error"].startswith(f"{Status.MISSED.value}: x in 100% of the time (")
 
 
-def test_a_wish_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_task_of_lower_priority_cannot_be_required(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = changed(tmp_path, "quadrotor", ("{name: z,", "{name: z, priority: 2, required: true,"))
     code, _, err = answer(capsys, "check", config)
     assert code == 2
     assert "required: true, but a task of priority 2 may be missed (leave required out, or use priority 1)" in err
 
 
-def test_a_sweep_judges_its_runs_as_they_are_judged_alone() -> None:
+def test_a_sweep_reports_the_same_status_as_a_single_run() -> None:
     run = sc.load(PLANTS / "quadrotor.yaml", ["run.duration=0.2"])
     found = batch(run, {"law.correction.baumgarte.alpha": [1.0, 2.0], "law.correction.baumgarte.beta": [1.0, 2.0]})
     assert found["status"] == ["missed", "missed"]
@@ -237,7 +237,7 @@ def test_a_craft_with_thrust_and_turn_extends_its_thrust(tmp_path: Path, kind: s
     assert "put 2 integrators before thrust in the plant" in found.text
 
 
-def test_dependent_rows_that_no_extension_tells_apart_are_said_to_be_dependent(tmp_path: Path) -> None:
+def test_rows_that_stay_dependent_in_every_extension_are_reported_as_dependent(tmp_path: Path) -> None:
     (tmp_path / "craft.py").write_text(UNICYCLE)
     (tmp_path / "craft.yaml").write_text(
         "plant: {class: 'craft.py:Craft'}\ninitial: {q: {x: 0.3, y: 0.2, a: 0.4}}\n"

@@ -124,7 +124,7 @@ def test_nothing_follows_from_a_mistake(
     assert all(each in line for line, each in zip(lines, said, strict=True)), lines
 
 
-def test_what_is_beside_a_plant_whose_names_may_depend_on_a_mistake_is_not_held_against_them(
+def test_names_are_not_checked_against_a_plant_whose_names_depend_on_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "row.py").write_text(ROW)

@@ -140,7 +140,7 @@ def test_the_example_of_a_law_with_memory_compiles(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.slow
-def test_valgrind_finds_nothing(tmp_path: Path) -> None:
+def test_valgrind_finds_no_memory_error(tmp_path: Path) -> None:
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         pytest.skip("valgrind is not installed")
@@ -325,7 +325,7 @@ def test_memory_is_an_argument_and_its_rate_an_output(single: bool, tmp_path: Pa
     assert passes(built(made, tmp_path)) == made.vectors + 5
 
 
-def test_what_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
+def test_a_law_that_cannot_be_exported_is_refused_by_name(cart: Path) -> None:
     with pytest.raises(ConfigError, match=r"^projectile: law: none: there is no law to export"):
         export(load("projectile"))
     with pytest.raises(ConfigError, match=r"^swarm_50: law: cannot be exported, it is not compiled: 100 coordinates"):

@@ -106,7 +106,7 @@ def test_python_control_simulates_what_a_run_simulates() -> None:
     assert np.abs(response.outputs[:2].T - trajectory.q).max() < 1e-12
 
 
-def test_on_redundant_and_passive_constraints_only_what_can_move_is_a_mode() -> None:
+def test_only_free_motions_are_modes_if_constraints_are_redundant_or_passive() -> None:
     """At rest the eigenvalues are the chosen roots: six for the task, and four at -5 that break the loop."""
     run = sc.load("coordinated_robots", STILL, engine="vm")
     free, full = sc.linearize(run).poles(), sc.linearize(run, full=True).poles()

@@ -161,7 +161,7 @@ ALLOWED_ROOMS = {
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if room(name) in ALLOWED_ROOMS])
-def test_engine_report_and_plants_know_only_what_they_must(module: str) -> None:
+def test_engine_report_and_plants_import_only_what_they_need(module: str) -> None:
     own = room(module)
     reached = {room(name) for name in ours(imports(module))} - {own}
     assert reached <= ALLOWED_ROOMS[own], f"{module} reaches {sorted(reached - ALLOWED_ROOMS[own])}"

@@ -121,7 +121,7 @@ def call(folder: Path, method: str, line: str, *words: str, config: str = CONFIG
 
 @pytest.mark.parametrize("command", ["run", "check"])
 @pytest.mark.parametrize(("method", "line", "sentence"), AT_LOAD)
-def test_what_a_plant_does_wrong_at_the_start_is_reported_before_the_run(
+def test_an_error_of_a_plant_at_the_start_is_reported_before_the_run(
     folder: Path, capsys: pytest.CaptureFixture[str], command: str, method: str, line: str, sentence: str
 ) -> None:
     engine = ["--engine", "numpy", "--out", "out"] if command == "run" else []
@@ -141,7 +141,7 @@ def test_what_a_plant_does_wrong_at_the_start_is_reported_before_the_run(
         ("q[0] = 0.5", COPY),
     ],
 )
-def test_what_a_plant_does_wrong_later_stops_the_run_with_its_rows(
+def test_an_error_of_a_plant_during_the_run_stops_it_and_keeps_its_rows(
     folder: Path, engine: str, line: str, sentence: str
 ) -> None:
     free = CONFIG[: CONFIG.index("task:")] + "law: none\n" + CONFIG[CONFIG.index("run:") :]

@@ -101,7 +101,9 @@ def test_analyse_counts_lag_and_delay_in_margins_and_in_the_poles_of_the_error()
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("case", [CASES[0], CASES[3]], ids=lambda case: case.config)
-def test_two_percent_beside_the_gain_margin_a_simulated_loop_decays_and_grows(case: Case, late: bool) -> None:
+def test_a_simulated_loop_decays_two_percent_below_the_gain_margin_and_grows_two_percent_above(
+    case: Case, late: bool
+) -> None:
     run = case.run(late)
     reported = {one.actuator: one.gain for one in analyse(run, change=0.0).margins[-1].actuators}[case.actuator]
     actuator = list(run.system.model.plant.actuators).index(case.actuator)
@@ -115,7 +117,7 @@ def test_the_delay_margin_is_the_delay_at_which_the_loop_is_unstable() -> None:
         assert loop_margins(sc.load("two_mass_spring", [*REST, late], engine="vm", strict=False)).stable == stable
 
 
-def test_a_delay_that_all_actuators_share_is_less_than_each_bears_alone_and_a_neutral_pole_is_no_limit() -> None:
+def test_the_delay_margin_of_all_actuators_is_below_that_of_each_and_a_neutral_pole_is_no_limit() -> None:
     """Six motors on one object; a joint that drifts freely beside two springs."""
     robots = analyse(sc.load("coordinated_robots", engine="vm"), change=0.0).margins[0]
     alone = min(one.delay for one in robots.actuators)
@@ -155,7 +157,7 @@ def test_a_pole_that_does_grow_is_not_taken_for_a_neutral_one() -> None:
     assert grows(np.array([1e-3, -1.0]), None)
 
 
-def test_dry_friction_is_left_out_and_said() -> None:
+def test_dry_friction_is_left_out_with_a_note() -> None:
     friction = "realism={friction: {coulomb: 0.5, viscous: 0.1}}"
     viscous = "realism={friction: {viscous: 0.1}}"
     runs = (sc.load("two_mass_spring", [*REST, text], engine="vm") for text in (friction, viscous))
@@ -216,11 +218,11 @@ def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: s
     assert ("velocities from positions" in found.timing) == (velocity == "filter")
 
 
-def test_a_filter_of_the_velocity_lowers_the_period_that_gains_bear() -> None:
+def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
     measured, filtered = (longest_spacing(8.0, 16.0, True, True, velocity=tau) for tau in (0.0, 4.0))
     assert filtered < 0.6 * measured
 
 
-def test_margins_of_what_is_not_there_are_refused() -> None:
+def test_margins_of_a_missing_law_or_missing_drives_are_refused() -> None:
     with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
         loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)

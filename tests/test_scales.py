@@ -75,7 +75,7 @@ def test_a_violation_that_diverges_at_the_end_leaves_the_logarithmic_axis() -> N
     assert log_top(1e-13, [[10.0 ** (-12 + 6 * T)]]) is None  # growth that is seen
 
 
-def test_a_mechanism_that_flies_apart_is_drawn_until_it_does() -> None:
+def test_a_mechanism_that_breaks_apart_is_drawn_until_then() -> None:
     arm = np.zeros((201, 2, 2))
     arm[:, 1] = np.stack([np.cos(T), np.sin(T)], axis=1)
     arm[-1] *= 1e9

@@ -100,7 +100,7 @@ def test_a_file_that_is_no_mapping_is_refused_by_name(tmp_path: Path, text: str,
     assert str(over) in str(caught.value) and sentence in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named_beside_every_other_mistake(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_all_other_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(ROBOTS, [tmp_path / "none.yaml", "run.durtion=1"])
     assert f"--set-file {tmp_path / 'none.yaml'}: no such file (check the path)" in caught.value.problems

@@ -93,7 +93,7 @@ def _nothing_is_left() -> Iterator[None]:
     assert not {"drag", "puck", "shared", "shared.inertia", "gains", "json_"} & sys.modules.keys()
 
 
-def test_a_plant_and_a_task_class_import_the_files_beside_them(tmp_path: Path) -> None:
+def test_a_plant_and_a_task_class_import_files_of_their_own_folder(tmp_path: Path) -> None:
     run = sc.load(write(tmp_path), ["law.limits={F: 100}"])
     trajectory = run.simulate()
     a = 2 * 5 * 0.0 + 5**2 * 0.1  # of the violation -0.1 at rest
@@ -101,7 +101,7 @@ def test_a_plant_and_a_task_class_import_the_files_beside_them(tmp_path: Path) -
     assert trajectory["v.x"][-1] > 0.0
 
 
-def test_two_folders_may_have_siblings_of_one_name(tmp_path: Path) -> None:
+def test_two_folders_may_have_files_of_the_same_name(tmp_path: Path) -> None:
     drags = [sc.load(write(tmp_path / name, d)).system.model.plant for name, d in (("a", 0.5), ("b", 7.0))]
     assert [float(plant.force(np.zeros(1), np.ones(1), 0.0)[0]) for plant in drags] == [-0.5, -7.0]
 

@@ -198,7 +198,7 @@ def test_runs_that_fail_keep_their_rows_with_a_reason() -> None:
     assert stopped["error"][0]
 
 
-def test_a_failing_run_leaves_the_next_one_as_it_would_be_alone() -> None:
+def test_a_failing_run_does_not_change_the_next_one() -> None:
     run = sc.load("two_mass_spring", OFF, engine="vm")
     after = batch(run, {"plant.parameters.m1": [-1.0, 1.5]})
     alone = batch(run, {"plant.parameters.m1": [1.5]})

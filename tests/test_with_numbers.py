@@ -53,7 +53,7 @@ def outcome(made: Any) -> LoadedConfig | list[str]:
 
 @given(st.dictionaries(st.sampled_from(PATHS), NUMBERS, min_size=1, max_size=3))
 @settings(max_examples=120, deadline=None)
-def test_numbers_make_what_their_text_makes_of_the_file(numbers: dict[str, float]) -> None:
+def test_numbers_change_a_config_as_their_text_in_the_file_would(numbers: dict[str, float]) -> None:
     before = copy.deepcopy(ROBOTS.document)
     texts = [f"{path}={written(number)}" for path, number in numbers.items()]
     read = outcome(lambda: load_config("coordinated_robots", texts))
@@ -61,7 +61,7 @@ def test_numbers_make_what_their_text_makes_of_the_file(numbers: dict[str, float
     assert ROBOTS.document == before
 
 
-def test_what_is_not_touched_is_checked_once() -> None:
+def test_unchanged_parts_are_checked_once() -> None:
     other = ROBOTS.with_numbers({"law.correction.baumgarte.alpha": 7.0})
     assert other.config.plant is ROBOTS.config.plant and other.config.task[0] is ROBOTS.config.task[0]
     assert other.document.values["plant"] is ROBOTS.document.values["plant"]

@@ -28,13 +28,13 @@ def is_slow(page: Path) -> bool:
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if is_slow(page) else []) for n, page in PAGES.items()]
 )
-def test_the_blocks_of_a_page_do_what_it_says(name: str) -> None:
+def test_the_blocks_of_a_page_run_as_described(name: str) -> None:
     folder = made.made(PAGES[name])
     for picture in made.pictures(PAGES[name]):
         assert (folder / picture).stat().st_size > 10_000
 
 
-def test_what_does_not_run_is_listed_with_its_reason() -> None:
+def test_every_block_that_does_not_run_has_a_reason() -> None:
     found = {(n, b.reason) for n, page in PAGES.items() for b in blocks.blocks(page.read_text()) if b.reason}
     assert found == NOT_RUN
 

@@ -15,7 +15,7 @@ def marked(mark: str) -> list[str]:
     return [block.text for block in BLOCKS if block.mark == mark]
 
 
-def test_the_files_commands_and_code_of_the_readme_run_one_after_another(tmp_path: Path) -> None:
+def test_the_files_commands_and_code_of_the_readme_run_in_order(tmp_path: Path) -> None:
     some = [block for block in BLOCKS if block.file or block.mark in ("commands", "python")]
     assert [block.file for block in some if block.file] == ["lift.yaml", "puck.py", "puck.yaml"]
     assert len("".join(marked("commands")).splitlines()) == 4
@@ -25,7 +25,7 @@ def test_the_files_commands_and_code_of_the_readme_run_one_after_another(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mark", "code", "said"), [("run on drives", 0, "full"), ("fault", 3, "over-current")])
-def test_the_runs_on_drives_of_the_readme_end_as_it_says(
+def test_the_runs_on_drives_in_the_readme_end_as_described(
     mark: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -43,7 +43,7 @@ def test_the_search_of_the_readme_finds_a_config_that_runs(tmp_path: Path, monke
     assert (tmp_path / "better" / "summary.json").is_file()
 
 
-def test_the_plant_of_the_readme_is_as_short_as_it_says() -> None:
+def test_the_plant_in_the_readme_has_at_most_fifteen_lines() -> None:
     files = {block.file: block.text for block in BLOCKS if block.file}
     assert len(files["puck.py"].strip().splitlines()) <= 15
     assert len(files["lift.yaml"].strip().splitlines()) <= 15

@@ -135,9 +135,7 @@ def test_a_decomposition_in_c_equals_the_virtual_machine(rows: int, n: int, rank
 
 
 @pytest.mark.parametrize("ranks", [(3, 2, 3, 1), (3, 3, 3, 3), (2, 1, 2, 1)])
-def test_a_decomposition_is_the_same_to_the_bit_whatever_the_other_lanes_compute(
-    ranks: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_a_decomposition_does_not_depend_on_the_other_lanes_to_the_bit(ranks: tuple[int, ...], tmp_path: Path) -> None:
     A = ca.SX.sym("A", 18)
     split = decomposition_function(3, 6)(ca.reshape(A, 3, 6), 1e-10)
     function = ca.Function("split", [A], [ca.vertcat(*map(ca.vec, split))])

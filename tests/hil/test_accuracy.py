@@ -76,14 +76,14 @@ def test_a_row_that_does_not_come_to_rest_has_no_bound(gains: tuple[float, ...])
     assert math.isnan(initial_response(gains, np.ones(2)))
 
 
-def test_a_row_left_alone_falls_from_where_it_is() -> None:
+def test_an_undisturbed_row_decays_from_its_start() -> None:
     assert initial_response((4.0,), np.array([0.3])) == pytest.approx(0.3)
     assert initial_response((100.0, 20.0), np.array([0.3, 0.0])) == pytest.approx(0.3)
     # e = v t exp(-10 t), greatest at t = 0.1
     assert initial_response((100.0, 20.0), np.array([0.0, 2.0])) == pytest.approx(2.0 * 0.1 / math.e, rel=1e-3)
 
 
-def test_rounded_torque_under_a_load_lets_the_mass_sink_by_what_is_missing(tmp_path: Path) -> None:
+def test_a_rounded_torque_under_a_load_lets_the_mass_sink_by_the_missing_part(tmp_path: Path) -> None:
     # 7.09 N in steps of 0.1 N, towards zero: 7.0 N where x is 0, and x = -0.09 / (m k) where it stands
     t, x, bound = ran(tmp_path, load=7.09, rated=100, period=0.002)
     sunk = (7.09 - 7.0) / (2.0 * STIFFNESS)
@@ -109,7 +109,7 @@ def test_a_late_torque_makes_the_error_that_the_delay_makes(tmp_path: Path, peri
     assert np.abs(error).max() <= bound <= 20 * np.abs(error).max()
 
 
-def test_friction_holds_back_what_it_can(tmp_path: Path) -> None:
+def test_the_error_bound_covers_friction(tmp_path: Path) -> None:
     t, x, bound = ran(tmp_path, path="0.1*sin(2*t)**3", rated=10, friction=1.0)
     error = np.abs(x - 0.1 * np.sin(2 * t) ** 3).max()
     assert 1.0 / (2.0 * STIFFNESS) / 4 < error <= bound <= 20 * error

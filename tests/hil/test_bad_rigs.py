@@ -226,7 +226,7 @@ def nothing_was_told(wire: can.BusABC, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_with_its_remedy(
+def test_every_error_of_a_rig_comes_with_its_remedy(
     case: str, tmp_path: Path, wire: can.BusABC, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, changes, said = WRONG[case]
@@ -258,9 +258,7 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
     assert not (tmp_path / "run").exists()
 
 
-def test_gains_beyond_half_of_what_the_period_bears_are_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300")])
     (warning,) = [note for note in load(path, engine="vm").notes if "hil.period" in note]
     assert warning.endswith(
@@ -283,7 +281,7 @@ def test_gains_beyond_half_of_what_the_period_bears_are_said(
         (ROBOTS, "interface: socketcan, channel: can0", ""),
     ],
 )
-def test_what_drives_on_a_real_bus_cannot_be_asked_is_said_once(
+def test_the_values_that_real_drives_cannot_report_are_listed_once(
     config: str, bus: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ends("check", changed(tmp_path, config, [("interface: emulated", bus)])) == 0
@@ -296,7 +294,7 @@ def test_a_config_without_drives_says_what_is_missing(tmp_path: Path, capsys: py
     assert "hil: missing (it names buses and drives; see configs/coordinated_robots.yaml)" in capsys.readouterr().err
 
 
-def test_every_problem_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_problems_of_a_rig_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = changed(
         tmp_path,
         BELT,
@@ -344,7 +342,7 @@ def test_a_bus_that_cannot_be_opened(bus: str, said: str, tmp_path: Path, capsys
     assert not (tmp_path / "run").exists()
 
 
-def test_a_bus_that_one_may_not_open(
+def test_a_bus_without_permission_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:

@@ -93,7 +93,7 @@ def test_an_edited_module_and_all_others_run_as_they_are_written(tree: Path) -> 
     assert said_in(tree).startswith(f"{tree}/hil/emulator/wire.py changed since they were compiled: hil/frame.py")
 
 
-def test_what_is_damaged_or_of_another_machine_is_not_used(tree: Path) -> None:
+def test_damaged_or_foreign_compiled_modules_are_not_used(tree: Path) -> None:
     place, suffix = tree / compiled.PLACE.relative_to(ROOT), EXTENSION_SUFFIXES[0]
     as_python = f"{tree}/hil/emulator/wire.py"
     library = place / f"{compiled.SHARED}{suffix}"

@@ -96,7 +96,7 @@ NODES += [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "index"), NODES)
-def test_a_jump_is_noticed_from_the_limit_on_and_one_of_half_of_it_costs_no_more_than_its_own_size(
+def test_a_jump_above_the_limit_is_noticed_and_half_of_it_adds_no_more_error_than_its_size(
     name: str, index: int
 ) -> None:
     prepared = machine(name)

@@ -11,7 +11,7 @@ from hil.safety import EventKind
 from hil.session.start import Request, start
 
 
-def test_what_keeps_a_task_from_beginning_is_said_with_the_step_that_can_be_measured(tmp_path: Path) -> None:
+def test_the_reason_that_delays_a_task_is_reported_with_the_measurable_step(tmp_path: Path) -> None:
     begun = start(Request("scara_drive", ("hil.safety.engage_tolerance=1e-5",), duration=0.1, engine="vm"))
     ended = begun.run(tmp_path / "run", lambda event: None)
     assert ended.exit_code == 4

@@ -66,7 +66,7 @@ def test_a_bus_that_cannot_be_read_is_down_and_time_passes() -> None:
     assert (health.link, health.reason) == (Link.DOWN, "bus main: no such device")
 
 
-def test_a_bus_that_accepts_no_frame_is_down_whatever_it_reports() -> None:
+def test_a_bus_that_accepts_no_frame_is_down_even_if_it_reports_otherwise() -> None:
     way, _ = dispatch(None)
     way.send("main", Frame(1))
     assert way.healths()["main"].link is Link.DOWN

@@ -48,7 +48,7 @@ def test_a_change_is_a_ramp_of_the_numbers_of_the_config() -> None:
     assert live.values == (12.0, 8.0)
 
 
-def test_a_second_wish_on_the_way_starts_from_where_the_first_has_come() -> None:
+def test_a_second_request_during_a_ramp_starts_from_the_current_value() -> None:
     live, laws = gains(BOTH, "hil.live_ramp=0.01")
     live.request(0, 12.0)
     for _ in range(5):
@@ -62,7 +62,7 @@ def test_a_second_wish_on_the_way_starts_from_where_the_first_has_come() -> None
 
 
 @pytest.mark.parametrize("value", [1.999, 20.001, float("nan"), float("inf"), -8.0])
-def test_what_is_out_of_bounds_is_refused_and_changes_nothing(value: float) -> None:
+def test_a_value_out_of_bounds_is_refused_and_changes_nothing(value: float) -> None:
     live, laws = gains(BOTH)
     assert live.request(0, value) == f"refused: {value:g} is outside [2, 20]"
     assert live.request(7, 3.0) == "refused: there is no such gain"
@@ -70,7 +70,7 @@ def test_what_is_out_of_bounds_is_refused_and_changes_nothing(value: float) -> N
     assert not laws and live.values == (8.0, 8.0)
 
 
-def test_two_values_that_the_period_does_not_bear_together_are_refused() -> None:
+def test_two_values_that_are_unstable_together_at_the_period_are_refused() -> None:
     """Each end of both bounds is stable with the other as it is; little damping with much stiffness is not."""
     stiff = 95.0
     live, laws = gains(f"hil.live={{{ALPHA}: [2, 200], {BETA}: [2, {stiff}]}}")
@@ -172,7 +172,7 @@ def test_a_run_whose_gains_change_is_recomputed_to_the_bit(tmp_path: Path) -> No
     assert found.rows > 400 and found.differing == 0 and found.tolerance == 0.0
 
 
-def test_a_replay_without_the_gains_of_the_run_says_so(tmp_path: Path) -> None:
+def test_a_replay_without_the_gains_of_the_run_gives_a_note(tmp_path: Path) -> None:
     ended(tmp_path / "run", {WISH: (0, 15.0)})
     config = tmp_path / "run/config.yaml"
     values = yaml.safe_load(config.read_text())

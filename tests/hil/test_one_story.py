@@ -88,7 +88,7 @@ def test_an_exception_in_the_loop_is_the_storys_end(tmp_path: Path) -> None:
     assert story(tmp_path / "run")[0] == "stopped"
 
 
-def test_what_fails_while_the_end_is_told_is_no_completed_run(tmp_path: Path) -> None:
+def test_a_run_that_fails_while_it_writes_its_summary_is_not_completed(tmp_path: Path) -> None:
     """Even an exception that leaves the run itself: the listener of its events, here."""
     prepared, emulator, place = rig()
     run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
@@ -154,7 +154,7 @@ def test_signals_while_the_folder_is_finished_change_nothing(tmp_path: Path) -> 
     assert (ended.exit_code, ended.trajectory.metadata["status"]) == (0, "done"), "it was over before"
 
 
-def test_a_run_that_never_began_says_why(tmp_path: Path) -> None:
+def test_a_run_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     prepared, _, place = rig()
     run = HilRun(prepared, place, Stage.FULL, None, tmp_path / "run", {})
     run.abandon(RealtimeError("real time: not granted"))

@@ -134,7 +134,7 @@ def test_faults_are_not_scripted_for_real_drives(keys: dict[str, Any], tmp_path:
         start(Request(config, engine="vm"))
 
 
-def test_a_drive_without_a_watchdog_makes_torque_on_a_real_bus_only_where_the_config_says_so(
+def test_a_drive_without_a_watchdog_gets_torque_on_a_real_bus_only_if_the_config_allows_it(
     keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for said, begins in ((None, False), (False, True)):
@@ -153,7 +153,7 @@ def test_a_drive_without_a_watchdog_makes_torque_on_a_real_bus_only_where_the_co
             shadow.close()
 
 
-def test_a_bus_that_cannot_be_opened_ends_with_3_and_what_to_type(
+def test_a_bus_that_cannot_be_opened_ends_with_3_and_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = write_config(tmp_path / "cart.yaml", "odrive", {"interface": "socketcan", "channel": "can99"}, 0.5)
@@ -187,7 +187,7 @@ def test_a_loopback_bus_without_an_emulator_is_real_and_says_how_to_get_one(tmp_
         ({"interface": "emulated"}, [], "use udp_multicast with hop_limit: 0"),
     ],
 )
-def test_emulate_refuses_buses_that_may_be_physical_or_that_nobody_reaches(
+def test_emulate_refuses_buses_that_may_be_physical_or_are_unreachable(
     keys: dict[str, Any], options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = write_config(tmp_path / "cart.yaml", "odrive", keys, 0.5)

@@ -84,7 +84,7 @@ def test_on_another_engine_a_tolerance_applies(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("engine", ["vm", "c"])
-def test_a_run_on_drives_is_replayed_at_its_task_time_by_what_the_law_gave(tmp_path: Path, engine: str) -> None:
+def test_a_run_on_drives_is_replayed_at_its_task_time_with_the_output_of_the_law(tmp_path: Path, engine: str) -> None:
     run = servoctl.load("two_mass_spring", SAMPLED, engine=engine)
     simulation = run.simulate()
     names = ["t", "task_time", *(f"{kind}.{c}" for kind in "qv" for c in simulation.coordinates), "u.F", "law.F"]
@@ -137,7 +137,9 @@ def cart(tmp_path: Path) -> Path:
     return simulated(tmp_path / "run", str(tmp_path / "cart.yaml"), settings=())
 
 
-def test_classes_in_files_are_found_where_one_says(cart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_in_files_are_found_in_the_given_folder(
+    cart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert replay(cart, tmp_path).differing == 0
     monkeypatch.chdir(tmp_path)
     assert replay(cart).differing == 0
@@ -145,14 +147,14 @@ def test_classes_in_files_are_found_where_one_says(cart: Path, tmp_path: Path, m
         replay(cart, cart)
 
 
-def test_u_of_another_state_differs_by_what_the_law_makes_of_it(cart: Path, tmp_path: Path) -> None:
+def test_the_input_at_another_state_differs_as_the_law_predicts(cart: Path, tmp_path: Path) -> None:
     v = load_run(cart)["v.x"] + 1.0
     found = replay(changed(cart, {"v.x": v}), tmp_path)
     assert found.differing == found.rows == 11
     assert found.largest["F"] == pytest.approx(2.0 * 2 * 10.0 * 1.0, rel=1e-12)  # m 2 alpha dphi
 
 
-def test_the_command_line_says_equal_with_0_and_different_with_4(
+def test_the_command_ends_with_0_if_equal_and_4_if_different(
     cart: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["replay", str(cart), "--classes", str(tmp_path)]
@@ -180,7 +182,7 @@ def test_the_command_line_says_equal_with_0_and_different_with_4(
     assert '"differing": 1' in capsys.readouterr().out
 
 
-def test_what_cannot_be_replayed_says_why(tmp_path: Path, cart: Path) -> None:
+def test_a_run_that_cannot_be_replayed_gives_the_reason(tmp_path: Path, cart: Path) -> None:
     save(Trajectory({"t": np.zeros(1)}), tmp_path / "bare")
     with pytest.raises(RunFolderError, match=r"bare/config.yaml: is missing or empty"):
         replay(tmp_path / "bare")

@@ -41,7 +41,7 @@ def changed(folder: Path, **columns: np.ndarray) -> Path:
 
 
 @pytest.mark.parametrize("protocol", ["odrive", "cia402", "mit"])
-def test_law_torque_and_frames_agree_and_what_was_changed_is_found(tmp_path: Path, protocol: str) -> None:
+def test_law_torque_and_frames_agree_and_a_changed_value_is_found(tmp_path: Path, protocol: str) -> None:
     folder = driven(tmp_path / "run", protocol)
     found = replay(folder, CONFIG.parent)
     assert found.sent is not None and found.agrees
@@ -56,9 +56,7 @@ def test_law_torque_and_frames_agree_and_what_was_changed_is_found(tmp_path: Pat
     assert re.match(rf"row {row}, t = [\d.]+ s: a was sent {u[row]:.9g}, ", other.sent.first)
 
 
-def test_a_frame_that_says_another_torque_than_was_logged_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_frame_with_another_torque_than_the_log_is_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder = driven(tmp_path / "run", "odrive")
     frames = list(read_frames(folder))
     run = load_run(folder)

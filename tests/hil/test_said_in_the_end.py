@@ -42,7 +42,7 @@ def test_a_drive_that_cannot_be_configured_was_never_on() -> None:
     assert drives["a"]["confirmed_off"] is None
 
 
-def test_a_drive_that_falls_silent_while_it_is_on_is_shouted() -> None:
+def test_a_drive_that_falls_silent_while_on_is_reported_loudly() -> None:
     ended = run("cia402", {"kind": "silent", "drive": "a", "at": 0.1})
     assert (ended.exit_code, ended.unconfirmed) == (3, ("a",))
     assert (EventKind.NOT_CONFIRMED, "a") in kinds(ended)
@@ -145,7 +145,7 @@ def test_ctrl_z_is_a_controlled_stop_where_drives_would_not_wait() -> None:
         run.abandon()
 
 
-def test_what_follows_a_fault_is_told_after_it() -> None:
+def test_later_events_are_listed_after_the_fault() -> None:
     for protocol in ("odrive", "cia402"):
         ended = run(protocol, {"kind": "drive_fault", "drive": "a", "at": 0.1})
         times = [event.time for event in ended.events]
@@ -154,7 +154,7 @@ def test_what_follows_a_fault_is_told_after_it() -> None:
         assert said.index("DRIVE_FAULT") < said.index("stopping")
 
 
-def test_a_recorder_that_dies_stops_nothing_and_hides_nothing(tmp_path: Path) -> None:
+def test_a_recorder_that_dies_stops_no_run_and_is_reported(tmp_path: Path) -> None:
     """It is no safety function: the run is warned and goes on to its end, every drive off, and then says so."""
     prepared = machine("odrive", "at speed").renewed(())
     emulator = make_emulator(prepared, "vm")

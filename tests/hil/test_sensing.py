@@ -73,7 +73,7 @@ def test_six_motors_give_five_angles_along_a_motion(speed: float) -> None:
         assert found.closure < 1e-12
 
 
-def test_with_quantised_encoders_the_error_is_what_resolution_and_geometry_explain() -> None:
+def test_resolution_and_geometry_explain_the_error_of_quantised_encoders() -> None:
     plant, period = CoordinatedRobots(), 0.0025
     eyes, worst = Eyes(plant, robots(0.0)), 0.0
     q, v = robots(0.0), rate(robots, 0.0)
@@ -200,7 +200,7 @@ def test_link_encoders_of_the_flexible_joints() -> None:
     np.testing.assert_allclose(found.v, [1.0, 2.0, 3.0, 4.0], atol=1e-14)
 
 
-def test_what_is_not_there_cannot_be_measured() -> None:
+def test_a_missing_coordinate_cannot_be_measured() -> None:
     with pytest.raises(ConfigError) as caught:
         Eyes(TwoMassSpring(), np.zeros(2), [Channel("x1", 1e-5), Channel("x3", 1e-5, True), Channel("F", 0.0)])
     assert str(caught.value).splitlines() == [
@@ -228,7 +228,7 @@ def test_one_motor_gives_twelve_coordinates_under_dependent_rows() -> None:
         pytest.fail("the links never came near the flat pose")
 
 
-def test_where_the_links_lie_flat_a_second_freedom_is_not_seen() -> None:
+def test_flat_links_hide_a_second_degree_of_freedom() -> None:
     eyes = Eyes(Parallelogram(motor=2), parallelogram(0.0))
     with pytest.raises(ConfigError) as caught:
         require_observability(eyes.model, eyes.find, eyes.start)
@@ -237,7 +237,7 @@ def test_where_the_links_lie_flat_a_second_freedom_is_not_seen() -> None:
     assert "(only at this pose, which is singular: start at another pose, or add an encoder node" in message
 
 
-def test_a_machine_that_runs_through_a_singular_pose_goes_on_at_its_speed() -> None:
+def test_a_machine_passes_a_singular_pose_at_constant_speed() -> None:
     eyes, period, omega = Eyes(Parallelogram(motor=2), parallelogram(-0.05)), 0.0025, 4.0
     q, v, ranks = parallelogram(-0.05), omega * rate(parallelogram, -0.05), []
     for k in range(1, 12):
@@ -288,7 +288,7 @@ def test_engines_agree() -> None:
             np.testing.assert_allclose(other, first, rtol=1e-9, atol=1e-11)
 
 
-def test_a_plant_that_cannot_be_traced_is_seen_in_numpy() -> None:
+def test_a_plant_that_cannot_be_traced_is_measured_in_numpy() -> None:
     start = State(0.0, robots(0.0), np.zeros(5))
     model = Model(Opaque(), {}, start)
     find = Coordinates(model, Displacements(Opaque(), drives(Opaque()), start))

@@ -92,7 +92,7 @@ def delayed(period: float, law: Callable[[float, Array], Array] | None, predicte
     return np.array(states)
 
 
-def test_with_prediction_a_loop_with_a_delay_runs_as_one_without() -> None:
+def test_prediction_makes_a_delayed_loop_run_like_one_without_delay() -> None:
     errors = {}
     for period in (0.01, 0.005):
         undelayed = delayed(period, None, False)
@@ -124,7 +124,7 @@ def test_one_motor_holds_the_parallelogram_under_dependent_rows() -> None:
     assert hold.holds
 
 
-def test_what_no_motor_reaches_moves_although_motors_act() -> None:
+def test_a_coordinate_without_a_motor_moves_although_motors_act() -> None:
     plant = TwoMassSpring()
     stretched, relaxed = np.array([0.0, 0.8]), np.array([0.0, 0.5])
     hold = GravityCompensation(model_of(plant, stretched), engine="vm")(0.0, stretched)

@@ -32,7 +32,7 @@ def test_a_constant_speed_is_found_without_error() -> None:
     assert follow([3.0 + 0.7 * k * T for k in range(60)]).rate == pytest.approx(0.7, abs=1e-9)
 
 
-def test_under_constant_acceleration_the_speed_lags_as_said() -> None:
+def test_the_speed_lags_by_the_stated_time_under_constant_acceleration() -> None:
     track = follow([5.0 * (k * T) ** 2 / 2 for k in range(100)])
     assert 5.0 * 99 * T - track.rate == pytest.approx(5.0 * FILTER.lag(T), rel=1e-6)
     assert FILTER.lag(T) == pytest.approx(T * (1 / np.tanh(0.5) - 0.5))
@@ -102,7 +102,7 @@ UNLIMITED = replace(CHANNEL, speed_limit=math.inf, leap=0.005)
     ("rate", "said", "model"), [(0.0, 0.0, math.nan), (2.0, 0.0, 0.0), (0.0, -3.0, 0.0), (0.0, math.nan, 4.0)]
 )
 @pytest.mark.parametrize("factor", [0.999, -0.999, 1.001, -1.001])
-def test_without_a_limit_whatever_speed_is_said_is_possible_and_a_leap_beside(
+def test_without_a_speed_limit_the_reported_speed_and_a_leap_bound_the_motion(
     rate: float, said: float, model: float, factor: float
 ) -> None:
     fastest = max(abs(speed) for speed in (rate, said, model) if not math.isnan(speed))
@@ -112,7 +112,7 @@ def test_without_a_limit_whatever_speed_is_said_is_possible_and_a_leap_beside(
     assert (found is None) == (abs(factor) < 1)
 
 
-def test_a_gap_does_not_widen_what_may_jump() -> None:
+def test_a_gap_does_not_widen_the_largest_jump() -> None:
     memory, _ = judge(CHANNEL, "rad", AxisMemory(), sample(0.0, 0), 0.0, math.nan)
     for tick, position, good in [(5, 1.2 * ALLOWED, False), (5, 2.0 * 4 * T, True)]:
         # at 2 rad/s the joint has gone on over four periods
@@ -126,7 +126,7 @@ def test_a_wrap_is_called_one() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_left_out(bad: float) -> None:
+def test_samples_that_are_not_numbers_are_left_out(bad: float) -> None:
     found = run([0.0, bad, 0.0, bad, bad])
     assert [f is not None and f.stops for f in found] == [False, False, False, False, True]
     assert found[1] is not None and found[1].reason == f"position is not a finite number ({bad})"
@@ -145,7 +145,7 @@ def ticks_until(found: list[Finding | None]) -> int | None:
 
 
 @pytest.mark.parametrize("expected", [6.0, 0.5, 0.05])
-def test_an_encoder_that_stands_while_the_joint_moves_is_found_within_a_tenth_of_a_second(expected: float) -> None:
+def test_a_stuck_encoder_on_a_moving_joint_is_found_within_a_tenth_of_a_second(expected: float) -> None:
     tick = ticks_until(run([0.3] * 60, expected))
     assert tick is not None and 0.02 <= tick * T <= 0.1
     found = run([0.3] * 60, expected)[tick]
@@ -168,7 +168,7 @@ def test_an_encoder_coarser_than_its_wire_is_not_stuck_within_its_own_step() -> 
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
-def test_whatever_comes_what_is_accepted_moves_no_faster_than_the_joint_can(positions: list[float]) -> None:
+def test_accepted_samples_never_move_faster_than_the_joint_can(positions: list[float]) -> None:
     memory, last = AxisMemory(), None
     for k, position in enumerate(positions):
         memory, finding = judge(CHANNEL, "rad", memory, sample(position, k), 0.0, 0.0)

@@ -118,7 +118,7 @@ def test_a_jump_never_reaches_the_coordinates() -> None:
         assert sight.ages[2] == pytest.approx((k - 49) * T if k in jumped else 0.0, abs=1e-12)
 
 
-def test_a_slow_drift_is_found_by_those_who_measure_the_same() -> None:
+def test_redundant_sensors_find_a_slow_drift() -> None:
     eyes = sensing(skew=1e-4)
     for k in range(1, 400):
         now, drift = k * TICK, 0.05 * k * T
@@ -131,7 +131,7 @@ def test_a_slow_drift_is_found_by_those_who_measure_the_same() -> None:
     assert 2 * FINE < drift < 0.01
 
 
-def test_a_silent_drive_ages_and_the_machine_is_seen_without_it() -> None:
+def test_the_samples_of_a_silent_drive_age_and_the_state_is_measured_without_it() -> None:
     eyes, samples = sensing(), [measured(i, TICK) for i in range(6)]
     for k in range(1, 5):
         now = k * TICK
@@ -141,7 +141,7 @@ def test_a_silent_drive_ages_and_the_machine_is_seen_without_it() -> None:
         assert sight.valid and errors(sight, now)[0] < coasted((k - 1) * T) + 2 * FINE
 
 
-def test_what_was_never_heard_is_not_valid() -> None:
+def test_a_drive_that_never_reported_is_not_valid() -> None:
     sight = sensing().read(0.0, TICK, [None, *[measured(i, TICK) for i in range(1, 6)]])
     assert not sight.valid
     assert math.isinf(sight.ages[0]) and np.isfinite(sight.ages[1:]).all()
@@ -149,7 +149,7 @@ def test_what_was_never_heard_is_not_valid() -> None:
 
 
 @pytest.mark.parametrize("speed", [True, False])
-def test_speeds_come_from_positions_where_a_drive_says_none_or_where_that_is_asked_for(speed: bool) -> None:
+def test_speeds_come_from_positions_if_a_drive_reports_none_or_the_config_asks_for_it(speed: bool) -> None:
     eyes, worst = sensing(filtered=speed), 0.0
     for k in range(1, 300):
         now = k * TICK
@@ -163,7 +163,7 @@ def test_speeds_come_from_positions_where_a_drive_says_none_or_where_that_is_ask
     assert worst < 0.1, "of 4 rad/s"
 
 
-def test_the_start_pose_is_held_against_what_is_measured() -> None:
+def test_the_start_pose_is_compared_with_the_measurement() -> None:
     eyes, q = sensing(), pose(0.0)
     samples = [measured(i, 0, quantum=0.0) for i in range(6)]
     assert eyes.check_start(q, samples, 0.01) == []

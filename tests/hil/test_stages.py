@@ -153,7 +153,7 @@ def test_task_time_stands_still_until_full_and_then_follows_the_periods() -> Non
     assert run.law.remembered == pytest.approx(21 * 0.0025)
 
 
-def test_the_ramp_goes_from_what_holds_to_what_the_law_asks() -> None:
+def test_the_ramp_goes_from_the_holding_torque_to_the_torque_of_the_law() -> None:
     run = Run(hold=0.5)
     run.until(Phase.RAMP)
     assert run.machine.enabled_with == [0.5, 0.5]
@@ -229,7 +229,7 @@ def test_a_pose_that_takes_more_than_the_limit_is_refused() -> None:
     assert "torque_limit is 12" in str(next(iter(run.monitor.verdicts())))
 
 
-def test_a_controlled_stop_damps_within_the_limits_and_ends_when_it_stands() -> None:
+def test_a_controlled_stop_damps_within_the_limits_and_ends_at_standstill() -> None:
     run = Run(hold=0.1)
     run.until(Phase.FULL)
     run.stages.ask_to_stop("SIGINT")

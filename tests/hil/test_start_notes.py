@@ -29,7 +29,7 @@ def test_multicast_that_may_leave_the_machine_says_how_to_keep_it(tmp_path: Path
     )
 
 
-def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path) -> None:
+def test_shadow_lists_the_drives_that_send_nothing(tmp_path: Path) -> None:
     for config, silent in ((ROBOTS, "u1, u2, u3, u4, u5, u6: "), (BELT, "")):
         path = changed(tmp_path, config, [(BUS, "interface: virtual, channel: unheard, bitrate: 1000000")])
         begun = start(Request(path, engine="vm"))
@@ -38,7 +38,7 @@ def test_shadow_says_which_drives_it_does_not_hear(tmp_path: Path) -> None:
         assert [note for note in begun.notes if said in note] == ([silent + said] if silent else [])
 
 
-def test_a_watchdog_that_is_long_is_said() -> None:
+def test_a_long_watchdog_gives_a_note() -> None:
     (note,) = load(BELT, ["hil.safety.drive_watchdog=0.2"], "vm").notes
     assert note.endswith(
         "hil.safety.drive_watchdog: 0.2 s: drives keep their last torque for this time when the loop dies "

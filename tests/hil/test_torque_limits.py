@@ -46,7 +46,7 @@ def test_torque_and_its_rate_stay_within_limits(
         last = sent
 
 
-def test_what_is_within_the_limits_passes_unchanged() -> None:
+def test_torques_within_the_limits_pass_unchanged() -> None:
     limits = Limits([drive()], 0.0025)
     assert limits.apply([0.9], [0.0]) == [0.9]
     assert limits.apply([1.8], [0.0]) == [1.8]

@@ -44,7 +44,7 @@ def observer(engine: str = "vm") -> DisturbanceObserver:
 
 
 @pytest.mark.parametrize("engine", ["vm", "numpy"])
-def test_what_a_torque_does_beside_the_model_is_found_as_that_torque(engine: str) -> None:
+def test_the_observer_finds_a_torque_that_the_model_lacks(engine: str) -> None:
     missing = np.array([1.5, -0.4])
     M, B = Rod().mass_matrix(np.zeros(3), 0.0), Rod().actuation(np.zeros(3), 0.0)
     acceleration = np.linalg.solve(M, B @ missing)
@@ -93,7 +93,7 @@ class Swing(Plant):
 
 
 @pytest.mark.parametrize("phi", [0.0, 1.2])
-def test_what_samples_may_seem_to_show_is_counted_at_the_pose_of_the_moment(phi: float) -> None:
+def test_the_effect_of_sample_errors_is_computed_at_the_current_pose(phi: float) -> None:
     # an error of v at each end of the window: 2 e / WINDOW is an acceleration, M / B of it a force
     e, q = 0.02, np.array([phi])
     model = Model(Swing(), {}, State(0.0, np.zeros(1), np.zeros(1)))

@@ -64,7 +64,7 @@ def test_the_time_of_a_step_counts_from_its_last_frame() -> None:
         assert run.clock.now() < 100 * MS
 
 
-def test_who_is_late_is_named_and_nobody_stays_quiet() -> None:
+def test_a_late_drive_is_named_and_the_others_keep_their_watchdogs_fed() -> None:
     def never(run: Ordered) -> Steps:
         run.drives[0].quiet = True
         yield HandshakeStep([], lambda: False, 0.02, "operation enabled")

@@ -66,7 +66,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
     assert summary_of(tmp_path)["status"] == "interrupted"
 
 
-def test_old_data_are_said_to_be_old_and_the_escape_key_stops_the_run(browser: Any, tmp_path: Path) -> None:
+def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: Any, tmp_path: Path) -> None:
     words = ["--view", "--duration", "600"]
     with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop, "dark") as live:
         live.until("document.querySelector('#stage').textContent === 'full'")

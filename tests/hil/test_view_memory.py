@@ -91,14 +91,14 @@ def test_records_come_once_in_order_and_the_missing_are_counted(bursts: list[tup
     assert all(byte in (-1, n % 251) for n, byte in enumerate(shown))
 
 
-def test_who_only_looks_on_cannot_write() -> None:
+def test_a_reader_cannot_write() -> None:
     memory = SharedRings(2, Capacity(4, 4, 64))
     other = SharedRings(2, Capacity(4, 4, 64), memory.descriptor, writable=False)
     with pytest.raises((TypeError, ValueError), match="read-only"):
         other.table[0] = 1.0
 
 
-def test_wishes_come_once_a_look_later_and_the_stop_stays() -> None:
+def test_requests_arrive_once_at_the_next_check_and_a_stop_stays() -> None:
     loop = Requests(2)
     page = Requests(2, os.dup(loop.descriptor))
     assert not loop.look() and not loop.stopped

@@ -72,7 +72,7 @@ def test_the_stop_button_and_gains_in_lock_step(tmp_path: Path) -> None:
     assert "8 -> 12 within 0.5 s" in (tmp_path / "run/events.jsonl").read_text()
 
 
-def test_a_run_is_the_same_whoever_looks_on(tmp_path: Path) -> None:
+def test_viewers_do_not_change_a_run(tmp_path: Path) -> None:
     """To the bit and the tick: nobody, and somebody who opens the page, reads nothing, and goes."""
     runs, ticks = [], []
     for name in ("alone", "watched"):
@@ -116,7 +116,7 @@ def test_the_stop_button_during_the_bring_up(tmp_path: Path) -> None:
     assert BUTTON in events and "enabling" not in events
 
 
-def test_the_page_killed_the_run_goes_on_and_says_so(tmp_path: Path) -> None:
+def test_a_run_continues_with_a_note_if_its_page_is_killed(tmp_path: Path) -> None:
     with looping(tmp_path, BELT, "--view", "--duration", "2") as loop:
         address_of(loop)
         loop.wait_for("s  full")
@@ -126,7 +126,7 @@ def test_the_page_killed_the_run_goes_on_and_says_so(tmp_path: Path) -> None:
     assert "the live page has ended; the run continues (signal 9)" in loop.said
 
 
-def test_the_loop_killed_the_page_says_so_and_goes(tmp_path: Path) -> None:
+def test_the_page_reports_a_killed_loop_and_ends(tmp_path: Path) -> None:
     with looping(tmp_path, BELT, "--view", "--duration", "600") as loop:
         address = address_of(loop)
         loop.wait_for("s  full")

@@ -73,7 +73,7 @@ def page() -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("path", list(ASSETS))
-def test_who_has_the_token_gets_the_page_and_nothing_from_elsewhere(page: Page, path: str) -> None:
+def test_the_token_gives_the_page_and_nothing_from_another_host(page: Page, path: str) -> None:
     status, content, headers = page.ask("GET", f"/{TOKEN}/{path}")
     assert (status, len(content)) == (200, int(headers["Content-Length"]))
     assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -128,14 +128,14 @@ def test_by_another_name_it_is_not_here(page: Page, host: str) -> None:
         ("GET", "%2e%2e/server.py", None, {}, 404),
     ],
 )
-def test_what_is_no_action_does_nothing(
+def test_an_unknown_action_does_nothing(
     page: Page, method: str, path: str, body: bytes | None, headers: dict[str, str], status: int
 ) -> None:
     assert page.ask(method, f"/{TOKEN}/{path}", body, headers)[0] == status
     assert not page.done
 
 
-def test_actions_are_handed_on_and_a_refusal_is_said(page: Page) -> None:
+def test_actions_reach_the_loop_and_a_refusal_is_shown(page: Page) -> None:
     origin = {**JSON, "Origin": f"http://localhost:{page.port}"}
     assert page.ask("POST", f"/{TOKEN}/stop", b"{}", origin)[0] == 200
     status, content, _ = page.ask("POST", f"/{TOKEN}/gain", b'{"bad": 1}', JSON)
@@ -167,7 +167,7 @@ def test_a_viewer_sees_new_pictures_and_every_event_once(page: Page) -> None:
     assert list(messages(page.stream())) == [("events", [{"text": "c"}]), ("over", {"n": 3})]  # who comes too late
 
 
-def test_a_viewer_that_reads_nothing_holds_nobody_up_and_keeps_nothing(page: Page) -> None:
+def test_a_viewer_that_reads_nothing_delays_no_other_and_uses_no_memory(page: Page) -> None:
     stuck, large = page.stream(), "x" * 100_000
     page.change({"n": -1}, [])
     for n in range(300):  # 30 MB, of which the system keeps a little and the server one picture
@@ -209,7 +209,7 @@ def drip(page: Page, data: bytes) -> socket.socket:
 
 
 @pytest.mark.parametrize("count", [CONNECTIONS, 3 * CONNECTIONS])
-def test_who_does_not_show_the_token_keeps_nobody_from_the_stop_button(page: Page, count: int) -> None:
+def test_connections_without_the_token_do_not_block_the_stop_button(page: Page, count: int) -> None:
     """They hold every place for as long as they like, until somebody comes."""
     strangers = [drip(page, b"G") for _ in range(count)]
     assert page.ask("POST", f"/{TOKEN}/stop", b"{}", JSON)[0] == 200

@@ -60,7 +60,7 @@ def test_a_run_through_all_stages(interface: str, protocol: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("protocol", ["cia402", "odrive", "mit"])
-def test_the_loop_killed_the_drive_stops_by_its_own_watchdog_and_the_folder_opens(
+def test_a_drive_stops_by_its_own_watchdog_if_the_loop_is_killed_and_the_folder_opens(
     protocol: str, tmp_path: Path
 ) -> None:
     with keys_of("udp_multicast") as keys:
@@ -78,7 +78,7 @@ def test_the_loop_killed_the_drive_stops_by_its_own_watchdog_and_the_folder_open
     assert read_events(tmp_path / "run")[-1]["text"] == "full"
 
 
-def test_the_loop_frozen_the_drive_stops_by_its_own_watchdog_and_the_loop_gives_up(tmp_path: Path) -> None:
+def test_a_drive_stops_by_its_own_watchdog_if_the_loop_freezes_and_the_loop_gives_up(tmp_path: Path) -> None:
     with keys_of("udp_multicast") as keys:
         config = write_config(tmp_path / "cart.yaml", "odrive", keys, 60.0)
         with emulated(tmp_path, config) as emulator, looping(tmp_path, config) as loop:

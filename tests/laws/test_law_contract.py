@@ -68,7 +68,7 @@ def task_map(m: Matrices) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CONSTRAINT_FOLLOWING)
-def test_the_task_is_met_whatever_the_allocation(name: str, kind: str) -> None:
+def test_every_allocation_meets_the_task(name: str, kind: str) -> None:
     law = replace(law_of(name), allocation=kind, feedback_allocation=kind)
     model = run(name).system.model
     for state, m in states(name):

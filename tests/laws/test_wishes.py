@@ -43,7 +43,9 @@ def run(folder: Path, engine: str, mode: str = "fault", inputs: str = "1", first
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["warn", "damp", "fault"])
-def test_a_conflicting_wish_is_reported_and_does_not_change_the_status(tmp_path: Path, engine: str, mode: str) -> None:
+def test_a_conflicting_row_of_lower_priority_is_reported_and_does_not_change_the_status(
+    tmp_path: Path, engine: str, mode: str
+) -> None:
     found = run(tmp_path, engine, mode)
     summary = found.summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
@@ -56,7 +58,7 @@ def test_a_conflicting_wish_is_reported_and_does_not_change_the_status(tmp_path:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_feasible_wish_gives_up_nothing(tmp_path: Path, engine: str) -> None:
+def test_a_feasible_row_of_lower_priority_is_met_in_full(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "wish.yaml"
     text = (CONFIG % ("1 2", "", ", priority: 2", "fault", "")).replace("x1 + 7", "x2 + 0.3")
     path.write_text(text)
@@ -76,7 +78,7 @@ def test_rows_of_priority_1_that_conflict_still_stop_the_run(tmp_path: Path, eng
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_limit_that_affects_only_a_wish_is_not_a_saturation(tmp_path: Path, engine: str) -> None:
+def test_a_limit_that_affects_only_a_row_of_lower_priority_is_not_a_saturation(tmp_path: Path, engine: str) -> None:
     """The second mass would take 120 N to its wish; the first needs none of it."""
     path = tmp_path / "wish.yaml"
     path.write_text((CONFIG % ("1 2", "", ", priority: 2", "fault", ", limits: {F2: 5}")).replace("x1 + 7", "x2 + 7"))
@@ -86,13 +88,15 @@ def test_a_limit_that_affects_only_a_wish_is_not_a_saturation(tmp_path: Path, en
     assert summary["given_up"]["posture"] > 50.0
 
 
-def test_a_task_of_wishes_only_always_has_the_status_ok(tmp_path: Path) -> None:
+def test_a_task_of_lower_priorities_only_always_has_the_status_ok(tmp_path: Path) -> None:
     summary = run(tmp_path, "vm", first=", priority: 3").summary()
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
     assert summary["given_up"]["posture"] < 1e-12 < 1.0 < summary["given_up"]["first"]
 
 
-def test_a_wish_that_the_start_violates_or_no_input_acts_on_does_not_refuse_the_run(tmp_path: Path) -> None:
+def test_a_row_of_lower_priority_that_the_start_violates_or_no_input_reaches_does_not_refuse_the_run(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "wish.yaml"
     path.write_text((CONFIG % ("1", "", ", priority: 2", "fault", "")).replace("x1 + 7", "x2 + 7"))
     loaded = sc.load(path)
@@ -101,7 +105,7 @@ def test_a_wish_that_the_start_violates_or_no_input_acts_on_does_not_refuse_the_
     assert (summary["status"], summary["status_counts"]) == ("done", {"OK": 101})
 
 
-def test_a_projected_start_satisfies_a_wish_only_if_the_tasks_allow_it(tmp_path: Path) -> None:
+def test_a_projected_start_satisfies_a_row_of_lower_priority_only_if_the_others_allow_it(tmp_path: Path) -> None:
     path = tmp_path / "wish.yaml"
     path.write_text(
         (CONFIG % ("1", "", ", priority: 2", "fault", "")).replace("x2: -0.2}}", "x2: -0.2}, v: 0, project: true}")

@@ -24,7 +24,7 @@ def test_a_limit_that_least_torques_exceed_is_kept_without_cost_to_the_task(engi
     assert np.abs(run["u.u6"]).max() == 7.0
 
 
-def test_a_limit_that_the_task_exceeds_is_kept_and_what_is_given_up_is_reported() -> None:
+def test_a_limit_below_the_demand_of_the_task_is_kept_and_the_missing_part_is_reported() -> None:
     weak = {name: 5.0 for name in LIMITS}
     run = sc.load("coordinated_robots_limited", [f"law.limits={{{', '.join(f'{k}: 5' for k in weak)}}}"]).simulate()
     assert inside(run, weak)
