@@ -223,6 +223,6 @@ def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
     assert filtered < 0.6 * measured
 
 
-def test_margins_of_a_missing_law_or_missing_drives_are_refused() -> None:
+def test_margins_on_drives_are_refused_without_drives() -> None:
     with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
         loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)

@@ -7,21 +7,21 @@ from hil.frame import Frame
 
 
 def frames(seeds: Sequence[Frame], count: int) -> Iterator[Frame]:
-    """Half of them made up, half of them a valid one with bits flipped, bytes lost or flags set.
+    """Random frames: half with random data, half valid ones with flipped bits, lost bytes or set flags.
 
     Args:
         seeds: Valid frames.
-        count: How many.
+        count: Number of frames.
     """
-    chance = random.Random(20261120)
+    generator = random.Random(20261120)
     for index in range(count):
-        seed = chance.choice(seeds)
+        seed = generator.choice(seeds)
         data = bytearray(seed.data)
         if index % 2:
-            data = bytearray(chance.randbytes(chance.randrange(9)))
-        elif data and chance.random() < 0.8:
-            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+            data = bytearray(generator.randbytes(generator.randrange(9)))
+        elif data and generator.random() < 0.8:
+            data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
         else:
-            del data[chance.randrange(len(data) + 1) :]
-        flags = [chance.random() < 0.02 for _ in range(3)]
+            del data[generator.randrange(len(data) + 1) :]
+        flags = [generator.random() < 0.02 for _ in range(3)]
         yield Frame(seed.id, b"" if flags[1] else bytes(data), *flags, len(data) if flags[1] else 0, index)

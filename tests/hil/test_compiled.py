@@ -54,7 +54,7 @@ def test_a_run_is_the_same_to_the_bit_in_python(config: str, tmp_path: Path) -> 
 def test_numbers_of_every_kind_come_out_the_same_in_python() -> None:
     said = [
         subprocess.run(
-            [sys.executable, "-m", "tests.hil.both_ways"],
+            [sys.executable, "-m", "tests.hil.compiled_or_not"],
             env={**os.environ, "SERVOCTL_COMPILED": asked}, capture_output=True, text=True, check=True, cwd=ROOT,
         ).stdout.splitlines()
         for asked in ("1", "0")

@@ -1,4 +1,4 @@
-"""Frames by chance in a running loop: none raises, one that is not valid moves no torque, and each is counted."""
+"""Random frames in a running loop: none raises, an invalid one changes no torque, and each is counted."""
 
 import random
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from servoctl.bench.faults.run import SETTLING
 from servoctl.bench.faults.scenario import PROTOCOLS, machine
 
 EVERY = 400_000
-"""From one frame by chance to the next [ns]."""
+"""Interval between two random frames [ns]."""
 
-NOBODY = [0x3A5, 0x5C1, 0x7E5]
+UNKNOWN = [0x3A5, 0x5C1, 0x7E5]
 
 
 def played(protocol: str, disturb: Callable[[Emulator], None]) -> tuple[Result, HilRun, Emulator, RigSetup]:
@@ -66,17 +66,17 @@ def refused(protocol: str, count: int) -> list[Frame]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str) -> None:
-    chance, bad = random.Random(7), refused(protocol, 4000)
-    sent = {"bad": 0, "nobody": 0}
+    generator, bad = random.Random(7), refused(protocol, 4000)
+    sent = {"bad": 0, "unknown": 0}
 
     def disturb(emulator: Emulator) -> None:
         host = emulator.buses["main"].station
 
         def inject() -> None:
-            if chance.random() < 0.7:
-                frame, kind = chance.choice(bad), "bad"
+            if generator.random() < 0.7:
+                frame, kind = generator.choice(bad), "bad"
             else:
-                frame, kind = Frame(chance.choice(NOBODY), chance.randbytes(chance.randrange(9))), "nobody"
+                frame, kind = Frame(generator.choice(UNKNOWN), generator.randbytes(generator.randrange(9))), "unknown"
             host.receive(frame.at(emulator.world.now))  # beside the wire: no other frame comes later for it
             sent[kind] += 1
 
@@ -85,20 +85,20 @@ def test_frames_that_are_not_valid_move_no_torque_and_are_counted(protocol: str)
     alone, quiet, _, _ = played(protocol, lambda emulator: None)
     among, run, _, prepared = played(protocol, disturb)
     assert (alone.exit_code, among.exit_code) == (0, 0)
-    assert sent["bad"] > 500 and sent["nobody"] > 200
+    assert sent["bad"] > 500 and sent["unknown"] > 200
     for name, column in alone.trajectory.columns.items():
         np.testing.assert_array_equal(column, among.trajectory.columns[name], err_msg=name)
     counted = sum(node.rejected for node in (*prepared.drives, *prepared.sensors))
     # the last frame may lie in the inbox still
     assert sent["bad"] - 2 <= counted <= sent["bad"]
-    assert sent["nobody"] - 2 <= run._dispatch.unknown - quiet._dispatch.unknown <= sent["nobody"]
+    assert sent["unknown"] - 2 <= run._dispatch.unknown - quiet._dispatch.unknown <= sent["unknown"]
     assert EventKind.REJECTED in {event.kind for event in among.events}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_random_frames_of_a_station_raise_nothing_and_change_no_torque(protocol: str, seed: int) -> None:
-    chance = random.Random(f"{protocol}/{seed}")
+    generator = random.Random(f"{protocol}/{seed}")
     settings = machine(protocol, "at speed").settings
     nodes = [build(each, settings.values.period) for each in (*settings.drives, *settings.sensors)]
     known = sorted({identity for node in nodes for identity in node.identities})
@@ -107,8 +107,8 @@ def test_random_frames_of_a_station_raise_nothing_and_change_no_torque(protocol:
         station = emulator.wires["main"].attach("intruder", lambda frame: None, frozenset(), capacity=2)
 
         def talk() -> None:
-            identity = chance.choice(known) if chance.random() < 0.5 else chance.randrange(0x800)
-            station.send(Frame(identity, chance.randbytes(chance.randrange(9))))
+            identity = generator.choice(known) if generator.random() < 0.5 else generator.randrange(0x800)
+            station.send(Frame(identity, generator.randbytes(generator.randrange(9))))
 
         repeat(emulator, talk)
 

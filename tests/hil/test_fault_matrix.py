@@ -1,7 +1,7 @@
-"""Every fault, on every protocol, at standstill and at speed: what must follow does, in time, and nothing else.
+"""Every fault, on every protocol, at standstill and at speed, leads to the required reaction in time and to no other.
 
-The expectations are rules of safety (hil/faults/expected.py); who judges is the emulated drives' own state and the
-observer on the wire, not what the loop believes.
+The requirements are rules of safety (servoctl/bench/faults/expected.py). The states of the emulated drives and the
+observer on the wire decide, not what the loop believes.
 """
 
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-import servoctl.bench.faults.run as judge
+import servoctl.bench.faults.run as faults_run
 from hil.safety import EventKind, Reaction
 from hil.safety.events import Origin
 from servoctl.bench.faults.expected import AT_ONCE, TASK, expected
@@ -43,17 +43,17 @@ FAST = [
 
 @pytest.mark.parametrize(("row", "protocol", "motion"), FAST)
 def test_each_kind_of_fault_has_its_reaction(row: str, protocol: str, motion: str) -> None:
-    verdict = play(make(row, protocol, motion, 1))
-    assert verdict.problems == ()
+    result = play(make(row, protocol, motion, 1))
+    assert result.problems == ()
 
 
 def test_random_losses_are_stale_exactly_when_a_drive_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     lossy = make("frames lost now and then", "mit", "standstill", 1012)  # two of b's exchanges in a row are lost
     calm = make("frames lost now and then", "mit", "standstill", 3)
     assert [(play(each).ended_by, play(each).problems) for each in (lossy, calm)] == [("stale", ()), ("goes on", ())]
-    monkeypatch.setattr(judge, "STALE", 0.0091)
+    monkeypatch.setattr(faults_run, "STALE", 0.0091)
     assert play(lossy).problems == ("b was heard 8.52 ms before",)
-    monkeypatch.setattr(judge, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms
+    monkeypatch.setattr(faults_run, "STALE", 0.0015)  # one of its exchanges was lost: 6.6 ms
     assert any("was not heard for 6.6" in problem for problem in play(calm).problems)
 
 
@@ -95,9 +95,9 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 def test_a_reaction_that_comes_too_late_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("servoctl.bench.faults.run.expected", lambda scenario: replace(expected(scenario), within=1e-6))
-    verdict = play(make("law says NaN", "odrive", "at speed", 1))
-    assert [problem for problem in verdict.problems if "at most" in problem]
-    (line,) = tabulate([verdict])
+    result = play(make("law says NaN", "odrive", "at speed", 1))
+    assert [problem for problem in result.problems if "at most" in problem]
+    (line,) = tabulate([result])
     assert (line.runs, line.passed, line.ended_by) == (1, 0, {"non_finite"})
 
 

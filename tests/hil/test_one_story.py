@@ -1,4 +1,4 @@
-"""However a run on drives ends, status, events and exit code say the same, and every drive is off."""
+"""Status, events and exit code agree however a run on drives ends, and every drive is off."""
 
 import dataclasses
 import json

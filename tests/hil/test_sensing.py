@@ -200,7 +200,7 @@ def test_link_encoders_of_the_flexible_joints() -> None:
     np.testing.assert_allclose(found.v, [1.0, 2.0, 3.0, 4.0], atol=1e-14)
 
 
-def test_a_missing_coordinate_cannot_be_measured() -> None:
+def test_unknown_actuators_and_coordinates_and_a_zero_resolution_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         Eyes(TwoMassSpring(), np.zeros(2), [Channel("x1", 1e-5), Channel("x3", 1e-5, True), Channel("F", 0.0)])
     assert str(caught.value).splitlines() == [

@@ -1,4 +1,4 @@
-"""What is said before a run begins, so that nobody wonders why nothing moves, or what happens if the loop dies."""
+"""Notes before a run begins: why nothing will move, and what happens if the loop dies."""
 
 from pathlib import Path
 

@@ -98,7 +98,7 @@ def test_a_reader_cannot_write() -> None:
         other.table[0] = 1.0
 
 
-def test_requests_arrive_once_at_the_next_check_and_a_stop_stays() -> None:
+def test_requests_arrive_once_one_check_later_and_a_stop_stays() -> None:
     loop = Requests(2)
     page = Requests(2, os.dup(loop.descriptor))
     assert not loop.look() and not loop.stopped

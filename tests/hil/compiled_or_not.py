@@ -1,4 +1,4 @@
-"""Prints what functions of the loop make of random, extreme and impossible numbers: run compiled and as Python."""
+"""Prints the results of loop functions for random, extreme and invalid numbers, run compiled and as Python."""
 
 import math
 import random
@@ -48,9 +48,9 @@ def show(function: Callable[..., Any], *arguments: Any) -> None:
     print(getattr(function, "__qualname__", ""), said)
 
 
-def codecs(chance: random.Random) -> None:
+def codecs(random_numbers: random.Random) -> None:
     """Torques and measurements on the wire, both ways."""
-    for number in numbers(chance, 300):
+    for number in numbers(random_numbers, 300):
         show(odrive.input_torque, number)
         show(odrive.limits, number, 1.0)
         show(cia402.per_mille, number, 0.5)
@@ -59,58 +59,64 @@ def codecs(chance: random.Random) -> None:
         show(pack_bits, number, -12.5, 12.5, 16)
         show(nanoseconds, number)
     for _ in range(300):
-        data = chance.randbytes(chance.choice((0, 1, 4, 6, 8)))
+        data = random_numbers.randbytes(random_numbers.choice((0, 1, 4, 6, 8)))
         for read in (odrive.heartbeat, odrive.errors, odrive.estimates, odrive.version, cia402.status, cia402.feedback):
             show(read, data)
         show(cia402.emergency, data)
         show(mit.reply, data, RANGES)
-        show(report, Frame(chance.getrandbits(10), data, error=True))
-        bits = chance.getrandbits(16)
+        show(report, Frame(random_numbers.getrandbits(10), data, error=True))
+        bits = random_numbers.getrandbits(16)
         show(unpack_bits, bits, -12.5, 12.5, 16)
-        print((bits * chance.choice((1, -70000)) + HALF & FULL) - HALF)
+        print((bits * random_numbers.choice((1, -70000)) + HALF & FULL) - HALF)
 
 
-def frames(chance: random.Random) -> None:
+def frames(random_numbers: random.Random) -> None:
     """Bits on the wire, CRC, datagrams."""
     for extended, remote in product((False, True), repeat=2):
         for _ in range(150):
-            size = chance.randint(0, 8)
-            data = b"" if remote else bytes(chance.choice((0, 255, chance.getrandbits(8))) for _ in range(size))
-            frame = Frame(chance.getrandbits(29 if extended else 11), data, extended, remote, length=size * remote)
+            size = random_numbers.randint(0, 8)
+            data = (
+                b""
+                if remote
+                else bytes(random_numbers.choice((0, 255, random_numbers.getrandbits(8))) for _ in range(size))
+            )
+            frame = Frame(
+                random_numbers.getrandbits(29 if extended else 11), data, extended, remote, length=size * remote
+            )
             show(frame_bits, frame)
             show(pack, frame)
 
 
-def sensing(chance: random.Random) -> None:
+def sensing(random_numbers: random.Random) -> None:
     """Plausibility and rates of samples that may be anything."""
     for turn, speed in ((math.inf, 6.0), (math.tau, 6.0), (math.inf, math.inf)):
         channel = Channel("u1", 1e-3, speed_limit=speed, turn=turn, leap=0.1, interval=0.0025)
         memory, track, rates, time = AxisMemory(), None, RateFilter(0.005), 0
-        for number in numbers(chance, 400):
-            time += chance.choice((0, 1, 2_500_000, 40_000_000))
-            position = chance.choice((number, 0.01 * number % 1.0, 0.001))
+        for number in numbers(random_numbers, 400):
+            time += random_numbers.choice((0, 1, 2_500_000, 40_000_000))
+            position = random_numbers.choice((number, 0.01 * number % 1.0, 0.001))
             memory, finding = judge(channel, "rad", memory, Sample(position, number, 0.0, time), number, number)
             track = rates.update(track, position, time)
             print(finding, memory.accepted, memory.rejected, memory.travel, memory.moved, track)
 
 
-def limits(chance: random.Random) -> None:
+def limits(random_numbers: random.Random) -> None:
     """Torques that a limit may change."""
     drive = DriveSettings(
         "u1", "main", "cia402", 1, torque_limit=12, torque_rate_limit=400, speed_limit=6, position_limits=(-3, 3)
     )
     limiter = Limits([drive, drive], 0.0025)
-    for number in numbers(chance, 400):
-        wanted = [number, chance.choice(ODD)]
-        show(limiter.apply, wanted, [chance.uniform(-4, 4), chance.choice((math.nan, 0.0))])
+    for number in numbers(random_numbers, 400):
+        wanted = [number, random_numbers.choice(ODD)]
+        show(limiter.apply, wanted, [random_numbers.uniform(-4, 4), random_numbers.choice((math.nan, 0.0))])
         print(limiter.clamped, limiter.blocked, limiter.previous)
 
 
-def times(chance: random.Random) -> None:
+def times(random_numbers: random.Random) -> None:
     """Statistics of durations, and timers that drift."""
     kept = Distribution()
     for _ in range(400):
-        kept.add(chance.choice((-5, 0, 127, 128, chance.getrandbits(chance.randint(1, 60)))))
+        kept.add(random_numbers.choice((-5, 0, 127, 128, random_numbers.getrandbits(random_numbers.randint(1, 60)))))
     print(kept.as_dict(), [kept.percentile(percent) for percent in (0, 1, 50, 100)])
     world, rung = World(), list[int]()
     timer = Timer(world, lambda: rung.append(world.now))

@@ -1,4 +1,4 @@
-"""A user's file imports the files beside it: in a run, a task class, processes, a cluster's parcel; nothing is left."""
+"""A user's file imports files of its own folder: in runs, task classes, processes and clusters, and leaves none loaded."""
 
 import sys
 from collections.abc import Iterator

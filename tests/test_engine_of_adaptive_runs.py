@@ -1,4 +1,4 @@
-"""Which engine adaptive runs take: foreseen by counting, the same on every machine, and said in the summary."""
+"""The engine of adaptive runs: chosen by counted operations, equal on every machine, and named in the summary."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a run says of drives at its end: what is true, shouted only where a drive may be on."""
+"""What a run reports about its drives at the end: the true state, as an alarm only if a drive may be on."""
 
 import dataclasses
 import os

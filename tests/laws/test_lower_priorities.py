@@ -1,4 +1,4 @@
-"""Rows of priority 2 and below are wishes: on every engine the run reports what they miss and does not stop."""
+"""Rows of priority 2 and below never stop a run; it reports what they miss, on every engine."""
 
 from pathlib import Path
 from typing import Any

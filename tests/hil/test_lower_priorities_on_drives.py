@@ -1,4 +1,4 @@
-"""A row of priority 2 that conflicts, on emulated drives: it is never met, and neither engaging nor the law waits."""
+"""A conflicting row of priority 2 on emulated drives: never met, and neither engaging nor the law waits for it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Verbs go on side by side, at a pace, and name whoever is late."""
+"""Handshakes of several drives run in parallel at the pace of the ticks, and late drives are named."""
 
 from collections.abc import Callable
 
@@ -64,7 +64,7 @@ def test_the_time_of_a_step_counts_from_its_last_frame() -> None:
         assert run.clock.now() < 100 * MS
 
 
-def test_a_late_drive_is_named_and_the_others_keep_their_watchdogs_fed() -> None:
+def test_all_late_drives_are_named_and_none_stays_quiet() -> None:
     def never(run: Ordered) -> Steps:
         run.drives[0].quiet = True
         yield HandshakeStep([], lambda: False, 0.02, "operation enabled")
