@@ -1,4 +1,4 @@
-"""A user's file imports files of its own folder: in runs, task classes, processes and clusters, and leaves none loaded."""
+"""A user's file imports files of its own folder, in runs, tasks, processes and clusters; no module stays loaded."""
 
 import sys
 from collections.abc import Iterator
