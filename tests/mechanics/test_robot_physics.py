@@ -1,7 +1,5 @@
 """Robots from descriptions against mechanics alone: derivatives, energy, power, known motions. No other program."""
 
-import pickle
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +8,10 @@ from robot_trees import arm7, built, random_state, random_tree
 from scipy.integrate import solve_ivp
 
 import servoctl
-from servoctl.engine.parameters import parameter_names, structure, with_parameters
-from servoctl.errors import PlantError
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.spatial.build import RobotBuilder
-from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
-from servoctl.mechanics.spatial.placement import Inertial, Placement
+from servoctl.mechanics.spatial.description import Description, LinkDescription
+from servoctl.mechanics.spatial.placement import Inertial
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.steps import quaternion_rotation
 from servoctl.types import Array, State
 
 ROBOTS = {
