@@ -8,6 +8,7 @@ fields, so parameters remain inputs of compiled code.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cache
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.moments import Moments
 from servoctl.mechanics.spatial.on_numbers import fast_on_numbers
+from servoctl.mechanics.spatial.placement import IDENTITY, Placement
 from servoctl.mechanics.spatial.scalars import Vector, scalars, times
 from servoctl.mechanics.spatial.skeleton import skeleton
+from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
+from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -53,6 +57,33 @@ class Robot(Plant):
                 problems.append(f"{link.name}_m: expected a mass of at least 0 kg, got {m:g}")
         if problems:
             raise PlantError("\n".join(f"{self.tree.name}: {problem}" for problem in problems))
+
+    @classmethod
+    def from_urdf(
+        cls,
+        path: str | PathLike[str],
+        *,
+        base: Base = "fixed",
+        at: Placement = IDENTITY,
+        motors: Sequence[str] | None = None,
+        gravity: Sequence[float] = GRAVITY,
+    ) -> "Robot":
+        """The robot of a URDF.
+
+        Args:
+            path: The file.
+            base: `fixed`, or `free` with seven coordinates.
+            at: Place of a fixed base in the world.
+            motors: Names of the joints that have an actuator, as in the file; None: all that do not mimic others.
+            gravity: Acceleration of gravity in world axes [m/s^2].
+
+        Raises:
+            ConfigError: The file cannot be read, or describes no robot; it has every problem of the file.
+            PlantError: The robot has no plant, for example because a link that moves has no mass.
+        """
+        builder = TreeBuilder()
+        builder.add(read_urdf(path), at=at, base=base, motors=motors)
+        return built_robot(builder, gravity)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -174,6 +205,18 @@ def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] =
     """
     made: Robot = _class(tuple(_fields(tree).items()))(tree=tree, gravity=tuple(gravity), **values)
     return made
+
+
+def built_robot(builder: TreeBuilder, gravity: Sequence[float] = GRAVITY) -> Robot:
+    """The plant of what a builder has collected.
+
+    Raises:
+        PlantError: Everything that is wrong with it.
+    """
+    tree = builder.tree()
+    if builder.problems:
+        raise PlantError("\n".join(builder.problems))
+    return robot(tree, builder.values, gravity)
 
 
 def _fields(tree: RobotTree) -> dict[str, Any]:
