@@ -57,9 +57,7 @@ def solids(trajectory: Trajectory) -> dict[str, MovedSolid]:
 def frame_axes(trajectory: Trajectory) -> dict[str, Array]:
     """Frame of the task -> its poses in the same frames, shape (frames, 12)."""
     index = drawn_frames(trajectory)
-    return {
-        name.removeprefix(AXES): pose[index] for name, pose in trajectory.drawing.items() if name.startswith(AXES)
-    }
+    return {name.removeprefix(AXES): pose[index] for name, pose in trajectory.drawing.items() if name.startswith(AXES)}
 
 
 def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> None:
@@ -89,7 +87,7 @@ class FacePainter:
         polygons, colours = self.faces(frame)
         # antialiased faces would show seams between them
         return PolyCollection(
-            polygons, facecolors=1.0 - strength * (1.0 - colours), linewidths=0.0, antialiaseds=False, **settings
+            list(polygons), facecolors=1.0 - strength * (1.0 - colours), linewidths=0.0, antialiaseds=False, **settings
         )
 
     def faces(self, frame: int) -> tuple[Array, Array]:
