@@ -10,7 +10,8 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.values import build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import LawConfig, Task
+from servoctl.config.schema import LawConfig
+from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression import RESERVED
@@ -33,6 +34,8 @@ CORRECTIONS: dict[str, type[Correction]] = {
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     """The plant, without parameters that are wrong; None if there is none to check names against."""
     values = loaded.config.plant
+    if values.class_ is None:
+        return None  # it was wrong and has been left out
     try:
         kind = load_class(values.class_, loaded.folder, Plant)
     except ConfigError as error:
@@ -153,7 +156,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         feedback_allocation=values.feedback_allocation,
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space") or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
-        limits={name: limit_pair(limit) for name, limit in (values.limits or {}).items()} or None,
+        limits={name: limit_pair(limit) for name, limit in given_limits(values).items()} or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
         residual_tolerance=values.residual_tolerance,
@@ -162,10 +165,15 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
     )
 
 
+def given_limits(law: LawConfig) -> Mapping[str, Any]:
+    """Actuator -> limit, as the config gives it; empty for `limits: robot`."""
+    return law.limits if isinstance(law.limits, Mapping) else {}
+
+
 def check_actuators(law: LawConfig, plant: Plant, problems: Problems) -> None:
     """Notes actuators in `limits`, `weighted` and `preload` that the plant does not have."""
     named: dict[str, Mapping[str, Any] | None] = {
-        "limits": law.limits,
+        "limits": given_limits(law),
         "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
         "secondary.preload": None if law.secondary is None else law.secondary.preload,
     }

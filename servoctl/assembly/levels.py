@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from servoctl.assembly.problems import Problems
 from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import PassiveLevelConfig
+from servoctl.config.plant import PassiveLevelConfig
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics import plant_values

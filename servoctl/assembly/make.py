@@ -24,9 +24,11 @@ from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
+from servoctl.config.initial import Fixed
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
-from servoctl.config.schema import Fixed, LawConfig, Passive, RunConfig
+from servoctl.config.plant import Passive
+from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law
