@@ -153,13 +153,13 @@ TASK_ROWS = [
         "{name: box, orientation: box, rpy: [0, 0, 0], xyz: [0, 0, 0]}",
         "c.yaml:8: task.box.xyz: does not fit orientation (it takes rpy, reference, relative_to)",
     ),
-    (POSE, "{name: box, axis: [box, z]}", "c.yaml:8: task.box.along: missing (direction in the world, [x, y, z])"),
+    (POSE, "{name: box, axis: [box, z]}", "c.yaml:8: task.box.along: missing (direction, [x, y, z])"),
     (
         POSE,
         "{name: box, axis: box, along: [0, 0, 1]}",
         "c.yaml:8: task.box.axis: expected [frame, x], or y, z or three",
     ),
-    (POSE, "{name: box, axis: [box, w], along: [0, 0, 1]}", "c.yaml:8: task.box.axis: expected x, y, z or three numbe"),
+    (POSE, "{name: box, axis: [box, w], along: [0, 0, 1]}", "c.yaml:8: task.box.axis: expected x, y, z, -x, -y, -z or"),
     (
         POSE,
         "{name: box, axis: [box, [0, 0, 0]], along: [0, 0, 1]}",

@@ -73,7 +73,7 @@ def test_targets_are_kept_as_text_and_numbers_of_places_are_evaluated(tmp_path: 
     assert config.task[0].xyz == ("0.5", "0.0", "0.4 + 0.1*sin(t)")
     assert config.task[0].rpy == ("0.0", "90*deg", "0.0")
     assert config.task[8].axis == ("left_tool", (0.0, 1.0, 1.0))
-    assert config.task[10].distance == ("left_tool", (0.0, 0.0, 0.5))
+    assert config.task[10].distance == ("left_tool", ("0.0", "0.0", "500*mm"))
     assert config.task[12].value == "0.1"
     assert [task.form for task in config.task[:4]] == ["pose", "pose", "pose", "position"]
 

@@ -12,7 +12,6 @@ from servoctl.assembly import realism
 from servoctl.assembly import start as starts
 from servoctl.assembly.ending import EndOfRun
 from servoctl.assembly.gains import all_gains
-from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.task_map import TaskMap
@@ -105,7 +104,7 @@ class Run:
             RunFolderError: The folder cannot be written.
         """
         self.prepare()
-        text = dump(self.loaded.config) if self.loaded is not None else ""
+        text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
         if self.loop.choice is not None:
             facts["engine_choice"] = self.loop.choice

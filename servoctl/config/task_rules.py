@@ -14,7 +14,7 @@ _WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in f
 MISSING = {
     "xyz": "position [m], [x, y, z]; or reference: NAME, with columns x, y, z",
     "rpy": "roll, pitch, yaw [rad]; or reference: NAME, with columns qx, qy, qz, qw",
-    "along": "direction in the world, [x, y, z]",
+    "along": "direction, [x, y, z]",
     "value": "value [m], a number or an equation",
     "reference": "name of a reference, with columns named as joints",
 }

@@ -39,7 +39,7 @@ FRAME_FORMS = {
     "pose": FrameForm(6, ("xyz", "rpy", "reference", "relative_to")),
     "position": FrameForm(3, ("xyz", "reference", "relative_to")),
     "orientation": FrameForm(3, ("rpy", "reference", "relative_to")),
-    "axis": FrameForm(2, ("along",)),
+    "axis": FrameForm(2, ("along", "relative_to")),
     "distance": FrameForm(1, ("value",)),
     "com": FrameForm(None, ("value",)),
     "posture": FrameForm(None, ("reference",)),
@@ -76,8 +76,8 @@ class Task(Section):
     orientation: str | None = Field(default=None, description="frame that is turned to rpy: three rows [rad]")
     axis: FrameAxis | None = Field(
         default=None,
-        description="[frame, x], or y, z or three numbers: an axis that points along `along`: two rows; the turn "
-        "about it is free",
+        description="[frame, x], or y, z, -x, -y, -z or three numbers: an axis that points along `along`: two rows "
+        "[rad]; the turn about it is free",
     )
     distance: FramePair | None = Field(
         default=None, description="[frame, frame] or [frame, [x, y, z]]: their distance becomes `value`: one row [m]"
@@ -99,10 +99,10 @@ class Task(Section):
         description="reference in place of xyz (its columns x, y, z) and of rpy (qx, qy, qz, qw), or of a posture",
     )
     relative_to: str | None = Field(
-        default=None, description="frame in whose axes xyz and rpy are given; left out: world"
+        default=None, description="frame in whose axes xyz, rpy and along are given; left out: world"
     )
     along: XyzEquations | None = Field(
-        default=None, description="direction of an axis in the world [-], equations as in xyz"
+        default=None, description="direction of an axis [-], equations as in xyz"
     )
     value: OneOrEach[EquationText] | None = Field(
         default=None, description="value of a distance or of the centre of mass [m], equations as in xyz"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from servoctl.config.document import in_words
-from servoctl.config.fields import EquationText, NumberField, Positive, Real, fault
+from servoctl.config.fields import Equation, EquationText, NumberField, Positive, Real, fault
 
 AXES = ("x", "y", "z")
 
@@ -39,21 +39,23 @@ def _frame_and(read: Callable[[Any], Any], expected: str) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _numbers(values: Any, expected: str) -> tuple[float, ...]:
-    """Three numbers."""
+def _three(values: Any, expected: str) -> tuple[Any, ...]:
     if not isinstance(values, list | tuple) or len(values) != 3:
         raise fault(f"expected {expected}, got {in_words(values)}")
-    return tuple(float(NumberField("a number").read(value)) for value in values)
+    return tuple(values)
 
 
 def _axis(value: Any) -> Any:
-    if isinstance(value, str) and value in AXES:
+    if isinstance(value, str) and value.removeprefix("-") in AXES:
         return value
-    return _not_zero(_numbers(value, "x, y, z or three numbers in the frame's axes"))
+    numbers = _three(value, "x, y, z, -x, -y, -z or three numbers in the frame's axes")
+    return _not_zero(tuple(NumberField("a number").read(number) for number in numbers))
 
 
 def _frame_or_point(value: Any) -> Any:
-    return value if isinstance(value, str) else _numbers(value, "a frame or a point [x, y, z]")
+    if isinstance(value, str):
+        return value
+    return tuple(Equation().read(each) for each in _three(value, "a frame or a point [x, y, z]"))
 
 
 _LIST_OF_TWO = WithJsonSchema({"type": "array", "minItems": 2, "maxItems": 2})
