@@ -21,9 +21,10 @@ import numpy as np
 
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
+from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import NUMPY_FUNCTIONS, Expression, parse
+from servoctl.expression import NUMPY_FUNCTIONS, Expression, check_names, parse
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -90,6 +91,16 @@ class Constraint(ABC):
     """Equations that the accelerations of a plant must satisfy."""
 
     kind: ClassVar[str]
+    singularity: ClassVar[str] = ""
+    """What is wrong with a state at which the rows are not finite; empty if that is not known."""
+
+    def problems(self, plant: Plant) -> list[str]:
+        """Why the constraint does not fit the plant, one sentence each, before anything is derived from it."""
+        return []
+
+    def row_labels(self) -> tuple[str, ...] | None:
+        """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
+        return None
 
     @abstractmethod
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
@@ -137,6 +148,11 @@ class _FromSource(Constraint):
         """The equation of the constraint; None if it comes from a function or a method."""
         source = getattr(self, "_source", None)
         return source if isinstance(source, Expression) else None
+
+    def problems(self, plant: Plant) -> list[str]:
+        if self.equation is None:
+            return []
+        return check_names(self.equation, plant.coordinates, parameter_fields(plant))
 
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:

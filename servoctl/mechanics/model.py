@@ -207,6 +207,20 @@ class Model:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
         return self._symbols()
 
+    def singularities(self, task: Rows) -> dict[str, str]:
+        """Name of a constraint -> what is wrong with the state, for those whose rows are not finite and that know it.
+
+        Args:
+            task: The task's rows at the state.
+        """
+        groups = [
+            row.group
+            for row, A, b in zip(self.task_rows, task.A, task.b, strict=True)
+            if not np.isfinite([*A, b]).all()
+        ]
+        known = {name: constraint.singularity for name, constraint in self.task.items() if name in groups}
+        return {name: sentence for name, sentence in known.items() if sentence}
+
     def samples(self, around: State, count: int = SAMPLES) -> Iterator[State]:
         """Random states near a state, the same in every call."""
         random = np.random.default_rng(0)
@@ -245,8 +259,9 @@ class Model:
                     raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
                 raise type(error)(f"{name}: {sentence}") from error
             parts.append(part)
-            for i in range(len(part.b)):
-                label = name if len(part.b) == 1 else f"{name}.{i}"
+            labels = constraint.row_labels() or range(len(part.b))
+            for i, row_label in zip(range(len(part.b)), labels, strict=True):
+                label = name if len(part.b) == 1 else f"{name}.{row_label}"
                 known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
                 higher = 0 if part.higher is None else part.higher.shape[1]
                 rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))

@@ -255,6 +255,8 @@ def _bad_terms(loop: Loop, state: State) -> str:
         "task": np.append(m.task.A.ravel(), m.task.b),
     }  # fmt: skip
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
+    if bad == ["task"] and (known := loop.system.model.singularities(m.task)):
+        return "; ".join(f"{task}: {sentence}" for task, sentence in known.items())
     if bad:
         return f"{', '.join(bad)} not finite"
     pair = asymmetry(m.M)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from servoctl.mechanics.spatial.placement import Inertial, Placement, Vector3
+from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, Vector3
 
 JointKind = Literal["fixed", "revolute", "continuous", "prismatic"]
 
@@ -71,7 +71,7 @@ class JointDescription:
     kind: JointKind
     parent: str
     child: str
-    placement: Placement = Placement()
+    placement: Placement = IDENTITY
     axis: Vector3 = (1.0, 0.0, 0.0)
     lower: float | None = None
     upper: float | None = None

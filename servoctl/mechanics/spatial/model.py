@@ -18,6 +18,8 @@ from servoctl.mechanics.spatial.placement import Placement
 WORLD = -1
 """Index of the body that does not move."""
 
+LoopKind = Literal["weld", "hinge", "slide", "point"]
+
 FREE_BASE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 """Coordinates of a free base: position [m] of its frame in world axes, and the unit quaternion of its rotation."""
 
@@ -31,8 +33,8 @@ class TreeJoint:
         kind: `revolute` about z, `prismatic` along z, or `free`.
         parent: Index of the body that carries it, or `WORLD`.
         placement: The joint's axes in those of the parent body at q = 0.
-        follows: Index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; None: it has
-            a coordinate of its own.
+        follows: Index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; that joint
+            follows none. None: it has a coordinate of its own.
         multiplier: [-, m/rad or rad/m].
         offset: [rad or m].
         lower: Least coordinate [rad or m]; None: no limit.
@@ -107,7 +109,7 @@ class LoopJoint:
     """
 
     name: str
-    kind: Literal["weld", "hinge", "slide", "point"]
+    kind: LoopKind
     first: str
     second: str
 
@@ -137,16 +139,14 @@ class RobotTree:
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the coordinates that move each joint: one, seven for a free base; a mimic joint's are shared."""
-        found: list[tuple[int, ...]] = []
+        found: dict[int, tuple[int, ...]] = {}
         count = 0
-        for joint in self.joints:
-            if joint.follows is not None:
-                found.append(found[joint.follows])
-                continue
-            size = len(FREE_BASE) if joint.kind == "free" else 1
-            found.append(tuple(range(count, count + size)))
-            count += size
-        return tuple(found)
+        for i, joint in enumerate(self.joints):
+            if joint.follows is None:
+                size = len(FREE_BASE) if joint.kind == "free" else 1
+                found[i] = tuple(range(count, count + size))
+                count += size
+        return tuple(found[i if joint.follows is None else joint.follows] for i, joint in enumerate(self.joints))
 
     @cached_property
     def coordinates(self) -> Mapping[str, str]:

@@ -90,6 +90,10 @@ class Placement(NamedTuple):
         return Placement.of(self.R.T, -self.R.T @ self.p)
 
 
+IDENTITY = Placement()
+"""The same frame."""
+
+
 @dataclass(frozen=True)
 class Inertial:
     """Mass, centre of mass and inertia of a rigid link.
