@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from servoctl.assembly.classes import load_class
+from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.problems import Problems
+from servoctl.assembly.robot import build_robot, effort_limits, start_of
 from servoctl.assembly.values import build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
@@ -21,6 +23,7 @@ from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import State
 
 CORRECTIONS: dict[str, type[Correction]] = {
@@ -34,6 +37,8 @@ CORRECTIONS: dict[str, type[Correction]] = {
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     """The plant, without parameters that are wrong; None if there is none to check names against."""
     values = loaded.config.plant
+    if values.every_robot:
+        return build_robot(loaded, problems)
     if values.class_ is None:
         return None  # it was wrong and has been left out
     try:
@@ -93,17 +98,20 @@ def _check_words(plant: Plant, problems: Problems) -> None:
 def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State:
     """The initial state as the config gives it, before any projection."""
     names, initial = plant.coordinates, loaded.config.initial
-    q = one_per_name(initial.q, names, "coordinate", problems, "initial", "q", default=None)
+    given = start_of(plant, initial.q) if isinstance(plant, Robot) and isinstance(initial.q, Mapping) else initial.q
+    q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
     return State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
 
 
-def build_task(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Constraint]:
-    """Name -> constraint, in order, without those that are wrong."""
+def build_task(loaded: LoadedConfig, plant: Plant, start: State, problems: Problems) -> dict[str, Constraint]:
+    """Name -> constraint, in order, without those that are wrong; `start` is what a posture may keep."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
-        if entry.class_ is None and entry.holonomic is None and entry.nonholonomic is None:
-            continue  # its equation was wrong and has been left out
-        constraint = _constraint(loaded, plant, entry, index, problems)
+        constraint: Constraint | None = None  # if its equation was wrong and has been left out
+        if entry.form is not None and isinstance(plant, Robot):
+            constraint = FrameTask(entry, ("task", index), plant, start, problems).build()
+        elif entry.class_ is not None or entry.holonomic is not None or entry.nonholonomic is not None:
+            constraint = _constraint(loaded, plant, entry, index, problems)
         if constraint is not None:
             task[entry.name] = constraint
     return task
@@ -156,13 +164,20 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         feedback_allocation=values.feedback_allocation,
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space") or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
-        limits={name: limit_pair(limit) for name, limit in given_limits(values).items()} or None,
+        limits=_limits(values, plant, problems) or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
         residual_tolerance=values.residual_tolerance,
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
     )
+
+
+def _limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:
+    """Actuator -> (lower, upper)."""
+    if law.limits == "robot" and isinstance(plant, Robot):
+        return effort_limits(plant, problems)
+    return {name: limit_pair(limit) for name, limit in given_limits(law).items()}
 
 
 def given_limits(law: LawConfig) -> Mapping[str, Any]:

@@ -170,7 +170,7 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     assert plant is not None
     start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
-    task = build_task(loaded, plant, problems)
+    task = build_task(loaded, plant, start, problems)
     if waiting:
         task = {name: constraint.standing() for name, constraint in task.items()}
     return _Ground(plant, task, start, levels, passed=False)

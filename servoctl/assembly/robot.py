@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from servoctl.assembly.instance import convert_parameters
+from servoctl.assembly.instance import replaced_parameters
 from servoctl.assembly.problems import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.load import LoadedConfig
@@ -40,7 +40,7 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
         for line in str(error).splitlines():
             problems.add(*_placed(line, values))
         return None
-    return convert_parameters(plant, values.parameters, problems, "plant")
+    return replaced_parameters(plant, values.parameters, problems, "plant")
 
 
 def placement(values: PlacementConfig) -> Placement:
@@ -97,10 +97,8 @@ def _description(robot: RobotConfig, folder: Path, problems: Problems, path: Fie
     file = folder / name
     try:
         return _read(kind, file, _stamp(file))
-    except ConfigError as error:
-        problems.add(error, *path, kind)
-    except MissingPackageError as error:
-        problems.add(error, *path, kind)
+    except (ConfigError, MissingPackageError) as error:
+        problems.add(str(error).replace(str(file), name), *path, kind)
     return None
 
 

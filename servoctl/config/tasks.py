@@ -101,9 +101,7 @@ class Task(Section):
     relative_to: str | None = Field(
         default=None, description="frame in whose axes xyz, rpy and along are given; left out: world"
     )
-    along: XyzEquations | None = Field(
-        default=None, description="direction of an axis [-], equations as in xyz"
-    )
+    along: XyzEquations | None = Field(default=None, description="direction of an axis [-], equations as in xyz")
     value: OneOrEach[EquationText] | None = Field(
         default=None, description="value of a distance or of the centre of mass [m], equations as in xyz"
     )

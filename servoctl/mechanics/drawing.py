@@ -12,7 +12,7 @@ import numpy as np
 from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
-from servoctl.mechanics.model import Model
+from servoctl.mechanics.model import Model, Row
 from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
@@ -32,7 +32,14 @@ ON_PATH = 1e-6
 """A pose with a smaller violation counts as on the path of the task [units of the row]."""
 
 
-def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None = None) -> dict[str, Array]:
+def drawing(
+    model: Model,
+    t: Array,
+    q: Array,
+    v: Array,
+    task_time: Array | None = None,
+    among: Sequence[Row] | None = None,
+) -> dict[str, Array]:
     """Polylines, energy and the path of the task from the rows of a run.
 
     Args:
@@ -41,6 +48,7 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
         q: Coordinates, shape (rows, n).
         v: Their rates, shape (rows, n).
         task_time: Time of the task [s], shape (rows,); None: t.
+        among: Task rows whose path is drawn, those of priority 1; None: all.
 
     Returns:
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
@@ -55,7 +63,7 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     states = [State(float(t[i]), q[i], v[i]) for i in chosen]
     out = _polylines(model, states)
     if out:
-        out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
+        out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen, among)
     energies = plant_values.energies(model.plant, states)
     if energies is not None:
         out["energy"] = energies
@@ -89,13 +97,19 @@ def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
 
 
 def _task_paths(
-    model: Model, task_time: Array, q: Array, v: Array, lines: dict[str, Array], chosen: Array
+    model: Model,
+    task_time: Array,
+    q: Array,
+    v: Array,
+    lines: dict[str, Array],
+    chosen: Array,
+    among: Sequence[Row] | None,
 ) -> dict[str, Array]:
-    if not any(row.kind == "holonomic" for row in model.task_rows):
+    if not any(row.kind == "holonomic" for row in (model.task_rows if among is None else among)):
         return {}
     indices = chosen[np.unique(np.linspace(0, len(chosen) - 1, PATH_POINTS).round().astype(int))]
     wanted = [State(float(task_time[i]), q[i], v[i]) for i in indices]
-    poses = [_on_task(model, state) for state in wanted]
+    poses = [_on_task(model, state, among) for state in wanted]
     moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]
     frames = _polylines(model, [State(at.t, pose, at.v) for at, pose in zip(wanted, poses, strict=True)])
     return {f"task.{name}": traced(frames[name]) for name in moving if name in frames}
@@ -106,9 +120,9 @@ def _travel(points: Array) -> float:
     return float(np.max(np.ptp(points.reshape(-1, points.shape[-1]), axis=0), initial=0.0))
 
 
-def _on_task(model: Model, state: State) -> Array:
+def _on_task(model: Model, state: State, among: Sequence[Row] | None) -> Array:
     """The nearest pose that satisfies the task, shape (n,); NaN if there is none."""
     if not np.isfinite(np.concatenate([state.q, state.v])).all():
         return np.full(len(state.q), np.nan)
-    pose, left = nearest_pose(model, state, good_enough=ON_PATH)
+    pose, left = nearest_pose(model, state, good_enough=ON_PATH, among=among)
     return pose if left < max(ON_PATH, SOLVED) else np.full(len(pose), np.nan)

@@ -282,7 +282,9 @@ def _afterwards(
     elif monitor.energies:
         facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
     try:
-        drawn = draw(loop.system.model, trajectory.t, trajectory.q, trajectory.v) if drawing else {}
+        if drawing:
+            system = loop.system
+            drawn = draw(system.model, trajectory.t, trajectory.q, trajectory.v, among=system.required_rows)
     except PlantError as error:
         left_out.append(f"drawing: {error}")
     return facts | ({"left_out": left_out} if left_out else {}), drawn

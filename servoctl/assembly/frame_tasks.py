@@ -1,0 +1,120 @@
+"""Tasks on frames of robots: entries of a config -> constraints. Every problem is noted at its field."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from servoctl.assembly.problems import Problems
+from servoctl.config.tasks import Task
+from servoctl.errors import TaskError
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
+from servoctl.types import State
+
+POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
+"""Columns of a reference that stand in place of xyz and of rpy."""
+
+FIELDS = {"second": "distance", "first": "distance", "joints": "posture", "axes": "com", "quaternion": "reference"}
+"""Field of a class -> key of the entry, where they differ."""
+
+
+class FrameTask:
+    """Builds the constraint of one entry.
+
+    Args:
+        entry: An entry with a form on frames.
+        path: Its path in the config.
+        plant: The robot.
+        start: The start, for `posture: initial`.
+        problems: Takes what is wrong.
+    """
+
+    def __init__(
+        self, entry: Task, path: tuple[str | int, ...], plant: Robot, start: State, problems: Problems
+    ) -> None:
+        self._entry, self._path, self._plant, self._start, self._problems = entry, path, plant, start, problems
+
+    def build(self) -> Constraint | None:
+        """The constraint; None, and problems noted, if it is wrong."""
+        form = self._entry.form
+        assert form is not None
+        make: Mapping[str, Callable[[], Constraint | None]] = {
+            "pose": self._pose, "position": self._position, "orientation": self._orientation, "axis": self._axis,
+            "distance": self._distance, "com": self._com, "posture": self._posture,
+        }  # fmt: skip
+        try:
+            constraint = make[form]()
+        except TaskError as error:
+            for line in str(error).splitlines():
+                self._note(line.partition(": ")[2], form)
+            return None
+        wrong = [] if constraint is None else constraint.problems(self._plant)
+        for sentence in wrong:
+            self._note(sentence, form)
+        return None if wrong else constraint
+
+    def _pose(self) -> Constraint | None:
+        entry, xyz = self._entry, self._xyz()
+        rotation = self._rotation()
+        if entry.pose is None or xyz is None or rotation is None:
+            return None
+        return Pose(entry.pose, xyz, **rotation, relative_to=entry.relative_to)
+
+    def _position(self) -> Constraint | None:
+        entry, xyz = self._entry, self._xyz()
+        return None if entry.position is None or xyz is None else Position(entry.position, xyz, entry.relative_to)
+
+    def _orientation(self) -> Constraint | None:
+        entry, rotation = self._entry, self._rotation()
+        if entry.orientation is None or rotation is None:
+            return None
+        return Orientation(entry.orientation, **rotation, relative_to=entry.relative_to)
+
+    def _axis(self) -> Constraint | None:
+        entry = self._entry
+        if entry.axis is None or entry.along is None:
+            return None
+        frame, axis = entry.axis
+        return Axis(frame, axis, entry.along, entry.relative_to)
+
+    def _distance(self) -> Constraint | None:
+        entry = self._entry
+        if entry.distance is None or entry.value is None:
+            return None
+        first, second = entry.distance
+        return Distance(first, second, entry.value if isinstance(entry.value, str) else entry.value[0])
+
+    def _com(self) -> Constraint | None:
+        entry = self._entry
+        if entry.com is None or entry.value is None:
+            return None
+        return CentreOfMass(entry.com, (entry.value,) if isinstance(entry.value, str) else entry.value)
+
+    def _posture(self) -> Constraint | None:
+        entry, q = self._entry, dict(zip(self._plant.coordinates, self._start.q, strict=True))
+        if isinstance(entry.posture, Mapping):
+            return Posture(entry.posture)
+        if entry.posture == "initial":
+            return Posture({name: float(q[name]) for name in self._joints()})
+        return None
+
+    def _joints(self) -> list[str]:
+        """Joints with a coordinate of their own; a free base has none."""
+        return [joint.name for joint in self._plant.tree.joints if joint.follows is None and joint.kind != "free"]
+
+    def _xyz(self) -> Any:
+        """Targets of the position; None if they are wrong."""
+        return self._entry.xyz
+
+    def _rotation(self) -> dict[str, Any] | None:
+        """`rpy` or `quaternion`; None if it is wrong."""
+        return None if self._entry.rpy is None else {"rpy": self._entry.rpy}
+
+    def _note(self, sentence: str, form: str) -> None:
+        """Notes a problem, `<field of the class>: <what>` or without a field, at the key of the entry."""
+        field, colon, what = sentence.partition(": ")
+        key = FIELDS.get(field, field)
+        if colon and key in type(self._entry).model_fields:
+            self._problems.add(what, *self._path, key)
+        else:
+            self._problems.add(sentence, *self._path, form)
