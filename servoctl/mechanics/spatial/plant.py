@@ -17,6 +17,7 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
+from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.moments import Moments
 from servoctl.mechanics.spatial.scalars import Vector, scalars, times
@@ -81,6 +82,11 @@ class Robot(Plant):
         for j, motor in enumerate(self.tree.motors):
             B[names.index(motor), j] = 1.0
         return B
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        """The unit quaternion of each free base, and the loops."""
+        bases = {self.tree.joints[i].name: UnitLength(self.tree.columns[i][3:]) for i in self.tree.free_bases}
+        return bases | {loop.name: ClosedLoop(loop) for loop in self.tree.loops}
 
     def energy(self, q: Array, v: Array, t: float) -> float | None:
         """Mechanical energy [J]; None if a joint has damping."""
