@@ -12,6 +12,7 @@ task:
   - {name: rest, posture: initial, priority: 2}
 law: {limits: robot, preload: {hold: {y: -30}}}
 run: {duration: 1}
+references: {path: {file: path.csv}, guided: {file: guided.csv}}
 """
 """A config whose files do not exist, for tests of the grammar alone."""
 
@@ -136,6 +137,11 @@ TASK_ROWS = [
     ),
     ("rpy: [0, 0, 0]}", "rpy: [0, 0]}", "c.yaml:8: task.box.rpy: expected [roll, pitch, yaw], three numbers or equat"),
     ("rpy: [0, 0, 0]}", "rpy: [0, 0, 2^2]}", "c.yaml:8: task.box.rpy[2]: '^' is not an operator (use **"),
+    (
+        POSE,
+        "{name: box, position: box, reference: pth}",
+        "c.yaml:8: task.box.reference: there is no reference 'pth' (did you mean 'path'?)",
+    ),
     (POSE, "{name: box, position: box}", "c.yaml:8: task.box.xyz: missing (position [m], [x, y, z]; or reference"),
     (
         POSE,

@@ -1,9 +1,8 @@
-"""Files that a config names: classes and robots. Their paths are relative to the config's folder."""
+"""Files that a config names: classes, robots and references. Their paths are relative to the config's folder."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from servoctl.config.robot import RobotConfig
 from servoctl.config.schema import Config
@@ -21,20 +20,21 @@ def class_files(config: Config) -> list[str]:
     return list(dict.fromkeys(module for module in modules if module.endswith(".py")))
 
 
-def robot_files(config: Config) -> list[str]:
-    """URDF and MJCF files, each once, as the config names them."""
+def data_files(config: Config) -> list[str]:
+    """Files of robots and of references, each once, as the config names them."""
     files = [robot.urdf or robot.mjcf for robot in config.plant.every_robot.values()]
+    files += [reference.file for reference in config.references.values()]
     return list(dict.fromkeys(file for file in files if file is not None))
 
 
-def with_absolute_robots(config: Config, folder: Path) -> Config:
-    """The config with absolute paths of robot files, for a run folder, which may be anywhere.
+def with_absolute_data(config: Config, folder: Path) -> Config:
+    """The config with absolute paths of its data files, for a run folder, which may be anywhere.
 
     Args:
         config: The config.
         folder: The folder that its paths are relative to.
     """
-    return _with_robots(config, lambda file: str((folder / file).absolute()))
+    return _with_data(config, lambda file: str((folder / file).absolute()))
 
 
 def moved(config: Config, home: Path, folder: Path) -> Config:
@@ -51,22 +51,19 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
 
     plant = config.plant.model_copy(update={"class_": class_path(config.plant.class_)})
     task = tuple(entry.model_copy(update={"class_": class_path(entry.class_)}) for entry in config.task)
-    return _with_robots(config.model_copy(update={"plant": plant, "task": task}), relative)
+    return _with_data(config.model_copy(update={"plant": plant, "task": task}), relative)
 
 
-def _with_robots(config: Config, change: Callable[[str], str]) -> Config:
+def _with_data(config: Config, change: Callable[[str], str]) -> Config:
     def changed(robot: RobotConfig) -> RobotConfig:
-        return robot.model_copy(update={key: change(getattr(robot, key)) for key in _named(robot)})
+        named = [key for key in ("urdf", "mjcf") if getattr(robot, key) is not None]
+        return robot.model_copy(update={key: change(getattr(robot, key)) for key in named})
 
     plant = config.plant
-    if not plant.every_robot:
-        return config
-    update: dict[str, Any] = {"robot": None if plant.robot is None else changed(plant.robot)}
-    if plant.robots is not None:
-        update["robots"] = {name: changed(robot) for name, robot in plant.robots.items()}
-    return config.model_copy(update={"plant": plant.model_copy(update=update)})
-
-
-def _named(robot: RobotConfig) -> list[str]:
-    """Keys of the files that a robot names."""
-    return [key for key in ("urdf", "mjcf") if getattr(robot, key) is not None]
+    robots = plant.robots and {name: changed(robot) for name, robot in plant.robots.items()}
+    references = {
+        name: reference if reference.file is None else reference.model_copy(update={"file": change(reference.file)})
+        for name, reference in config.references.items()
+    }
+    plant = plant.model_copy(update={"robot": plant.robot and changed(plant.robot), "robots": robots})
+    return config.model_copy(update={"plant": plant, "references": references})

@@ -7,7 +7,7 @@ from pathlib import Path
 from servoctl.config.document import Document, FieldPath, Problem
 from servoctl.config.dump import dump
 from servoctl.config.file_reader import read_document
-from servoctl.config.files import with_absolute_robots
+from servoctl.config.files import with_absolute_data
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
@@ -46,8 +46,8 @@ class LoadedConfig:
 
     @property
     def text(self) -> str:
-        """YAML of the config as it ran, for a run folder: files of robots have absolute paths."""
-        return dump(with_absolute_robots(self.config, self.folder))
+        """YAML of the config as it ran, for a run folder: files of robots and references have absolute paths."""
+        return dump(with_absolute_data(self.config, self.folder))
 
     @property
     def lines(self) -> Mapping[FieldPath, int]:

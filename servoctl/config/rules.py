@@ -12,6 +12,7 @@ from servoctl.config.document import FieldPath, Problem
 from servoctl.config.levels import level_problems
 from servoctl.config.raw import given, mapping, task_entries
 from servoctl.config.realism import realism_problems
+from servoctl.config.references import reference_problems
 from servoctl.config.robot_rules import robot_problems
 from servoctl.config.schema import ADAPTIVE
 from servoctl.config.task_rules import row_count, task_problems
@@ -32,6 +33,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _integrator,
         _levels,
         realism_problems,
+        reference_problems,
     )
     return [problem for rule in rules for problem in rule(values)]
 

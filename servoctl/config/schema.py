@@ -29,6 +29,7 @@ from servoctl.config.hil import Hil
 from servoctl.config.initial import Initial
 from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import RealismConfig
+from servoctl.config.references import ReferenceConfig
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 
@@ -195,6 +196,9 @@ class Config(Section):
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters, or robots from files")
     initial: Initial = Field(description="state at t = 0")
+    references: dict[str, ReferenceConfig] = Field(
+        default={}, description="name -> a file or waypoints, whose columns equations use as <name>_<column>"
+    )
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
     law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
     inputs: dict[str, EquationText] | None = Field(

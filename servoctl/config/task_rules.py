@@ -5,8 +5,10 @@ from typing import Any
 
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.raw import given, has_robot, task_entries
+from servoctl.config.references import wrong_rates
 from servoctl.config.robot_rules import NEEDS_ROBOT
 from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS, TASK_KINDS, Task
+from servoctl.expression.suggest import remedy
 
 _TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 _WORDS = tuple(dict.fromkeys(word for form in FRAME_FORMS.values() for word in form.words))
@@ -29,10 +31,14 @@ def task_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _one_kind(entry, kinds, path)
         if entry.get("parameters") is not None and kinds and "class" not in kinds:
             yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
+        for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
+            what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
+            yield Problem((*path, "holonomic"), what)
         name = entry.get("name")
         if isinstance(name, str) and first_with.setdefault(name, index) != index:
             first = first_with[name] + 1
             yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
+        yield from _reference(entry, values.get("references"), path)
         if len(kinds) == 1:
             yield from _words(entry, kinds[0], path)
             if kinds[0] in FRAME_FORMS and not has_robot(values):
@@ -89,6 +95,13 @@ def _target(entry: Mapping[str, Any], words: list[str], path: FieldPath) -> Iter
             yield Problem((*path, word), f"missing ({MISSING[word]})")
     elif words and not left_out:
         yield Problem((*path, "reference"), f"cannot be used with {' and '.join(words)} (leave one of them out)")
+
+
+def _reference(entry: Mapping[str, Any], references: Any, path: FieldPath) -> Iterator[Problem]:
+    """The reference of an entry is one of the config's."""
+    name, known = entry.get("reference"), references if isinstance(references, Mapping) else {}
+    if isinstance(name, str) and name not in known:
+        yield Problem((*path, "reference"), f"there is no reference {name!r} ({remedy(name, known)})")
 
 
 def _repeated(axes: Any) -> list[str]:

@@ -55,7 +55,7 @@ class Task(Section):
     """One servo constraint: exactly one of holonomic, nonholonomic, class, or a form on frames of a robot."""
 
     name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
-    holonomic: Annotated[str, Equation(rates=False)] | None = Field(
+    holonomic: EquationText | None = Field(
         default=None, description="equation of coordinates and time that becomes zero, left-hand minus right-hand side"
     )
     nonholonomic: Annotated[str, Equation(rates=True)] | None = Field(

@@ -25,7 +25,7 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.siblings import siblings
 from servoctl.config.document import Document
-from servoctl.config.files import class_files, robot_files
+from servoctl.config.files import class_files, data_files
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
@@ -62,7 +62,7 @@ class Parcel:
         version: Version of servoctl.
         path: Path of the config file.
         document: Its content.
-        files: Path and content of each class file and robot file, as the config names it, and of imported files.
+        files: Path and content of each class file and data file, as the config names it, and of imported files.
         engine: Engine that the user asked for.
         backend: How runs are made.
     """
@@ -82,7 +82,7 @@ def pack(run: Run, backend: Backend) -> Parcel:
     assert loaded is not None
     modules = class_files(loaded.config)
     imported = [name for path in modules for name in _imported(path, loaded.folder)]
-    names = dict.fromkeys([*modules, *imported, *robot_files(loaded.config)])
+    names = dict.fromkeys([*modules, *imported, *data_files(loaded.config)])
     files = [(name, (loaded.folder / name).read_bytes()) for name in names]
     content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, backend)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from servoctl.assembly.run import Run
-from servoctl.config.files import class_files, robot_files
+from servoctl.config.files import class_files, data_files
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder.files import study_folder, unwritable
 from servoctl.sweep.metrics import Row
@@ -157,7 +157,7 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     if run.loaded is None:
         raise ConfigError("sweep: this run has no config (take one from servoctl.load)")
     values = run.loaded.config
-    files = {name: run.loaded.folder / name for name in (*class_files(values), *robot_files(values))}
+    files = {name: run.loaded.folder / name for name in (*class_files(values), *data_files(values))}
     identity = {
         "servoctl": VERSION,
         "engine": run.engine,
