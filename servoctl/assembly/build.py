@@ -8,7 +8,8 @@ from servoctl.assembly.classes import load_class
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.problems import Problems
-from servoctl.assembly.robot import build_robot, effort_limits, start_of
+from servoctl.assembly.robot import build_robot, effort_limits
+from servoctl.assembly.robot_start import complete_start, solved_start
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
@@ -99,9 +100,14 @@ def _check_words(plant: Plant, problems: Problems) -> None:
 def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State:
     """The initial state as the config gives it, before any projection."""
     names, initial = plant.coordinates, loaded.config.initial
-    given = start_of(plant, initial.q) if isinstance(plant, Robot) and isinstance(initial.q, Mapping) else initial.q
+    given = initial.q
+    if isinstance(plant, Robot) and isinstance(given, Mapping):
+        given = complete_start(plant, given)
     q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
-    return State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
+    start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
+    if isinstance(plant, Robot) and initial.solve:
+        return solved_start(plant, start, initial.solve, problems)
+    return start
 
 
 def build_task(

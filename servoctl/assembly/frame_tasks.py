@@ -1,6 +1,7 @@
 """Tasks on frames of robots: entries of a config -> constraints. Every problem is noted at its field."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from servoctl.assembly.problems import Problems
@@ -12,6 +13,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
+from servoctl.mechanics.spatial.task.held_posture import HeldPosture
 from servoctl.reference.signal import Signal
 from servoctl.types import State
 
@@ -107,7 +109,7 @@ class FrameTask:
         if isinstance(entry.posture, Mapping):
             return Posture(dict(zip(entry.posture, self._equations(tuple(entry.posture.values())), strict=True)))
         if entry.posture == "initial":
-            return Posture({name: float(q[name]) for name in self._joints()})
+            return HeldPosture(tuple(self._joints()), tuple(float(q[name]) for name in self._joints()))
         return self._guided()
 
     def _guided(self) -> Constraint | None:
@@ -165,3 +167,14 @@ class FrameTask:
             self._problems.add(what, *self._path, key)
         else:
             self._problems.add(sentence, *self._path, form)
+
+
+def held_at(task: Mapping[str, Constraint], plant: Robot, start: State) -> dict[str, Constraint]:
+    """The task with each `posture: initial` at another start, which a projection found."""
+    q = dict(zip(plant.coordinates, start.q, strict=True))
+    return {
+        name: replace(constraint, values=tuple(float(q[joint]) for joint in constraint.joints))
+        if isinstance(constraint, HeldPosture)
+        else constraint
+        for name, constraint in task.items()
+    }

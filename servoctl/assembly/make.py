@@ -1,7 +1,7 @@
 """A config -> a checked `Run`; traced and compiled functions of an earlier run are used again where possible."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from servoctl.assembly.build import (
     build_task,
     check_actuators,
 )
+from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.problems import Problems
@@ -36,6 +37,7 @@ from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
@@ -101,6 +103,9 @@ def make_run(
         problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
+    if isinstance(ground.plant, Robot) and start is not ground.start:
+        ground = replace(ground, start=start, task=held_at(ground.task, ground.plant, start))
+        found = _bind(ground, law, inputs, values.plant.passive, problems, found) or found
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)

@@ -1,6 +1,5 @@
-"""Robots of a config: files, bodies, frames and loops -> the plant; where it starts, and the limits of its file."""
+"""Robots of a config: files, bodies, frames and loops -> the plant; and the limits of its files."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,16 +45,6 @@ def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
 def placement(values: PlacementConfig) -> Placement:
     """A placement of a config."""
     return Placement.at(values.xyz, values.rpy)
-
-
-def start_of(plant: Robot, given: Mapping[str, float]) -> dict[str, float]:
-    """Coordinate -> start, with those that are left out: 0 inside the joint's limits, and 1 for qw of a free base."""
-    defaults = {name: 1.0 if name.endswith("_qw") else 0.0 for name in plant.coordinates}
-    for joint in plant.tree.joints:
-        if joint.name in defaults:
-            upper = joint.upper if joint.upper is not None else float("inf")
-            defaults[joint.name] = max(joint.lower if joint.lower is not None else float("-inf"), min(upper, 0.0))
-    return {**defaults, **given}
 
 
 def effort_limits(plant: Robot, problems: Problems) -> dict[str, tuple[float, float]]:

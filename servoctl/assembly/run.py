@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.assembly import realism
+from servoctl.assembly import realism, robot_checks
 from servoctl.assembly import start as starts
 from servoctl.assembly.ending import EndOfRun
+from servoctl.assembly.free_motions import FreeMotions, free_motions
+from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.reference.signal import Signal
 from servoctl.run_folder.trajectory import Trajectory
@@ -65,6 +68,8 @@ class Run:
         """Warnings before the run, one sentence each."""
         return [
             *starts.warnings(self.loop, self.start, self.task_map),
+            *self._motion_warnings(),
+            *robot_checks.warnings(self.loop, self.start),
             *self.system.model.doubts,
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
@@ -75,6 +80,20 @@ class Run:
     def engine_warning(self) -> str | None:
         """Why the run is slower than requested, or than it would be with a traced plant; None if it is not."""
         return self.loop.note if self.system.model.opaque is not None else engine_note(self.loop)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def motions(self) -> FreeMotions | None:
+        """How many motions the task holds at the start; None if the law has no such notion."""
+        return free_motions(self.system, self.start, self.task_map)
+
+    def _motion_warnings(self) -> list[str]:
+        """Free motions that nothing damps."""
+        found = self.motions
+        if self.problems or found is None or not found.free or found.damped:
+            return []
+        stable = None if self.internal is None else self.internal.stable
+        return undamped(found, stable, isinstance(self.system.model.plant, Robot))
 
     def _gain_warnings(self) -> list[str]:
         """Gains near their limit of stability; beyond it only without a config, whose `problems` have it already."""

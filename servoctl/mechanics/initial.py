@@ -55,7 +55,7 @@ def consistency(model: Model, state: State) -> Consistency:
 
 
 def _stacked(model: Model, state: State) -> Rows:
-    return Rows.stack(list(model.constraint_rows(state)), model.n)
+    return Rows.stack(list(model.rows(state)), model.n)
 
 
 def nearest(
