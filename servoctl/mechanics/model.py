@@ -20,7 +20,7 @@ from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
-from servoctl.mechanics.passive import PassiveGroup, plant_arrays
+from servoctl.mechanics.passive import PassiveGroup, passive_groups, plant_arrays
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.sampled import METHODS, Sample, sample
 from servoctl.mechanics.singular_mass import require_unique
@@ -98,10 +98,7 @@ class Model:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
             )
-        groups = {name: PassiveGroup(name, False) for name in holonomic} | {
-            name: PassiveGroup(name, True) for name in rates
-        }
-        self._passive = groups
+        groups = self._passive = passive_groups(holonomic, rates)
         symbols = self._symbols()
         passive, self.passive_rows = self._stack(groups, symbols)
         servo, self.task_rows = self._stack(self.task, symbols)
@@ -255,8 +252,7 @@ class Model:
                 hint = " (a constraint must be traceable, because it is differentiated on symbols)"
                 sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"
                 if isinstance(constraint, PassiveGroup):
-                    method = "passive_constraints" if constraint.kind == "holonomic" else "passive_rates"
-                    raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
+                    raise PlantError(f"{type(self.plant).__name__}.{constraint.method}: {name}: {sentence}") from error
                 raise type(error)(f"{name}: {sentence}") from error
             parts.append(part)
             labels = constraint.row_labels() or range(len(part.b))

@@ -15,6 +15,7 @@ import numpy as np
 
 from servoctl.engine.trace import read_only
 from servoctl.errors import PlantError, in_one_line
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -80,14 +81,19 @@ def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array]:
+def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array | Constraint]:
     """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
+
+    A `Constraint` in place of values is returned as it is.
 
     Raises:
         PlantError: See `numbers`; or the result is not a mapping of names to values.
     """
     groups = _mapping(plant, method, "values", call(plant, method, where, *arguments))
-    return {name: _array(plant, method, where, None, value, f"{name}: ") for name, value in groups.items()}
+    return {
+        name: value if isinstance(value, Constraint) else _array(plant, method, where, None, value, f"{name}: ")
+        for name, value in groups.items()
+    }
 
 
 def energy(plant: Plant, where: State | None, q: Array, v: Array, t: float) -> float | None:

@@ -69,7 +69,7 @@ class TreeBuilder:
         description: Description,
         prefix: str = "",
         at: Placement = IDENTITY,
-        base: Base = "fixed",
+        base: Base | None = None,
         motors: Sequence[str] | None = None,
     ) -> None:
         """Adds a robot.
@@ -78,10 +78,10 @@ class TreeBuilder:
             description: What its file says.
             prefix: Its joints and links are named `<prefix>_<name>`; "": as in the file.
             at: Place of a fixed base in the world.
-            base: `fixed`, or `free` with seven coordinates `base_x`, ..., `base_qz`.
+            base: `fixed`, or `free` with seven coordinates `base_x`, ..., `base_qz`; None: as its file says.
             motors: Names of the joints that have an actuator, as in the file; None: all that have a coordinate.
         """
-        where = prefix or description.name
+        where, base = prefix or description.name, base or description.base
         self._names.append(where)
         self._notes += [f"{prefix}: {note}" if prefix else note for note in description.notes]
         root, *others = description.links
