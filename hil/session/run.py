@@ -327,8 +327,7 @@ class HilRun:
         run = trajectory
         with suppress(Exception):
             task_time = run.columns.get("task_time")
-            system = self._setup.loop.system
-            frames = drawing(system.model, run.t, run.q, run.v, task_time, system.required_rows)
+            frames = drawing(self._setup.loop.system.model, run.t, run.q, run.v, task_time)
             run = replace(run, drawing=frames)
             if frames and isinstance(self.recorder, Recorder):
                 write_drawing(self.recorder.path, frames)

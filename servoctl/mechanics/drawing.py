@@ -1,8 +1,8 @@
-"""Data that a run stores for pictures: polylines of the plant, its energy, and the path of the task.
+"""Data that a run stores for pictures: polylines and surfaces of the plant, its energy, and the path of the task.
 
 Design: pictures are drawn from the run folder alone, so everything that needs the plant is computed at the end of the
 run. The path of the task comes from its equations: if a logged pose violates them, the nearest pose that satisfies them
-and the passive constraints is drawn instead.
+and the passive constraints is drawn instead. Tasks on frames of a robot say themselves where their path is.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ import numpy as np
 from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.model import Model
+from servoctl.mechanics.spatial.picture import asked_paths, robot_picture
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
@@ -32,14 +34,7 @@ ON_PATH = 1e-6
 """A pose with a smaller violation counts as on the path of the task [units of the row]."""
 
 
-def drawing(
-    model: Model,
-    t: Array,
-    q: Array,
-    v: Array,
-    task_time: Array | None = None,
-    among: Sequence[Row] | None = None,
-) -> dict[str, Array]:
+def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None = None) -> dict[str, Array]:
     """Polylines, energy and the path of the task from the rows of a run.
 
     Args:
@@ -48,12 +43,12 @@ def drawing(
         q: Coordinates, shape (rows, n).
         v: Their rates, shape (rows, n).
         task_time: Time of the task [s], shape (rows,); None: t.
-        among: Task rows whose path is drawn, those of priority 1; None: all.
 
     Returns:
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
         (frames,), if the plant gives one; `task.<polyline>` -> wanted positions of its end, shape (points, 2 or 3), if
-        the task has holonomic rows. Empty without rows, or if the plant has neither polylines nor energy.
+        the task has holonomic rows; of a robot, what `robot_picture` and `asked_paths` return. Empty without rows, or
+        if the plant has neither polylines nor energy.
 
     Raises:
         PlantError: `links` or `energy` failed, or the polylines are not the same in all frames.
@@ -63,7 +58,8 @@ def drawing(
     states = [State(float(t[i]), q[i], v[i]) for i in chosen]
     out = _polylines(model, states)
     if out:
-        out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen, among)
+        out |= robot_picture(model.plant, model.task, q[chosen])
+        out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
     energies = plant_values.energies(model.plant, states)
     if energies is not None:
         out["energy"] = energies
@@ -97,19 +93,15 @@ def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
 
 
 def _task_paths(
-    model: Model,
-    task_time: Array,
-    q: Array,
-    v: Array,
-    lines: dict[str, Array],
-    chosen: Array,
-    among: Sequence[Row] | None,
+    model: Model, task_time: Array, q: Array, v: Array, lines: dict[str, Array], chosen: Array
 ) -> dict[str, Array]:
-    if not any(row.kind == "holonomic" for row in (model.task_rows if among is None else among)):
-        return {}
     indices = chosen[np.unique(np.linspace(0, len(chosen) - 1, PATH_POINTS).round().astype(int))]
+    if isinstance(model.plant, Robot):
+        return asked_paths(model.plant, model.task, task_time[indices], q[indices])
+    if not any(row.kind == "holonomic" for row in model.task_rows):
+        return {}
     wanted = [State(float(task_time[i]), q[i], v[i]) for i in indices]
-    poses = [_on_task(model, state, among) for state in wanted]
+    poses = [_on_task(model, state) for state in wanted]
     moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]
     frames = _polylines(model, [State(at.t, pose, at.v) for at, pose in zip(wanted, poses, strict=True)])
     return {f"task.{name}": traced(frames[name]) for name in moving if name in frames}
@@ -120,9 +112,9 @@ def _travel(points: Array) -> float:
     return float(np.max(np.ptp(points.reshape(-1, points.shape[-1]), axis=0), initial=0.0))
 
 
-def _on_task(model: Model, state: State, among: Sequence[Row] | None) -> Array:
+def _on_task(model: Model, state: State) -> Array:
     """The nearest pose that satisfies the task, shape (n,); NaN if there is none."""
     if not np.isfinite(np.concatenate([state.q, state.v])).all():
         return np.full(len(state.q), np.nan)
-    pose, left = nearest_pose(model, state, good_enough=ON_PATH, among=among)
+    pose, left = nearest_pose(model, state, good_enough=ON_PATH)
     return pose if left < max(ON_PATH, SOLVED) else np.full(len(pose), np.nan)

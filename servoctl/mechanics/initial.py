@@ -84,19 +84,16 @@ def nearest(
     return closest, consistency(model, closest)
 
 
-def nearest_pose(
-    model: Model, state: State, good_enough: float = SOLVED, among: Sequence[Row] | None = None
-) -> tuple[Array, float]:
+def nearest_pose(model: Model, state: State, good_enough: float = SOLVED) -> tuple[Array, float]:
     """The pose that Gauss-Newton finds, shape (n,), and the largest holonomic violation that remains there.
 
     Args:
         model: Plant and constraints.
         state: The state to begin with; its time is that of the task.
         good_enough: The search ends below this violation [units of the row].
-        among: Task rows that count in addition to the passive ones; None: all.
     """
     model = model.plain
-    holonomic = _counted(model, "holonomic", among)
+    holonomic = _counted(model, "holonomic", None)
     pose = _pose(model, state, np.ones(model.n, dtype=bool), holonomic, good_enough)
     left = _stacked(model, State(state.t, pose, state.v)).violation[holonomic]
     return pose, float(np.abs(left).max(initial=0.0))

@@ -26,6 +26,9 @@ COPY = "a plant may not change q or v: work on a copy, as in q = q.copy()"
 RESERVED = ("t", "energy")
 """Names in a drawing that no polyline may have."""
 
+PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.")
+"""Beginnings of such names."""
+
 SHOWN = 10
 """Number of coordinates that an error message shows."""
 
@@ -129,7 +132,7 @@ def links(plant: Plant, where: State | None, q: Array) -> dict[str, Array]:
     """
     lines = {}
     for name, points in _mapping(plant, "links", "polylines", call(plant, "links", where, q)).items():
-        if name in RESERVED or name.startswith("task."):
+        if name in RESERVED or name.startswith(PREFIXES):
             raise PlantError(f"{_name(plant, 'links')}: {name}: the name is taken (rename the polyline)")
         array = _array(plant, "links", where, None, points, f"{name}: ", dimensions=2)
         if array.ndim != 2 or array.shape[1] not in (2, 3) or not len(array):

@@ -282,9 +282,7 @@ def _afterwards(
     elif monitor.energies:
         facts["energy_drift"] = float(np.max(np.abs(np.array(monitor.energies) - monitor.energies[0])))
     try:
-        if drawing:
-            system = loop.system
-            drawn = draw(system.model, trajectory.t, trajectory.q, trajectory.v, among=system.required_rows)
+        drawn = draw(loop.system.model, trajectory.t, trajectory.q, trajectory.v) if drawing else {}
     except PlantError as error:
         left_out.append(f"drawing: {error}")
     return facts | ({"left_out": left_out} if left_out else {}), drawn

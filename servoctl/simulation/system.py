@@ -11,7 +11,7 @@ from servoctl.engine.symbol import is_finite, where
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
-from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.simulation.realism import Friction, Realism
 from servoctl.types import Array, Command, State, Status
@@ -94,12 +94,6 @@ class System:
     friction: Friction | None = None
     realism: Realism | None = None
     simulated: Model | None = None
-
-    @property
-    def required_rows(self) -> list[Row]:
-        """Task rows of priority 1, as configured; all without a law."""
-        wishes = () if self.law is None else self.law.wishes
-        return [row for i, row in enumerate(self.model.plain.task_rows) if i not in wishes]
 
     def terms(self, state: State, matrices: Matrices) -> Terms:
         """Terms of motion, used by law and plant."""
