@@ -83,18 +83,16 @@ def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = Fal
 
 def _called(function: Any) -> Sequence[Any]:
     """The functions that the C code of a function calls."""
-    name = function.name()
-    if name in TABLES or is_lookup_derivative(name):
+    if function.name() in TABLES:
         return []
-    called: Sequence[Any] = [REPEATED[name].step] if name in REPEATED else function.find_functions(0)
-    return called
+    if function.name() in REPEATED:
+        return [REPEATED[function.name()].step]
+    return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
 def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if function.name() in TABLES:
         return _lookup(TABLES[function.name()], single)
-    if is_lookup_derivative(function.name()):
-        return _zeros(function)
     if "decompose_" in function.name() and not unrolled:
         return _decomposition(function)
     if function.name() in REPEATED:
@@ -149,14 +147,6 @@ def _lookup(table: LookupTable, single: bool) -> CFunction:
     text = constants(breaks, table.breaks, single) + constants(rows, table.rows.ravel(), single)
     text += "".join(f"#define {key} {value}\n" for key, value in names.items()) + template("lookup.h")
     return CFunction(text, lookup_cost(count), 4)
-
-
-def _zeros(function: Any) -> CFunction:
-    """A function whose results are zero."""
-    lines = [f"  (void) x{k};" for k in range(function.n_in())]
-    for k in range(function.n_out()):
-        lines.append(f"  for (int i = 0; i < {function.nnz_out(k)}; ++i) y{k}[i] = number(0.0);")
-    return CFunction(_text(function, lines), Cost(), 1)
 
 
 def constants(name: str, values: Array, single: bool) -> str:

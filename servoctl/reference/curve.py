@@ -1,7 +1,7 @@
 """A curve: piecewise polynomials of time with several columns, which splines and waypoint profiles become.
 
-Design: one form serves every kind of reference, on numbers, on symbols and in C. `hold` is two more pieces, constants
-before the first knot and after the last; `error` is two pieces of NaN; `periodic` shifts the time.
+Design: one form serves every kind of reference, on numbers, on symbols and in C. Two more pieces lie beyond the knots:
+constants for `hold`, NaN for `error`. `periodic` shifts the time.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.engine.lookup import LookupTable
-from servoctl.engine.symbol import Symbol, from_sx, is_symbolic
+from servoctl.engine.symbol import ELEMENTWISE, Symbol, from_sx, is_symbolic
 from servoctl.types import Array
 
 Extrapolation = Literal["hold", "periodic", "error"]
@@ -67,17 +67,18 @@ class Curve:
         """Start and coefficients of the piece at each time, the pieces beyond the knots included."""
         k, columns, size = self.coefficients.shape
         rows = np.zeros((k + 2, 1 + columns * size))
-        rows[:, 0] = np.concatenate([self.knots[:1], self.knots])
-        rows[1:-1, 1:] = self.coefficients.reshape(k, -1)
-        if self.extrapolate == "error":
-            rows[[0, -1]] = np.nan
-        else:
+        rows[1:-1, 0], rows[1:-1, 1:] = self.knots[:-1], self.coefficients.reshape(k, -1)
+        first, last = self.start, float(np.nextafter(self.end, np.inf))
+        if self.extrapolate == "hold":
+            rows[[0, -1], 0] = self.start, self.end
             rows[0, 1::size], rows[-1, 1::size] = self.coefficients[0, :, 0], self._last()
-        first, last = self.knots[0], np.nextafter(self.knots[-1], np.inf)
-        if self.extrapolate == "error":
-            slack = SLACK * (self.knots[-1] - self.knots[0])
-            first, last = self.knots[0] - slack, self.knots[-1] + slack
-        return LookupTable(np.concatenate([[first], self.knots[1:-1], [last]]), rows)
+        elif self.extrapolate == "periodic":
+            rows[[0, -1]] = rows[[1, -2]]  # for shifted times that rounding puts beyond the ends
+        else:
+            rows[[0, -1]] = np.nan
+            slack = SLACK * (self.end - self.start)
+            first, last = self.start - slack, self.end + slack
+        return LookupTable(np.array([first, *self.knots[1:-1], last]), rows)
 
     def _last(self) -> Array:
         """Values at the last knot, shape (columns,)."""
@@ -90,8 +91,8 @@ class Curve:
         The first and higher derivatives beyond the knots are 0 with extrapolation `hold`.
         """
         if self.extrapolate == "periodic":
-            length = self.knots[-1] - self.knots[0]
-            t = t - length * np.floor((t - self.knots[0]) / length)
+            length = self.end - self.start
+            t = t - length * ELEMENTWISE["floor"]((t - self.start) / length)
         size = self.coefficients.shape[2]
         if is_symbolic(t):
             row = from_sx(self.table.function(t.sx if isinstance(t, Symbol) else t))
