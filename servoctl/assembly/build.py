@@ -178,7 +178,7 @@ def build_law(
         feedback_allocation=values.feedback_allocation,
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
-        limits=_limits(values, plant, problems) or None,
+        limits=law_limits(values, plant, problems) or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
         residual_tolerance=values.residual_tolerance,
@@ -187,7 +187,7 @@ def build_law(
     )
 
 
-def _limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:
+def law_limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:
     """Actuator -> (lower, upper)."""
     if law.limits == "robot" and isinstance(plant, Robot):
         return effort_limits(plant, problems)

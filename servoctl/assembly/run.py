@@ -15,6 +15,7 @@ from servoctl.assembly.free_motions import FreeMotions, free_motions
 from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
 from servoctl.config.load import LoadedConfig
+from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
@@ -128,6 +129,10 @@ class Run:
         self.prepare()
         text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
+        law, plant = self.system.law, self.system.model.plant
+        if isinstance(plant, Robot) and isinstance(law, BoundConstraintFollowing) and law.limited:
+            pairs = dict(zip(plant.actuators, zip(law.lower, law.upper, strict=True), strict=True))
+            facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:
             facts["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:

@@ -57,9 +57,7 @@ def solids(trajectory: Trajectory) -> dict[str, MovedSolid]:
 def frame_axes(trajectory: Trajectory) -> dict[str, Array]:
     """Frame of the task -> its poses in the same frames, shape (frames, 12)."""
     index = drawn_frames(trajectory)
-    return {
-        name.removeprefix(AXES): pose[index] for name, pose in trajectory.drawing.items() if name.startswith(AXES)
-    }
+    return {name.removeprefix(AXES): pose[index] for name, pose in trajectory.drawing.items() if name.startswith(AXES)}
 
 
 def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> None:
