@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
     from servoctl.mechanics.spatial.plant import Robot as Robot
     from servoctl.mechanics.spatial.task import Axis as Axis
     from servoctl.mechanics.spatial.task import CentreOfMass as CentreOfMass
@@ -74,6 +75,7 @@ _HOME = {
     "Position": "servoctl.mechanics.spatial.task",
     "Posture": "servoctl.mechanics.spatial.task",
     "Robot": "servoctl.mechanics.spatial.plant",
+    "RobotBuilder": "servoctl.mechanics.spatial.build",
     "Run": "servoctl.assembly",
     "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",
