@@ -87,7 +87,7 @@ class FacePainter:
         polygons, colours = self.faces(frame)
         # antialiased faces would show seams between them
         return PolyCollection(
-            polygons, facecolors=1.0 - strength * (1.0 - colours), linewidths=0.0, antialiaseds=False, **settings
+            list(polygons), facecolors=1.0 - strength * (1.0 - colours), linewidths=0.0, antialiaseds=False, **settings
         )
 
     def faces(self, frame: int) -> tuple[Array, Array]:

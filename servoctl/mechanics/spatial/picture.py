@@ -54,7 +54,7 @@ def robot_picture(plant: Plant, task: Mapping[str, Constraint], q: Array) -> dic
     """
     drawn = surfaces(plant)
     solid = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
-    for prefix, names in (("pose", solid), ("axes", _task_frames(task))):
+    for prefix, names in (("pose", solid), ("axes", task_frames(task))):
         drawn |= {f"{prefix}.{name}": pose for name, pose in poses(plant, names, q).items()}
     return drawn
 
@@ -78,6 +78,7 @@ def asked_paths(plant: Robot, task: Mapping[str, Constraint], t: Array, q: Array
     return paths
 
 
-def _task_frames(task: Mapping[str, Constraint]) -> list[str]:
+def task_frames(task: Mapping[str, Constraint]) -> list[str]:
+    """Names of the frames of robots that the constraints of a task are on, each once, without the world."""
     names = [name for each in task.values() if isinstance(each, FrameConstraint) for name in each.frames]
     return [name for name in dict.fromkeys(names) if name != "world"]
