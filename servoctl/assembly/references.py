@@ -1,5 +1,6 @@
 """The section `references` of a config -> signals by name, and what is wrong with them."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,7 +20,7 @@ Signals = Mapping[str, Signal]
 
 
 def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
-    """Name in equations -> signal, without references that are wrong."""
+    """Name in equations -> signal; a wrong reference has all columns that the config uses, so that it alone is reported."""
     signals: dict[str, Signal] = {}
     for reference, values in loaded.config.references.items():
         if problems.touch(f"references.{reference}"):
@@ -35,7 +36,16 @@ def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> 
                 signals[signal.name] = signal
             else:
                 problems.add(what, "references", reference, "columns" if values.file is not None else "waypoints")
-    return signals
+    return _stand_ins(loaded, problems) | signals
+
+
+def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
+    """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
+    given = loaded.document.values.get("references")
+    wrong = [str(name) for name in given if problems.touch(f"references.{name}")] if isinstance(given, Mapping) else []
+    text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
+    found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
+    return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}
 
 
 def _curve(
