@@ -1,7 +1,7 @@
 """The section `references` of a config -> signals by name, and what is wrong with them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.expression import RESERVED
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Curve
 from servoctl.reference.load import file_curve
@@ -20,7 +22,7 @@ Signals = Mapping[str, Signal]
 
 
 def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
-    """Name in equations -> signal; a wrong reference has all columns that the config uses, so that it alone is reported."""
+    """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
     signals: dict[str, Signal] = {}
     for reference, values in loaded.config.references.items():
         if problems.touch(f"references.{reference}"):
@@ -85,6 +87,21 @@ def _wrong_name(signal: Signal, plant: Plant, signals: Signals) -> str | None:
     if name in signals:
         return f"column {column!r}: '{name}' is a column of reference '{signals[name].reference}' already (rename one)"
     return None
+
+
+def check_smoothness(
+    loaded: LoadedConfig, task: Mapping[str, Constraint], rows: Iterable[Row], problems: Problems
+) -> None:
+    """Notes references that have fewer continuous derivatives than a row of relative degree above 2 needs."""
+    for row in rows:
+        for name, signal in task[row.group].signals.items():
+            if not isinstance(signal, Signal) or row.degree <= max(2, signal.curve.smoothness):
+                continue
+            has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
+            values = loaded.config.references[signal.reference]
+            field, hint = ("spline", "spline: quintic has 4") if values.file else ("profile", "profile: septic has 3")
+            what = f"row {row.name} has relative degree {row.degree}, but {has} ({hint})"
+            problems.add(what, "references", signal.reference, field)
 
 
 def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Problems) -> None:

@@ -120,7 +120,7 @@ class Constraint(ABC):
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:
-        """Functions of time by name; none unless `with_signals` gave them."""
+        """Functions of time that the equations use, or may use, by name."""
         given: Mapping[str, TimeFunction] = getattr(self, "_signals", {})
         return given
 
@@ -149,6 +149,10 @@ class _FromSource(Constraint):
         """The equation of the constraint; None if it comes from a function or a method."""
         source = getattr(self, "_source", None)
         return source if isinstance(source, Expression) else None
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return super().signals if self.equation is None else dict(self.equation.signals)
 
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:

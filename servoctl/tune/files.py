@@ -67,6 +67,10 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
         task.model_copy(update={"class_": task.class_ and _relative_class(folder, task.class_, loaded.folder)})
         for task in config.task
     )
+    changed["references"] = {
+        name: each.model_copy(update={"file": each.file and _relative(folder, each.file, loaded.folder)})
+        for name, each in config.references.items()
+    }
     values = zip(tuning.problem.objectives, trial.evaluation.values, strict=True)
     results = ", ".join(f"{name} {value:.6g}" for name, value in values)
     return (
@@ -84,7 +88,12 @@ def _relative_class(folder: Path, class_path: str, home: Path) -> str:
     module, _, name = class_path.rpartition(":")
     if not module.endswith(".py"):
         return class_path
-    return f"{os.path.relpath((home / module).resolve(), folder.resolve())}:{name}"
+    return f"{_relative(folder, module, home)}:{name}"
+
+
+def _relative(folder: Path, file: str, home: Path) -> str:
+    """The path of a file, relative to `home`, from another folder."""
+    return os.path.relpath((home / file).resolve(), folder.resolve())
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:

@@ -68,7 +68,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_path(name: str = "path.csv", values: Array | None = None) -> None:
     t, xy = path_rows()
-    rows = [f"{a!r},{x!r},{y!r}" for a, (x, y) in zip(t.tolist(), (xy if values is None else values).tolist())]
+    rows = [
+        f"{a!r},{x!r},{y!r}" for a, (x, y) in zip(t.tolist(), (xy if values is None else values).tolist(), strict=True)
+    ]
     Path(name).write_text("\n".join(["t,x,y", *rows]) + "\n")
 
 
@@ -198,7 +200,7 @@ def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
     config = changed(("file: path.csv}", "file: path.csv, extrapolate: error}"))
     run = sc.load(config, engine="vm")
     with pytest.raises(
-        ConfigError, match="references.path.extrapolate: it goes from t = 0 to 1 s, the run from 0 to 2"
+        ConfigError, match=r"references\.path\.extrapolate: it goes from t = 0 to 1 s, the run from 0 to 2"
     ):
         make_run(load_config(config, ["run.duration=2"]), "vm", like=run)
 
