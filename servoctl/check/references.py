@@ -12,7 +12,7 @@ AWAY = 1e-6
 
 
 def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:
-    """Lines to print, and the same as values: of each reference its span, of each column its values and largest rate."""
+    """Lines to print, and the same as values: the span of each reference, value and largest rate of each column."""
     lines, values = [], dict[str, Any]()
     for name in dict.fromkeys(signal.reference for signal in run.signals.values()):
         columns = [signal for signal in run.signals.values() if signal.reference == name]
@@ -23,9 +23,8 @@ def reference_lines(run: Run) -> tuple[list[str], dict[str, Any]]:
         values[name] = {"start": curve.start, "end": curve.end, "extrapolate": curve.extrapolate, "columns": {}}
         for signal in columns:
             peak, first = peak_rate(signal), float(signal(run.start.t))
-            lines.append(
-                f"  {signal.name}: {first:.6g} at the start, fastest {peak.rate:.4g} 1/s at t = {peak.t:.4g} s"
-            )
+            fastest = f"fastest {peak.rate:.4g} per s at t = {peak.t:.4g} s"
+            lines.append(f"  {signal.name}: {first:.6g} at the start, {fastest}")
             values[name]["columns"][signal.column] = {"at_start": first, "peak_rate": peak.rate, "peak_time": peak.t}
     return lines, values
 
@@ -36,7 +35,7 @@ def reference_warnings(run: Run) -> list[str]:
     at = consistency(run.system.model, run.start)
     for row, violation, rate in zip(at.rows, at.violation, at.violation_rate, strict=True):
         constraint = run.system.model.task.get(row.group)
-        names = [] if constraint is None else [f"{name}" for name in constraint.signals]
+        names = [] if constraint is None else list(constraint.signals)
         if names and abs(violation) > AWAY:
             away = f"starts {violation:.4g} away from its reference ({', '.join(names)})"
             sentences.append(f"task.{row.name}: {away}; move initial.q, or set initial.project: true")

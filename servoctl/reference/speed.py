@@ -10,7 +10,7 @@ from servoctl.reference.signal import Signal
 SAMPLES = 16
 """Times in each piece of a curve at which its rate is taken."""
 
-STILL = 1e-6
+STILL = 1e-3
 """Rates below this share of the largest one count as rest."""
 
 
