@@ -21,7 +21,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, realistic
-from servoctl.assembly.references import Signals, build_references
+from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.values import build_equations
@@ -99,7 +99,9 @@ def make_run(
     if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
-    if found is None or problems.touch("run", "realism"):
+    if found is not None:
+        check_smoothness(loaded, ground.task, found.model.task_rows, problems)
+    if found is None or problems.touch("run", "realism", "references"):
         problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)

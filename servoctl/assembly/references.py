@@ -1,6 +1,7 @@
 """The section `references` of a config -> signals by name, and what is wrong with them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.references import ReferenceConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.expression import RESERVED
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Row
 from servoctl.mechanics.plant import Plant
 from servoctl.reference.curve import Curve
 from servoctl.reference.load import file_curve
@@ -19,7 +22,7 @@ Signals = Mapping[str, Signal]
 
 
 def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
-    """Name in equations -> signal, without references that are wrong."""
+    """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
     signals: dict[str, Signal] = {}
     for reference, values in loaded.config.references.items():
         if problems.touch(f"references.{reference}"):
@@ -35,7 +38,16 @@ def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> 
                 signals[signal.name] = signal
             else:
                 problems.add(what, "references", reference, "columns" if values.file is not None else "waypoints")
-    return signals
+    return _stand_ins(loaded, problems) | signals
+
+
+def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
+    """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
+    given = loaded.document.values.get("references")
+    wrong = [str(name) for name in given if problems.touch(f"references.{name}")] if isinstance(given, Mapping) else []
+    text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
+    found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
+    return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}
 
 
 def _curve(
@@ -75,6 +87,21 @@ def _wrong_name(signal: Signal, plant: Plant, signals: Signals) -> str | None:
     if name in signals:
         return f"column {column!r}: '{name}' is a column of reference '{signals[name].reference}' already (rename one)"
     return None
+
+
+def check_smoothness(
+    loaded: LoadedConfig, task: Mapping[str, Constraint], rows: Iterable[Row], problems: Problems
+) -> None:
+    """Notes references that have fewer continuous derivatives than a row of relative degree above 2 needs."""
+    for row in rows:
+        for name, signal in task[row.group].signals.items():
+            if not isinstance(signal, Signal) or row.degree <= max(2, signal.curve.smoothness):
+                continue
+            has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
+            values = loaded.config.references[signal.reference]
+            field, hint = ("spline", "spline: quintic has 4") if values.file else ("profile", "profile: septic has 3")
+            what = f"row {row.name} has relative degree {row.degree}, but {has} ({hint})"
+            problems.add(what, "references", signal.reference, field)
 
 
 def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Problems) -> None:

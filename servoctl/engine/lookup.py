@@ -29,11 +29,16 @@ class LookupTable:
     breaks: Array
     rows: Array
 
+    def __post_init__(self) -> None:
+        for field in ("breaks", "rows"):  # floats also where numpy's constructors make objects, while tracing
+            kept = np.array(getattr(self, field), dtype=float, order="C")
+            kept.flags.writeable = False
+            object.__setattr__(self, field, kept)
+
     @cached_property
     def name(self) -> str:
         """Name of the compiled function, by content."""
-        shape = repr(self.rows.shape).encode()
-        content = shape + np.ascontiguousarray(self.breaks).tobytes() + np.ascontiguousarray(self.rows).tobytes()
+        content = repr(self.rows.shape).encode() + self.breaks.tobytes() + self.rows.tobytes()
         return f"lookup_{hashlib.sha256(content).hexdigest()[:24]}"
 
     def __eq__(self, other: object) -> bool:

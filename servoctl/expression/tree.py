@@ -86,6 +86,9 @@ class TimeFunction(Protocol):
     def rate(self, t: Any) -> Any:
         """The time derivative at t [s]."""
 
+    def beyond(self, t: float) -> str | None:
+        """Why there is no value at t, one sentence; None if there is one."""
+
 
 @dataclass(frozen=True)
 class Expression:

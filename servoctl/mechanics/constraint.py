@@ -131,7 +131,7 @@ class Constraint(ABC):
 
     @property
     def signals(self) -> Mapping[str, TimeFunction]:
-        """Functions of time by name; none unless `with_signals` gave them."""
+        """Functions of time that the equations use, or may use, by name."""
         given: Mapping[str, TimeFunction] = getattr(self, "_signals", {})
         return given
 
@@ -165,6 +165,10 @@ class _FromSource(Constraint):
         if self.equation is None:
             return []
         return check_names(self.equation, plant.coordinates, parameter_fields(plant))
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return super().signals if self.equation is None else dict(self.equation.signals)
 
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:

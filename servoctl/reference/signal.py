@@ -34,3 +34,10 @@ class Signal:
     def rate(self, t: Any, order: int = 1) -> Any:
         """The derivative of this order at t [s], of numbers, arrays or symbols."""
         return self.curve.value(t, self.index, order)
+
+    def beyond(self, t: float) -> str | None:
+        """Why there is no value at t [s], one sentence; None if there is one."""
+        if self.curve.covers(t):
+            return None
+        span = f"from t = {self.curve.start:g} to {self.curve.end:g} s"
+        return f"reference '{self.reference}' goes {span} (shorten the run, or extrapolate: hold)"

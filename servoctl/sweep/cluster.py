@@ -293,7 +293,7 @@ def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:
 def unpack(parcel: Parcel, root: Path) -> Run:
     """The run, from files written under a root folder with the same layout as on the sending machine.
 
-    A class file with an absolute path in the config is not sent: each machine needs its own copy.
+    A file with an absolute path in the config is not sent: each machine needs its own copy.
     """
     path = root.joinpath(*parcel.path.parts[1:])
     for name, content in parcel.files:

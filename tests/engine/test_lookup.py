@@ -8,6 +8,7 @@ from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
 from servoctl.engine.lookup import LookupTable, is_lookup_derivative
 from servoctl.engine.symbol import from_sx
+from servoctl.engine.trace import tracing
 from servoctl.errors import CompileError
 
 
@@ -92,10 +93,16 @@ def test_derivatives_have_c_that_equals_the_virtual_machine() -> None:
 
 def test_tables_are_equal_by_content() -> None:
     assert table() == table() and hash(table()) == hash(table()) and table().name == table().name
-    other = LookupTable(table().breaks, table().rows.copy())
-    other.rows[3, 2] = np.nextafter(other.rows[3, 2], 9.0)
-    assert other != table()
+    rows = table().rows.copy()
+    rows[3, 2] = np.nextafter(rows[3, 2], 9.0)
+    assert LookupTable(table().breaks, rows) != table()
     assert LookupTable(np.zeros(1), np.zeros((2, 3))) != LookupTable(np.zeros(1), np.zeros((3, 2)))
+
+
+def test_a_table_that_is_made_while_a_function_is_traced_holds_floats() -> None:
+    with tracing():
+        traced = LookupTable(np.zeros(1), np.ones((2, 3)))
+    assert traced == LookupTable(np.zeros(1), np.ones((2, 3))) and traced.rows.dtype == float
 
 
 def test_only_derivatives_of_lookups_count_as_zero() -> None:

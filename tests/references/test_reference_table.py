@@ -57,7 +57,7 @@ def test_parquet_is_known_by_its_content(tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": [0.0, 1.0], "n": [1, 2], "note": ["a", "b"]}), tmp_path / "path.dat")
     table = read_table(tmp_path / "path.dat")
     assert [table.numbers("t").tolist(), table.numbers("n").tolist()] == [[0, 1], [1, 2]]
-    with pytest.raises(ConfigError, match="^row 1, column 'note': 'a' is not a number\nrow 2"):
+    with pytest.raises(ConfigError, match="row 1, column 'note': 'a' is not a number"):
         table.numbers("note")
 
 
