@@ -57,8 +57,8 @@ def check(run: Run) -> CheckReport:
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
     parts = (
-        _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _internal, _diagnosis, _start,
-        _engine,
+        _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _internal, _diagnosis,
+        _start, _engine,
     )  # fmt: skip
     for part in parts:
         part(run, report)
