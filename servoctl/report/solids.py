@@ -65,7 +65,7 @@ def draw_last_pose(axes: "Axes", trajectory: Trajectory) -> None:
     parts, (_, lines) = solids(trajectory), frames(trajectory)
     if parts:
         painter = FacePainter(parts, view(lines).matrix)
-        axes.add_collection(painter.collection(max(calm_frames(lines) - 1, 0), strength=PALE, zorder=1.5))
+        axes.add_collection(painter.collection(max(calm_frames(lines) - 1, 0), strength=PALE, zorder=0.8))
 
 
 class FacePainter:
