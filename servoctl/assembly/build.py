@@ -179,6 +179,7 @@ def build_law(
         null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
         limits=law_limits(values, plant, problems) or None,
+        preload={loop: wanted.model_dump(exclude_none=True) for loop, wanted in (values.preload or {}).items()} or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
         residual_tolerance=values.residual_tolerance,
