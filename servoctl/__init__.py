@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
+    from servoctl.mechanics.spatial.plant import Robot as Robot
     from servoctl.mechanics.spatial.task import Axis as Axis
     from servoctl.mechanics.spatial.task import CentreOfMass as CentreOfMass
     from servoctl.mechanics.spatial.task import Distance as Distance
@@ -72,6 +74,8 @@ _HOME = {
     "Pose": "servoctl.mechanics.spatial.task",
     "Position": "servoctl.mechanics.spatial.task",
     "Posture": "servoctl.mechanics.spatial.task",
+    "Robot": "servoctl.mechanics.spatial.plant",
+    "RobotBuilder": "servoctl.mechanics.spatial.build",
     "Run": "servoctl.assembly",
     "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",
