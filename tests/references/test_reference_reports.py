@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import servoctl as sc
+from hil.loop.controller import Controller
 from servoctl.check.report import check
 from servoctl.errors import ConfigError
 from servoctl.expression import parse
@@ -83,7 +84,18 @@ def test_a_run_that_reaches_beyond_a_reference_ends_and_names_it(folder: Path) -
     )
     summary = trajectory.summary()
     assert summary["status"] == "stopped"
-    assert "reference 'path' goes from t = 0 to 0.04 s (shorten the run, or extrapolate: hold)" in summary["error"]
+    assert "reference 'path' ends at t = 0.04 s; give extrapolate: hold, or shorten the run" in summary["error"]
+
+
+def test_a_controller_on_drives_names_the_reference_that_has_ended(folder: Path) -> None:
+    error = "{file: path.csv, extrapolate: error}"
+    Path("c.yaml").write_text(CONFIG.replace("{file: path.csv}", error))
+    controller = Controller(sc.load("c.yaml", engine="vm").loop)
+    assert np.isfinite(controller.command(4.0, np.zeros(4), np.zeros(4))).all()
+    assert np.isnan(controller.command(4.1, np.zeros(4), np.zeros(4))).all()
+    assert controller.reason(4.1) == "reference 'path' ends at t = 4 s; give extrapolate: hold, or shorten the run"
+    assert np.isnan(controller.command(-0.1, np.zeros(4), np.zeros(4))).all()
+    assert controller.reason(-0.1).startswith("reference 'path' starts at t = 0 s;")
 
 
 SPRING = """\
