@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import USE_VM, Statements
 from servoctl.errors import CompileError
 
 _FOLDER = Path(__file__).parent / "c"
+
+
+MANY = 2000
+"""A function of more statements is marked as long, see `compiler.LONG`."""
 
 
 def template(name: str) -> str:
@@ -32,12 +37,14 @@ class CFunction:
         cost: Of one call, without the functions that it calls.
         numbers: Variables that it keeps on the stack.
         calls: Names of the functions that it calls, each as often as it is called at most.
+        statements: Number of its statements; 0 for loops.
     """
 
     text: str
     cost: Cost
     numbers: int
     calls: tuple[str, ...] = ()
+    statements: int = 0
 
 
 def emit(functions: Sequence[Any]) -> str:
@@ -46,7 +53,8 @@ def emit(functions: Sequence[Any]) -> str:
     Raises:
         CompileError: An operation has no C.
     """
-    return "\n".join(each.text for each in emitted(functions).values())
+    functions_in_c = emitted(functions).values()
+    return "\n".join(f"{LONG} {each.text}" if each.statements > MANY else each.text for each in functions_in_c)
 
 
 def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = False) -> Mapping[str, CFunction]:
@@ -81,7 +89,7 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if function.name() in REPEATED:
         return _loop(function)
     body = Statements(function, single)
-    return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls))
+    return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
 
 
 def _text(function: Any, lines: Sequence[str]) -> str:
