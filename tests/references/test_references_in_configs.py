@@ -11,7 +11,7 @@ import servoctl as sc
 from servoctl.assembly.make import make_run
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError
-from servoctl.tune.files import with_paths_from
+from servoctl.config.files import moved
 from servoctl.types import Array
 
 PLANT = '''
@@ -381,7 +381,7 @@ def test_best_configs_of_a_search_find_the_files_of_references(folder: Path) -> 
     run = sc.load("c.yaml", engine="vm")
     assert run.loaded is not None
     (folder / "out" / "deep").mkdir(parents=True)
-    moved = with_paths_from(run.loaded.config, folder / "out" / "deep", run.loaded.folder)
-    Path("out/deep/best.yaml").write_text(dump(moved))
+    config = moved(run.loaded.config, run.loaded.folder, folder / "out" / "deep")
+    Path("out/deep/best.yaml").write_text(dump(config))
     again = sc.load("out/deep/best.yaml", engine="vm")
     assert again.signals == run.signals
