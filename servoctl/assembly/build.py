@@ -6,6 +6,7 @@ from typing import Any
 
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.instance import float_fields, instantiate
+from servoctl.assembly.observer import build_observer
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.values import build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
@@ -134,8 +135,17 @@ def build_correction(values: CorrectionConfig | None) -> Correction | None:
     return Poles(values.poles)
 
 
-def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> ConstraintFollowing | None:
-    """The law of a config; None for an open loop."""
+def build_law(
+    loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool = False
+) -> ConstraintFollowing | None:
+    """The law of a config; None for an open loop.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        problems: Collects the problems.
+        on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
+    """
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
@@ -159,6 +169,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         residual_tolerance=values.residual_tolerance,
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
+        observer=build_observer(loaded, plant, problems, on_drives),
     )
 
 

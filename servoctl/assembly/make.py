@@ -87,7 +87,7 @@ def make_run(
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
     ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
-    law = _law(loaded, ground.plant, problems)
+    law = _law(loaded, ground.plant, problems, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
@@ -129,7 +129,7 @@ def make_run(
     return ready
 
 
-def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool) -> Law | None:
     """The law; None for an open loop or a wrong law, of which only the names are checked."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
@@ -138,7 +138,7 @@ def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
     if problems.touch("law", "task"):
         build_equations(values.null_space, plant, problems, "law", "null_space")
         return None
-    return build_law(loaded, plant, problems)
+    return build_law(loaded, plant, problems, on_drives)
 
 
 @dataclass(frozen=True)

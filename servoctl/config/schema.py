@@ -211,6 +211,19 @@ class SecondaryConfig(Section):
     )
 
 
+class ObserverConfig(Section):
+    """Disturbance observer of the task rows."""
+
+    rate: Positive | None = Field(
+        default=None, description="L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _auto(cls, given: Any) -> Any:
+        return {**given, "rate": None} if isinstance(given, dict) and given.get("rate") == "auto" else given
+
+
 class LawConfig(Section):
     """The control law."""
 
@@ -235,6 +248,11 @@ class LawConfig(Section):
     )
     limits: dict[str, Limit] | None = Field(
         default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
+    )
+    observer: ScalarOr[Literal["auto"], ObserverConfig] | None = Field(
+        default=None,
+        description="estimates, per task row, the acceleration that the model does not explain, and cancels it; needs "
+        "run.period; auto: {rate: auto}; left out: no observer",
     )
     rank_tolerance: Fraction = Field(
         default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"

@@ -26,6 +26,7 @@ from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.laws.limits import within_limits
+from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
@@ -57,6 +58,7 @@ class ConstraintFollowing(Law):
         on_infeasible: `warn`: least squares with a warning; `damp`: u = -D B^T v; `fault`: least squares, and the run
             stops.
         input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
+        observer: Disturbance observer of the task rows; None: none.
     """
 
     correction: Correction | None = None
@@ -74,6 +76,7 @@ class ConstraintFollowing(Law):
     residual_tolerance: float = 1e-8
     on_infeasible: Literal["warn", "damp", "fault"] = "warn"
     input_damping: float = 1.0
+    observer: Observer | None = None
 
     def bind(self, model: Model) -> "BoundConstraintFollowing":
         actuators = list(model.plant.actuators)
@@ -84,6 +87,10 @@ class ConstraintFollowing(Law):
             problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
         try:
             gains = self.gains_of(model.task_rows)
+        except TaskError as error:
+            problems.append(str(error))
+        try:
+            observer = None if self.observer is None else self.observer.bind(model.task_rows, actuators)
         except TaskError as error:
             problems.append(str(error))
         if problems:
@@ -111,6 +118,8 @@ class ConstraintFollowing(Law):
             residual_tolerance=self.residual_tolerance,
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,
+            observer=observer,
+            observer_rate=0.0 if self.observer is None else self.observer.bound_rate,
         )
 
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
@@ -201,6 +210,8 @@ class BoundConstraintFollowing(BoundLaw):
         aim: The constant part of s, per actuator.
         free_damping: Damping of the free motion; see `laws.secondary`.
         limited: Whether any input has a limit.
+        observer: Disturbance observer of the rows; None: none.
+        observer_rate: Its rate L [1/s].
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -226,6 +237,8 @@ class BoundConstraintFollowing(BoundLaw):
     residual_tolerance: float
     on_infeasible: str
     input_damping: float
+    observer: RowObserver | None = None
+    observer_rate: float = 0.0
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
@@ -252,6 +265,31 @@ class BoundConstraintFollowing(BoundLaw):
         return [i for i in range(len(self.rows)) if i not in self.wished]
 
     @property
+    def memory(self) -> Mapping[str, float]:
+        return {} if self.observer is None else self.observer.memory
+
+    @property
+    def memory_period(self) -> float | None:
+        return None if self.observer is None else self.observer.period
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        return () if self.observer is None else self.observer.rows
+
+    def disturbance(self, terms: Terms, memory: Array) -> Array:
+        if self.observer is None:
+            return np.zeros(0)
+        return self.observer.disturbance(terms.matrices.task, memory, self.observer_rate)
+
+    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
+        if self.observer is None:
+            return np.zeros(len(memory))
+        d = self.disturbance(terms, memory)
+        after = self.observer.after(terms.matrices.task, terms.rhs, command.u, terms.task_map, memory, d)
+        rate: Array = (after - memory) / self.observer.period
+        return rate
+
+    @property
     def stops_on(self) -> frozenset[int]:
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
         return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
@@ -266,6 +304,8 @@ class BoundConstraintFollowing(BoundLaw):
             return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
         allocator = Allocator(terms, self.rank_tolerance, self.levels)
         feedback = self.feedback(terms)
+        if self.observer is not None:
+            feedback = feedback - self.disturbance(terms, memory)
         rhs = terms.rhs + feedback
         u = self._allocate(allocator, terms.rhs, feedback)
         if self.has_aim:
