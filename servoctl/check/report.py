@@ -1,5 +1,6 @@
 """The report of `servoctl check`: model, constraints, controllability, gains, internal dynamics and start of a run."""
 
+import dataclasses
 import timeit
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,11 @@ from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.recommend import Recommendation, recommend
+from servoctl.check.references import reference_lines, reference_warnings
+from servoctl.check.robot import robot_section
 from servoctl.errors import ServoctlError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
@@ -20,6 +25,9 @@ from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
+
+OFF = 1.0
+"""Relative error of the model's task map at which `check` also gives the limit of an observer."""
 
 SHOWN = 10
 """Largest number of printed lines of one kind; JSON has all."""
@@ -53,7 +61,7 @@ def check(run: Run) -> CheckReport:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
+    for part in PARTS:
         part(run, report)
     return report
 
@@ -80,6 +88,13 @@ def _plant(run: Run, report: CheckReport) -> None:
     }  # fmt: skip
 
 
+def _robot(run: Run, report: CheckReport) -> None:
+    lines, values = robot_section(run)
+    if values:
+        report.sections.append(("robot", lines))
+        report.values["robot"] = values
+
+
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
@@ -95,6 +110,8 @@ def _passive(run: Run, report: CheckReport) -> None:
         return
     tolerance = run.system.passive.rank_tolerance
     terms = assemble(run.start, model.matrices(run.start), tolerance)
+    if not terms.finite:
+        return  # the start is refused, with the rows that are not finite
     rank, rows = terms.passive.rank, len(model.passive_rows)
     lines = [
         f"{_count(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
@@ -148,6 +165,14 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
+def _references(run: Run, report: CheckReport) -> None:
+    if not run.signals:
+        return
+    lines, report.values["references"] = reference_lines(run)
+    report.sections.append(("references", _shortened(lines)))
+    report.warnings += reference_warnings(run)
+
+
 def _task(run: Run, report: CheckReport) -> None:
     model = run.system.model
     if not model.task:
@@ -179,6 +204,10 @@ def _reach(run: Run, report: CheckReport) -> None:
         return
     count = _count(len(task_map.rows), "row")
     lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
+    motions = run.motions
+    if motions is not None:
+        lines.append(motions.line)
+        report.values["motions"] = dataclasses.asdict(motions)
     rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
     for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""
@@ -231,6 +260,29 @@ def _gains(run: Run, report: CheckReport) -> None:
     where = run.loaded.where("hil", "period")
     report.errors += [f"{where}: {gain.problem}" for gain in task if gain.problem is not None]
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
+
+
+def _observer(run: Run, report: CheckReport) -> None:
+    law = run.system.law
+    if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
+        return
+    rate, lines, values = law.observer_rate, [], {}
+    for i, name in enumerate(law.observed):
+        row = of_one_row(law.observer, i)
+        exact, off = (largest_rate(row, law.damping[i], law.stiffness[i], error) for error in (0.0, OFF))
+        values[name] = {"rate": rate, "limit": exact, "limit_if_off": off, "share": rate / exact}
+        lines.append(
+            f"{name}: rate {rate:.4g} 1/s, stable up to {_rate(exact, row.period)} (up to {_rate(off, row.period)} if "
+            f"inputs act {1 + OFF:g} times as much as the model says)"
+        )
+        if rate > exact:
+            report.errors.append(f"law.observer: {name}: unstable at {rate:.4g} 1/s (use a rate below {exact:.4g})")
+    report.sections.append(("disturbance observer", _shortened(lines)))
+    report.values["observer"] = values
+
+
+def _rate(limit: float, period: float) -> str:
+    return f"more than {LARGEST / period:.4g} 1/s" if np.isinf(limit) else f"{limit:.4g} 1/s"
 
 
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
@@ -302,3 +354,10 @@ def _cost(loop: Any, t: float, x: Any) -> float:
     loop.rates(t, x)
     times = timeit.repeat(lambda: loop.rates(t, x), number=5, repeat=5)
     return float(np.median(times)) / 5 * 1e6
+
+
+PARTS = (
+    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _observer, _internal,
+    _diagnosis, _start, _engine,
+)  # fmt: skip
+"""The sections, in the order of the report."""

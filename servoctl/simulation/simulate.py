@@ -73,6 +73,7 @@ class Columns:
         self._has_law = loop.system.law is not None
         wishes = () if loop.system.law is None else loop.system.law.wishes
         self._wishes = [model.task_rows[i].name for i in wishes]
+        self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
 
     def units(self) -> dict[str, str]:
         """Column -> unit; columns without a unit are left out."""
@@ -90,6 +91,7 @@ class Columns:
         names = {
             "u": list(self._actuators),
             "given_up": self._wishes,
+            "disturbance": self._observed,
             "violation": [row.name for row in model.task_rows],
             "violation_rate": [row.name for row in model.task_rows],
             "passive": [row.name for row in model.passive_rows],
@@ -245,6 +247,9 @@ def _blame(loop: Loop, state: State) -> str:
 
 def _bad_terms(loop: Loop, state: State) -> str:
     """Names of the terms of motion that make the acceleration impossible."""
+    beyond = loop.system.beyond(state.t)
+    if beyond:
+        return "; ".join(beyond)
     try:
         m = loop.system.model.matrices(state)
     except PlantError as error:
@@ -255,6 +260,8 @@ def _bad_terms(loop: Loop, state: State) -> str:
         "task": np.append(m.task.A.ravel(), m.task.b),
     }  # fmt: skip
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
+    if bad == ["task"] and (known := loop.system.model.singularities(m.task)):
+        return "; ".join(f"{task}: {sentence}" for task, sentence in known.items())
     if bad:
         return f"{', '.join(bad)} not finite"
     pair = asymmetry(m.M)
