@@ -13,7 +13,7 @@ from functools import partial
 
 from hil.bus.base import Link
 from hil.bus.frame_bits import frame_bits
-from hil.emulator.disturbance import Disturbance
+from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.bus import BusError, Link
 from hil.bus.frame_bits import frame_bits, least_bits, worst_bits
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.disturbance import Disturbance
+from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
