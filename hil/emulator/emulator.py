@@ -100,8 +100,8 @@ class Emulator:
                 self.nodes[name] = ENCODERS[node.protocol](world, medium, node, encoder, quirks)
         self.observer = Observer(world, drives)
         self.host_faults = HostFaults()
-        for node in self.nodes.values():
-            node.boot()
+        for each in self.nodes.values():
+            each.boot()
 
     @classmethod
     def build(
