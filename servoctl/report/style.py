@@ -6,6 +6,7 @@ not change. Lines are labelled at their right end in their colour, instead of a 
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ DPI = 160
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 """Colours that colour-blind people can distinguish: six from Okabe and Ito, two from Paul Tol."""
 
-INK, QUIET, GRID = "#222222", "#6B6B6B", "#E7E7E7"
+INK, QUIET = "#222222", "#6B6B6B"
 NAMED = 8
 """Up to this many lines of a panel are all labelled; of more lines, `NAMED - 2` evenly chosen ones are."""
 
@@ -36,40 +37,8 @@ TO_BE_NAMED = "to be named"
 HUGE = 1e150
 """Larger values are not drawn: axis limits would overflow."""
 
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.edgecolor": "#A0A0A0",
-    "axes.linewidth": 0.6,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlepad": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "ytick.minor.size": 0,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "pdf.fonttype": 42,  # text stays text
-    "figure.constrained_layout.w_pad": 0.08,
-    "figure.constrained_layout.h_pad": 0.08,
-}
+STYLE = Path(__file__).with_name("pictures.mplstyle")
+"""Settings of matplotlib for all pictures."""
 
 
 @contextlib.contextmanager
