@@ -1,6 +1,6 @@
 """Writes `NAME_law_example.c`: how to call an exported law.
 
-Design: `Makefile` and `README.txt` (in `templates`) are the same for every law, so that several laws can share a folder.
+Design: `Makefile` and `README.txt` of `templates` are the same for every law, so that several laws can share a folder.
 Everything else is in the law's header and in its example, a program that compiles and runs.
 """
 
