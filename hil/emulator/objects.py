@@ -31,6 +31,13 @@ class ObjectEntry:
     low: int | None = None
     high: int | None = None
 
+    def refusal(self, value: int) -> int:
+        """Abort code of a write of this value; 0: none."""
+        if self.access != "rw":
+            return READ_ONLY
+        low, high = self.low, self.high
+        return OUT_OF_RANGE if (low is not None and value < low) or (high is not None and value > high) else 0
+
 
 Key = tuple[int, int]
 """Index, subindex."""

@@ -24,7 +24,7 @@ from scipy.linalg import expm
 from hil.assembly.prepare import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
-from hil.safety.stages import Phase
+from hil.safety.plan import Phase
 from hil.sensing.sample_errors import sample_errors
 from hil.sensing.state_function import StateFunction
 from servoctl.laws.constraint_following import BoundConstraintFollowing

@@ -9,7 +9,8 @@ from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, Timing
 from hil.recorder.columns import ColumnLayout
 from hil.rig.rig import CanRig
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase
+from hil.safety.stages import Stages
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import Array
 

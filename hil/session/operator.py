@@ -9,7 +9,8 @@ from hil.loop import Controller, Tick
 from hil.loop.stop_signals import StopSignals
 from hil.rig.rig import CanRig
 from hil.safety import EventKind
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase
+from hil.safety.stages import Stages
 from hil.session.reporter import Reporter
 from hil.view import LivePage
 from hil.view.plan import SIGNAL

@@ -27,8 +27,8 @@ from hil.rig.dispatch import Dispatch
 from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
-from hil.safety.plan import Stage
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase, Stage
+from hil.safety.stages import Stages
 from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import Reporter
