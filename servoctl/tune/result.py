@@ -11,6 +11,7 @@ from servoctl.config.problems import unit_of
 from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
+from servoctl.tune.importance import importance
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
 from servoctl.tune.store import evaluation_of, point_of, refined_from
@@ -131,8 +132,6 @@ class Tuning:
 
     def importance(self) -> dict[str, float]:
         """Path -> its importance for reaching the best trials, all together 1; empty if there are too few trials."""
-        from servoctl.tune.importance import importance
-
         searched = [trial for trial in self.trials if trial.evaluation.values and trial.refined is None]
         return importance(self.problem.tune, [(trial.at, trial.evaluation.values[0]) for trial in searched])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.drives import Sample
 from hil.loop import Finding
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel
+from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter, Track
 
