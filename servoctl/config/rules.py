@@ -172,5 +172,12 @@ def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:
-    for path, what in level_problems(_mapping(values, "plant", "passive").get("levels")):
+    passive = _mapping(values, "plant", "passive")
+    levels = passive.get("levels")
+    for path, what in level_problems(levels):
         yield Problem(("plant", "passive", "levels", *path), what)
+    for name in _mapping(passive, "levels"):
+        clearance = _mapping(passive, "levels", name).get("clearance")
+        if passive.get("projection") is True and clearance not in (None, 0, 0.0):
+            what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
+            yield Problem(("plant", "passive", "projection"), what)

@@ -1,0 +1,1 @@
+"""Spatial robots: files to trees of moving bodies, their dynamics, and constraints on their frames."""

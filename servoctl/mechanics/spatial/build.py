@@ -1,0 +1,25 @@
+"""Builds a `Robot` from what files describe."""
+
+from collections.abc import Sequence
+
+from servoctl.errors import PlantError
+from servoctl.mechanics.spatial.plant import GRAVITY, Robot, robot
+from servoctl.mechanics.spatial.tree_builder import TreeBuilder
+
+
+class RobotBuilder(TreeBuilder):
+    """Collects robots, payloads, frames and loops, and makes the plant."""
+
+    def plant(self, gravity: Sequence[float] = GRAVITY) -> Robot:
+        """The plant.
+
+        Args:
+            gravity: Acceleration of gravity in world axes [m/s^2].
+
+        Raises:
+            PlantError: Everything that is wrong with the parts.
+        """
+        tree = self.tree()
+        if self.problems:
+            raise PlantError("\n".join(self.problems))
+        return robot(tree, self.values, gravity)

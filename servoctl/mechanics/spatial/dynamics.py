@@ -1,0 +1,219 @@
+"""Mass matrix and bias force of trees, by recursions in the axes of the bodies.
+
+    M q'' = Q + ...,   Q = -(C v + gravity's part) = -bias
+
+Design: body axes, in which a joint's axis is z and a link's moments are constant, take half the operations of world
+axes. A mimic joint has the column of the joint that it follows: `P^T M P` is formed by adding its entries there. The
+four columns of a free base's quaternion are those of 2 E. `M` has `c p p^T` added there, because a change of the
+quaternion's length has no inertia of its own; the row |p| = 1 makes its size immaterial, and c = 4/3 tr I keeps M well
+conditioned.
+
+Source: Featherstone 2008, tables 5.1 (recursive Newton-Euler) and 6.2 (composite bodies); free bases are ours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from servoctl.mechanics.spatial.model import WORLD, RobotTree
+from servoctl.mechanics.spatial.moments import Moments
+from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Vector, as_array, minus, plus, scalars, times
+from servoctl.mechanics.spatial.steps import Step, combined, spin_columns, steps
+from servoctl.types import Array
+
+
+def body_moments(tree: RobotTree, links: Sequence[Moments]) -> list[Moments]:
+    """Moments of each moving body about the origin of its axes.
+
+    Args:
+        tree: The robots.
+        links: Moments of each link of the tree, in the link's axes.
+    """
+    bodies = [Moments() for _ in tree.joints]
+    for link, moments in zip(tree.links, links, strict=True):
+        if link.body != WORLD:
+            bodies[link.body] = bodies[link.body] + moments.placed(link.placement)
+    return bodies
+
+
+def mass_matrix(tree: RobotTree, bodies: Sequence[Moments], q: Array) -> Array:
+    """M(q), shape (n, n).
+
+    Args:
+        tree: The robots.
+        bodies: Moments of each moving body, see `body_moments`.
+        q: Coordinates, shape (n,).
+    """
+    chain, composite = steps(tree, q), list(bodies)
+    n = len(tree.coordinates)
+    M: list[list[Any]] = [[0.0] * n for _ in range(n)]
+    for i in reversed(range(len(chain))):
+        step = chain[i]
+        if step.joint.kind == "free":
+            _free_base(M, tree.columns[i], composite[i], step, scalars(q))
+            continue
+        _joint_column(M, tree, chain, i, composite[i], scalars(q))
+        parent = step.joint.parent
+        if parent != WORLD:
+            turned = composite[i].turned(step.sine, step.cosine)
+            composite[parent] = composite[parent] + turned.placed_by(step.R, step.r)
+    return _matrix(M)
+
+
+def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: Array, v: Array) -> Array:
+    """The generalized force that gives `q'' = 0` at a state, shape (n,): Coriolis forces and gravity.
+
+    Args:
+        tree: The robots.
+        bodies: Moments of each moving body, see `body_moments`.
+        gravity: Acceleration of gravity in world axes [m/s^2].
+        q: Coordinates, shape (n,).
+        v: Their rates, shape (n,).
+    """
+    chain, place, rates = steps(tree, q, v), scalars(q), scalars(v)
+    ground = Motion(ZERO, ZERO, ZERO - Vector.of(gravity))
+    motions: list[Motion] = []
+    for i, step in enumerate(chain):
+        if step.joint.kind == "free":
+            spin = combined(spin_columns(_quaternion(tree, i, place)), _quaternion(tree, i, rates))
+            motions.append(Motion(spin, ZERO, step.R.T(ground.acceleration)))
+            continue
+        parent = step.joint.parent
+        motions.append(_moved(ground if parent == WORLD else motions[parent], step))
+    wrenches = [_wrench(body, motion) for body, motion in zip(bodies, motions, strict=True)]
+    forces: list[Any] = [0.0] * len(tree.coordinates)
+    for i in reversed(range(len(chain))):
+        step, wrench, columns = chain[i], wrenches[i], tree.columns[i]
+        for column, share in zip(columns, _shares(wrench, step, _quaternion(tree, i, place)), strict=True):
+            forces[column] = plus(forces[column], share)
+        if step.joint.parent != WORLD:
+            wrenches[step.joint.parent] = wrenches[step.joint.parent] + wrench.up(step)
+    return as_array(forces)
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """Motion of a body in its own axes while all q'' are 0; the acceleration of gravity counts as one upwards.
+
+    Attributes:
+        spin: Angular velocity w [rad/s].
+        turn: Angular acceleration w' [rad/s^2].
+        acceleration: Of the origin [m/s^2].
+    """
+
+    spin: Vector
+    turn: Vector
+    acceleration: Vector
+
+    @property
+    def field(self) -> Matrix:
+        """[w']x + [w]x [w]x: the acceleration of the point p is that of the origin plus `field p`."""
+        w, a = self.spin, self.turn
+        xx, yy, zz = times(w.x, w.x), times(w.y, w.y), times(w.z, w.z)
+        xy, xz, yz = times(w.x, w.y), times(w.x, w.z), times(w.y, w.z)
+        return Matrix(
+            Vector(minus(minus(0.0, yy), zz), minus(xy, a.z), plus(xz, a.y)),
+            Vector(plus(xy, a.z), minus(minus(0.0, xx), zz), minus(yz, a.x)),
+            Vector(minus(xz, a.y), plus(yz, a.x), minus(minus(0.0, xx), yy)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wrench:
+    """Force and moment about the origin of some axes.
+
+    Attributes:
+        force: [N].
+        moment: [N m].
+    """
+
+    force: Vector
+    moment: Vector
+
+    def __add__(self, other: "Wrench") -> "Wrench":
+        return Wrench(self.force + other.force, self.moment + other.moment)
+
+    def up(self, step: Step) -> "Wrench":
+        """The wrench about the origin of the parent's axes, in those."""
+        force = step.up(self.force)
+        return Wrench(force, step.up(self.moment) + step.r.cross(force))
+
+
+def _moved(parent: Motion, step: Step) -> Motion:
+    """Motion of the body that a joint moves."""
+    spin, turn = step.down(parent.spin), step.down(parent.turn)
+    acceleration = step.down(parent.acceleration + parent.field(step.r))
+    along = Vector(0.0, 0.0, step.rate)
+    if step.joint.kind == "prismatic":
+        return Motion(spin, turn, acceleration + (spin * 2.0).cross(along))
+    return Motion(spin + along, turn + spin.cross(along), acceleration)
+
+
+def _wrench(body: Moments, motion: Motion) -> Wrench:
+    """The wrench that gives a body its motion: `f = m a + F h`, n = the axial vector of `F J - (F J)^T`, plus h x a."""
+    field, h, a = motion.field, body.first, motion.acceleration
+    x, y, z = body.J.x, body.J.y, body.J.z
+    moment = Vector(
+        minus(field.z.dot(y), field.y.dot(z)),
+        minus(field.x.dot(z), field.z.dot(x)),
+        minus(field.y.dot(x), field.x.dot(y)),
+    )
+    return Wrench(a * body.m + field(h), moment + h.cross(a))
+
+
+def _shares(wrench: Wrench, step: Step, p: Sequence[Any]) -> list[Any]:
+    """Parts of a wrench in the joint's columns."""
+    if step.joint.kind == "free":
+        force = step.R(wrench.force)
+        return [force.x, force.y, force.z, *(column.dot(wrench.moment) for column in spin_columns(p))]
+    part = wrench.moment.z if step.joint.kind == "revolute" else wrench.force.z
+    return [times(step.joint.multiplier, part)]
+
+
+def _quaternion(tree: RobotTree, i: int, values: Sequence[Any]) -> list[Any]:
+    """The values of a free base's quaternion coordinates; of another joint none."""
+    return [values[column] for column in tree.columns[i][3:]]
+
+
+def _joint_column(
+    M: list[list[Any]], tree: RobotTree, chain: Sequence[Step], i: int, composite: Moments, q: Sequence[Any]
+) -> None:
+    """Adds what a joint's unit acceleration needs at itself and at every joint towards the base."""
+    step = chain[i]
+    own, h = tree.columns[i][0], composite.first
+    if step.joint.kind == "revolute":
+        moment = Vector(minus(0.0, composite.xz), minus(0.0, composite.yz), composite.inertia_about_z)
+        wrench = Wrench(Vector(minus(0.0, h.y), h.x, 0.0), moment)
+    else:
+        wrench = Wrench(Vector(0.0, 0.0, composite.m), Vector(h.y, minus(0.0, h.x), 0.0))
+    scale, at = step.joint.multiplier, i
+    (part,) = _shares(wrench, step, ())
+    M[own][own] = plus(M[own][own], times(scale, part))
+    while chain[at].joint.parent != WORLD:
+        wrench, at = wrench.up(chain[at]), chain[at].joint.parent
+        shares = _shares(wrench, chain[at], _quaternion(tree, at, q))
+        for column, share in zip(tree.columns[at], shares, strict=True):
+            part = times(scale, share)
+            M[own][column] = plus(M[own][column], part)
+            M[column][own] = plus(M[column][own], part)
+
+
+def _free_base(M: list[list[Any]], columns: Sequence[int], composite: Moments, step: Step, q: Sequence[Any]) -> None:
+    """Fills the block of a free base."""
+    place, p = columns[:3], [q[column] for column in columns[3:]]
+    spins, inertia = spin_columns(p), composite.inertia
+    stretch = times(8.0 / 3.0, plus(plus(composite.xx, composite.yy), composite.zz))
+    for column in place:
+        M[column][column] = composite.m
+    for k, spin in enumerate(spins):
+        force, moment = step.R(spin.cross(composite.first)), inertia(spin)
+        for column, part in zip(place, (force.x, force.y, force.z), strict=True):
+            M[column][columns[3 + k]] = M[columns[3 + k]][column] = part
+        for other in range(k + 1):
+            part = plus(spins[other].dot(moment), times(stretch, p[other] * p[k]))
+            M[columns[3 + k]][columns[3 + other]] = M[columns[3 + other]][columns[3 + k]] = part
+
+
+def _matrix(rows: Sequence[Sequence[Any]]) -> Array:
+    flat = as_array([value for row in rows for value in row])
+    return flat.reshape(len(rows), len(rows))

@@ -1,0 +1,190 @@
+"""The structure of one or several robots: moving bodies in trees, their links, frames and loops.
+
+Design: everything here is structural and hashable; masses, inertias and gravity are float fields of `Robot`, so they
+stay inputs of compiled code. A moving body has exactly one joint, and its axes are those of the joint: z is the joint's
+axis. Links that are fixed to each other move as one body, and each keeps an inertial of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from servoctl.errors import PlantError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.spatial.description import Shape
+from servoctl.mechanics.spatial.placement import Placement
+
+WORLD = -1
+"""Index of the body that does not move."""
+
+LoopKind = Literal["weld", "hinge", "slide", "point"]
+
+FREE_BASE = ("x", "y", "z", "qw", "qx", "qy", "qz")
+"""Coordinates of a free base: position [m] of its frame in world axes, and the unit quaternion of its rotation."""
+
+
+@dataclass(frozen=True)
+class TreeJoint:
+    """The joint that moves a body; body i is moved by joint i.
+
+    Attributes:
+        name: Of the joint, which is that of its coordinate; of a free base the prefix of its seven coordinates.
+        kind: `revolute` about z, `prismatic` along z, or `free`.
+        parent: Index of the body that carries it, or `WORLD`.
+        placement: The joint's axes in those of the parent body at q = 0.
+        follows: Index of the joint whose coordinate this one repeats, `q = multiplier q_follows + offset`; that joint
+            follows none. None: it has a coordinate of its own.
+        multiplier: [-, m/rad or rad/m].
+        offset: [rad or m].
+        lower: Least coordinate [rad or m]; None: no limit.
+        upper: Largest coordinate [rad or m]; None: no limit.
+        velocity: Largest speed [rad/s or m/s]; None: no limit.
+        effort: Largest torque [N m] or force [N]; None: not known.
+        damping: Viscous coefficient [N m s/rad or N s/m].
+    """
+
+    name: str
+    kind: Literal["revolute", "prismatic", "free"]
+    parent: int
+    placement: Placement
+    follows: int | None = None
+    multiplier: float = 1.0
+    offset: float = 0.0
+    lower: float | None = None
+    upper: float | None = None
+    velocity: float | None = None
+    effort: float | None = None
+    damping: float = 0.0
+
+    @property
+    def unit(self) -> str:
+        """Unit of the coordinate."""
+        return "m" if self.kind == "prismatic" else "rad"
+
+
+@dataclass(frozen=True)
+class RobotLink:
+    """A link with mass. Its parameters are `<name>_m`, `<name>_com` and, unless it has a gyration, `<name>_I`.
+
+    Attributes:
+        name: Identifier.
+        body: Index of the moving body that it belongs to, or `WORLD`.
+        placement: The link's axes in those of the body.
+        gyration: Inertia per mass [m^2], (xx, yy, zz, xy, xz, yz) about the centre, of a body given by its size; None:
+            the inertia is a parameter.
+    """
+
+    name: str
+    body: int
+    placement: Placement
+    gyration: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TreeFrame:
+    """A named frame on a body: each link, each payload, each frame added, and `world`.
+
+    Attributes:
+        body: Index of the body, or `WORLD`.
+        placement: In the axes of the body.
+        shapes: Pictures, placed in the frame.
+    """
+
+    name: str
+    body: int
+    placement: Placement
+    shapes: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoopJoint:
+    """A passive constraint between two frames.
+
+    Attributes:
+        name: Of the constraint group.
+        kind: `weld` (6 rows), `hinge` (5, about z of the first), `slide` (5, along z of the first) or `point` (3).
+        first: Name of a frame.
+        second: Name of another.
+    """
+
+    name: str
+    kind: LoopKind
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class RobotTree:
+    """Robots, payloads, frames and loops, ready for the recursions.
+
+    Attributes:
+        name: For messages.
+        joints: Parents before children.
+        links: Links and payloads with mass.
+        frames: Every frame, by name and in order; `world` is the first.
+        loops: Loops.
+        motors: Names of the joints that have an actuator of the same name.
+        notes: Things that `check` reports, one sentence each.
+    """
+
+    name: str
+    joints: tuple[TreeJoint, ...]
+    links: tuple[RobotLink, ...]
+    frames: tuple[TreeFrame, ...]
+    loops: tuple[LoopJoint, ...] = ()
+    motors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the coordinates that move each joint: one, seven for a free base; a mimic joint's are shared."""
+        found: dict[int, tuple[int, ...]] = {}
+        count = 0
+        for i, joint in enumerate(self.joints):
+            if joint.follows is None:
+                size = len(FREE_BASE) if joint.kind == "free" else 1
+                found[i] = tuple(range(count, count + size))
+                count += size
+        return tuple(found[i if joint.follows is None else joint.follows] for i, joint in enumerate(self.joints))
+
+    @cached_property
+    def coordinates(self) -> Mapping[str, str]:
+        """Name -> unit of each coordinate."""
+        units: dict[str, str] = {}
+        for joint in self.joints:
+            if joint.kind == "free":
+                units |= {f"{joint.name}_{part}": "m" if part in "xyz" else "-" for part in FREE_BASE}
+            elif joint.follows is None:
+                units[joint.name] = joint.unit
+        return units
+
+    @cached_property
+    def free_bases(self) -> tuple[int, ...]:
+        """Indices of the joints that are free bases."""
+        return tuple(i for i, joint in enumerate(self.joints) if joint.kind == "free")
+
+    @cached_property
+    def _frames(self) -> Mapping[str, TreeFrame]:
+        return {frame.name: frame for frame in self.frames}
+
+    def frame(self, name: str) -> TreeFrame:
+        """A frame by its name.
+
+        Raises:
+            PlantError: There is none; the message has the nearest name.
+        """
+        if name not in self._frames:
+            raise PlantError(f"there is no frame '{name}' ({remedy(name, self._frames)})")
+        return self._frames[name]
+
+    def joint(self, name: str) -> TreeJoint:
+        """A joint with a coordinate, by its name.
+
+        Raises:
+            PlantError: There is none; the message has the nearest name.
+        """
+        known = {joint.name: joint for joint in self.joints if joint.follows is None and joint.kind != "free"}
+        if name not in known:
+            raise PlantError(f"there is no joint '{name}' ({remedy(name, known)})")
+        return known[name]

@@ -1,0 +1,171 @@
+"""Robots from files as a plant.
+
+Design: a robot's class is made for its list of parameters, because parameters are fields: `gravity`, and per link with
+mass `<link>_m`, `<link>_com`, `<link>_I`. The tree is structural. Every method runs the recursions again from the
+fields, so parameters remain inputs of compiled code.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.symbol import Symbol
+from servoctl.errors import PlantError
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial import dynamics, kinematics
+from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
+from servoctl.mechanics.spatial.model import RobotTree
+from servoctl.mechanics.spatial.moments import Moments
+from servoctl.mechanics.spatial.scalars import Vector, scalars, times
+from servoctl.mechanics.spatial.skeleton import skeleton
+from servoctl.types import Array
+
+GRAVITY = (0.0, 0.0, -9.81)
+"""Acceleration of gravity [m/s^2] where none is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Robot(Plant):
+    """One or several robots, payloads and loops; `robot` and `RobotBuilder.plant` make one.
+
+    Attributes:
+        tree: The structure.
+        gravity: Acceleration of gravity in world axes [m/s^2].
+    """
+
+    tree: RobotTree
+    gravity: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name}: expected {count} numbers, got {len(getattr(self, name))}"
+            for name, count in _lengths(self.tree).items()
+            if len(getattr(self, name)) != count
+        ]
+        for link in self.tree.links:
+            m = getattr(self, f"{link.name}_m")
+            if not isinstance(m, Symbol) and not m >= 0.0:
+                problems.append(f"{link.name}_m: expected a mass of at least 0 kg, got {m:g}")
+        if problems:
+            raise PlantError("\n".join(f"{self.tree.name}: {problem}" for problem in problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _restored, (values,)
+
+    @property
+    def coordinates(self) -> Mapping[str, str]:
+        return self.tree.coordinates
+
+    @property
+    def actuators(self) -> Mapping[str, str]:
+        return {name: "N" if self.coordinates[name] == "m" else "N m" for name in self.tree.motors}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return dynamics.mass_matrix(self.tree, self._bodies(), q)
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        """Q(q, v), shape (n,): gravity, Coriolis forces and the damping of joints."""
+        Q = -dynamics.bias(self.tree, self._bodies(), self.gravity, q, v)
+        for columns, joint in zip(self.tree.columns, self.tree.joints, strict=True):
+            if joint.damping:
+                Q[columns[0]] -= joint.damping * joint.multiplier**2 * v[columns[0]]
+        return Q
+
+    def actuation(self, q: Array, t: float) -> Array:
+        """B, shape (n, m): each actuator acts on the coordinate of its name."""
+        B, names = np.zeros((len(q), len(self.tree.motors))), list(self.coordinates)
+        for j, motor in enumerate(self.tree.motors):
+            B[names.index(motor), j] = 1.0
+        return B
+
+    def energy(self, q: Array, v: Array, t: float) -> float | None:
+        """Mechanical energy [J]; None if a joint has damping."""
+        if any(joint.damping for joint in self.tree.joints):
+            return None
+        moment = kinematics.first_moment(self.tree, self.link_moments(), q)
+        kinetic = 0.5 * (v @ self.mass_matrix(q, t) @ v)
+        energy: float = kinetic - moment.dot(Vector.of(self.gravity))
+        return energy
+
+    def links(self, q: Array) -> dict[str, Array]:
+        """The skeleton: one polyline per branch of the tree, through the origins of its joints [m]."""
+        return skeleton(self.tree, q)
+
+    def frame_motions(self, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
+        """Pose, Jacobians, velocity and drift of frames, in world axes; on numbers or symbols.
+
+        Args:
+            names: Names of frames: links, payloads, added frames, `world`.
+            q: Coordinates, shape (n,).
+            v: Their rates, shape (n,).
+
+        Raises:
+            PlantError: There is no frame of a name.
+        """
+        return kinematics.frame_motions(self.tree, names, q, v)
+
+    def centre_of_mass(self, q: Array, v: Array) -> PointMotion:
+        """Position, Jacobian, velocity and drift of the centre of all that has mass, in world axes.
+
+        Raises:
+            PlantError: Nothing has mass.
+        """
+        return kinematics.centre_of_mass(self.tree, self.link_moments(), q, v)
+
+    def link_moments(self) -> list[Moments]:
+        """Mass and moments of each link of the tree, in the link's axes."""
+        return [self._moments(link.name, link.gyration) for link in self.tree.links]
+
+    def _moments(self, name: str, gyration: tuple[float, ...] | None) -> Moments:
+        (m,), com = scalars([getattr(self, f"{name}_m")]), getattr(self, f"{name}_com")
+        inertia = getattr(self, f"{name}_I") if gyration is None else [times(m, value) for value in gyration]
+        return Moments.of(m, com, inertia)
+
+    def _bodies(self) -> list[Moments]:
+        return dynamics.body_moments(self.tree, self.link_moments())
+
+
+def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] = GRAVITY) -> Robot:
+    """The plant of a tree.
+
+    Args:
+        tree: The structure.
+        values: Name -> value of each link's parameters.
+        gravity: Acceleration of gravity [m/s^2].
+
+    Raises:
+        PlantError: A value has the wrong length, or a mass is negative.
+    """
+    made: Robot = _class(tuple(_fields(tree).items()))(tree=tree, gravity=tuple(gravity), **values)
+    return made
+
+
+def _fields(tree: RobotTree) -> dict[str, Any]:
+    """Name -> type of each link's parameters."""
+    fields: dict[str, Any] = {}
+    for link in tree.links:
+        fields |= {f"{link.name}_m": float, f"{link.name}_com": tuple[float, ...]}
+        if link.gyration is None:
+            fields[f"{link.name}_I"] = tuple[float, ...]
+    return fields
+
+
+def _lengths(tree: RobotTree) -> dict[str, int]:
+    """Name -> length of each parameter that is a list."""
+    names = [name for name, kind in _fields(tree).items() if kind is not float]
+    return {"gravity": 3} | {name: 6 if name.endswith("_I") else 3 for name in names}
+
+
+@cache
+def _class(fields: tuple[tuple[str, Any], ...]) -> Any:
+    """The class of robots with these parameters, so that two of one structure have one class."""
+    return dataclasses.make_dataclass("Robot", fields, bases=(Robot,), frozen=True)
+
+
+def _restored(values: dict[str, Any]) -> Robot:
+    """A robot from its fields, unchecked: they may be symbols."""
+    return robot(**{"tree": values.pop("tree"), "gravity": values.pop("gravity"), "values": values})

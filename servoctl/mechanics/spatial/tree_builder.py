@@ -1,0 +1,276 @@
+"""Builds the tree of one or several robots from descriptions, payloads, frames and loops.
+
+Design: whatever is wrong is collected, so a user sees everything at once. Payloads and frames may be on each other in
+any order, so they are placed at the end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.spatial.description import Description, JointDescription, Shape
+from servoctl.mechanics.spatial.inertial_values import box_gyration, inertia_note, is_massive
+from servoctl.mechanics.spatial.model import (
+    FREE_BASE,
+    WORLD,
+    LoopJoint,
+    LoopKind,
+    RobotLink,
+    RobotTree,
+    TreeFrame,
+    TreeJoint,
+)
+from servoctl.mechanics.spatial.names import PARAMETERS, NameTable, identifier
+from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, rotation_to
+
+Base = Literal["fixed", "free"]
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A payload or a frame that waits for the frame that it is on."""
+
+    label: str
+    name: str
+    on: str
+    at: Placement
+    inertial: Inertial | None = None
+    gyration: tuple[float, ...] | None = None
+    shapes: tuple[Shape, ...] = ()
+
+
+class TreeBuilder:
+    """Collects the parts of a tree.
+
+    Attributes:
+        problems: Everything that is wrong, one sentence each; complete after `tree`.
+        values: Name -> value of each link's parameters: `<link>_m`, `<link>_com`, `<link>_I`.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.values: dict[str, Any] = {}
+        self._notes: list[str] = []
+        self._names: list[str] = []
+        self._joints: list[TreeJoint] = []
+        self._moved: list[str] = []
+        self._links: list[RobotLink] = []
+        self._frames = {"world": TreeFrame("world", WORLD, IDENTITY)}
+        self._loops: list[LoopJoint] = []
+        self._motors: list[str] = []
+        self._attached: list[Attached] = []
+        self._quantities = NameTable(self.problems, {"gravity": "the plant's gravity"})
+        self._frame_names = NameTable(self.problems, {"world": "the world"})
+        self._groups = NameTable(self.problems)
+
+    def add(
+        self,
+        description: Description,
+        prefix: str = "",
+        at: Placement = IDENTITY,
+        base: Base = "fixed",
+        motors: Sequence[str] | None = None,
+    ) -> None:
+        """Adds a robot.
+
+        Args:
+            description: What its file says.
+            prefix: Its joints and links are named `<prefix>_<name>`; "": as in the file.
+            at: Place of a fixed base in the world.
+            base: `fixed`, or `free` with seven coordinates `base_x`, ..., `base_qz`.
+            motors: Names of the joints that have an actuator, as in the file; None: all that have a coordinate.
+        """
+        where = prefix or description.name
+        self._names.append(where)
+        self._notes += [f"{prefix}: {note}" if prefix else note for note in description.notes]
+        root, *others = description.links
+        places = {root.name: (self._base(where, prefix, at, base), IDENTITY if base == "free" else at)}
+        indices: dict[str, int] = {}
+        for joint in description.joints:
+            body, place = places[joint.parent]
+            outer = place.then(joint.placement)
+            if joint.kind == "fixed":
+                places[joint.child] = body, outer
+                continue
+            axes = Placement.of(rotation_to(joint.axis), (0.0, 0.0, 0.0))
+            indices[joint.name] = len(self._joints)
+            places[joint.child] = len(self._joints), axes.inverse
+            self._moved.append(
+                f"{where}: link '{joint.child}' on joint '{joint.name}': it moves no mass, nor does a link behind it"
+            )
+            self._joints.append(_tree_joint(joint, identifier(joint.name, prefix), body, outer.then(axes)))
+        self._follow(description.joints, indices)
+        for name, i in indices.items():
+            if self._joints[i].follows is None:
+                self._quantities.add(self._joints[i].name, f"{where}: joint '{name}'")
+        for link in (root, *others):
+            label, name = f"{where}: link '{link.name}'", identifier(link.name, prefix)
+            if link is root and name == "world" and base == "fixed" and not is_massive(link.inertial):
+                continue  # many files name their root so; it is the world itself
+            self._place(Attached(label, name, "", IDENTITY, link.inertial, None, link.shapes), *places[link.name])
+        self._add_motors(where, indices, motors)
+
+    def body(
+        self,
+        name: str,
+        on: str,
+        at: Placement,
+        m: float,
+        size: Sequence[float] | None = None,
+        com: Sequence[float] | None = None,
+        inertia: Sequence[float] | None = None,
+    ) -> None:
+        """Adds a payload.
+
+        Args:
+            name: Identifier of the payload and of its frame.
+            on: Frame that carries it.
+            at: Its place in that frame.
+            m: Mass [kg].
+            size: Edges of a uniform box about its frame's origin [m]; its inertia is proportional to the mass.
+            com: Centre of mass in its frame [m], where `size` is not given; None: the origin.
+            inertia: (ixx, iyy, izz, ixy, ixz, iyz) about the centre of mass [kg m^2]; None: 0, or given by `size`.
+        """
+        label = f"bodies: {name}"
+        if not m > 0.0:
+            self.problems.append(f"{label}: m: expected a positive mass [kg], got {m:g}")
+        if size is not None and (com is not None or inertia is not None):
+            self.problems.append(f"{label}: size gives centre of mass and inertia already (leave out com and inertia)")
+        self._check_lengths(label, {"size": (size, 3), "com": (com, 3), "inertia": (inertia, 6)})
+        if size is not None and not all(edge > 0.0 for edge in size):
+            self.problems.append(f"{label}: size: expected three positive lengths [m], got {list(size)}")
+        edges = (0.0, 0.0, 0.0) if size is None else tuple(float(edge) for edge in size)
+        shapes = () if size is None else (Shape("box", edges, IDENTITY),)
+        inertial = Inertial(float(m), tuple(com or 3 * (0.0,)), tuple(inertia or 6 * (0.0,)))  # type: ignore[arg-type]
+        note = inertia_note(inertial.I) if inertia is not None else None
+        self._notes += [f"{label}: {note}"] if note else []
+        gyration = None if size is None or len(size) != 3 else box_gyration(*edges)
+        self._attached.append(Attached(label, name, on, at, inertial, gyration, shapes))
+
+    def frame(self, name: str, on: str, at: Placement) -> None:
+        """Adds a frame on another one, at a place in that one."""
+        self._attached.append(Attached(f"frames: {name}", name, on, at))
+
+    def loop(self, name: str, kind: str, first: str, second: str) -> None:
+        """Adds a passive constraint between two frames: `weld`, `hinge`, `slide` or `point`, see `LoopJoint`."""
+        if kind not in get_args(LoopKind):
+            self.problems.append(f"loops: {name}: there is no '{kind}' ({remedy(kind, get_args(LoopKind))})")
+        self._groups.add(name, f"loops: {name}")
+        self._loops.append(LoopJoint(name, kind, first, second))  # type: ignore[arg-type]
+
+    def tree(self) -> RobotTree:
+        """The tree of all that has been added; it means nothing if there are problems."""
+        self._place_attached()
+        for loop in self._loops:
+            for frame in (loop.first, loop.second):
+                if frame not in self._frames:
+                    self.problems.append(
+                        f"loops: {loop.name}: there is no frame '{frame}' ({remedy(frame, self._frames)})"
+                    )
+            if loop.first == loop.second:
+                self.problems.append(f"loops: {loop.name}: both frames are '{loop.first}' (a loop joins two frames)")
+        self._check_masses()
+        return RobotTree(
+            " and ".join(self._names), tuple(self._joints), tuple(self._links), tuple(self._frames.values()),
+            tuple(self._loops), tuple(self._motors), tuple(self._notes),
+        )  # fmt: skip
+
+    def _base(self, where: str, prefix: str, at: Placement, base: Base) -> int:
+        """The body that carries the root."""
+        if base not in get_args(Base):
+            self.problems.append(f"{where}: base: expected fixed or free, got {base!r}")
+        if base != "free":
+            return WORLD
+        if at != IDENTITY:
+            self.problems.append(f"{where}: at: a free base has no fixed place (give its start in initial.q)")
+        name = identifier("base", prefix)
+        for part in FREE_BASE:
+            self._quantities.add(f"{name}_{part}", f"{where}: the free base's coordinate '{part}'")
+        self._groups.add(name, f"{where}: the free base")
+        self._moved.append(f"{where}: no link on its free base has mass")
+        self._joints.append(TreeJoint(name, "free", WORLD, IDENTITY))
+        return len(self._joints) - 1
+
+    def _follow(self, joints: Sequence[JointDescription], indices: Mapping[str, int]) -> None:
+        """Joins each mimic joint to the joint at the end of its chain."""
+        known = {joint.name: joint for joint in joints}
+        for name, i in indices.items():
+            multiplier, offset, at, passed = 1.0, 0.0, known[name], {name}
+            while at.mimic is not None:
+                multiplier, offset = multiplier * at.multiplier, multiplier * at.offset + offset
+                if at.mimic not in indices or at.mimic in passed:
+                    self.problems.append(f"joint '{name}': mimic: '{at.mimic}' is not a joint that moves by itself")
+                    break
+                at = known[at.mimic]
+                passed.add(at.name)
+            if at.name != name:
+                self._joints[i] = replace(
+                    self._joints[i], follows=indices[at.name], multiplier=multiplier, offset=offset
+                )
+
+    def _add_motors(self, where: str, indices: Mapping[str, int], motors: Sequence[str] | None) -> None:
+        free = {name: self._joints[i].name for name, i in indices.items() if self._joints[i].follows is None}
+        for name in free if motors is None else motors:
+            if name not in free:
+                what = "follows another joint" if name in indices else "there is no such joint"
+                self.problems.append(f"{where}: motors: {name}: {what} ({remedy(name, free)})")
+        self._motors += [joint for name, joint in free.items() if motors is None or name in motors]
+
+    def _check_lengths(self, label: str, lists: Mapping[str, tuple[Sequence[float] | None, int]]) -> None:
+        for key, (values, count) in lists.items():
+            if values is not None and len(values) != count:
+                self.problems.append(f"{label}: {key}: expected {count} numbers, got {len(values)}")
+
+    def _place_attached(self) -> None:
+        """Places payloads and frames, each after the one that it is on."""
+        waiting = self._attached
+        while waiting:
+            ready = [part for part in waiting if part.on in self._frames]
+            if not ready:
+                names = [part.name for part in waiting]
+                for part in waiting:
+                    why = "the frames carry each other" if part.on in names else f"there is no frame '{part.on}'"
+                    self.problems.append(f"{part.label}: on: {why} ({remedy(part.on, self._frames)})")
+                break
+            for part in ready:
+                frame = self._frames[part.on]
+                self._place(part, frame.body, frame.placement.then(part.at))
+            waiting = [part for part in waiting if part not in ready]
+        self._attached = []
+
+    def _place(self, part: Attached, body: int, placement: Placement) -> None:
+        """Adds a frame, and its inertial if it has one."""
+        if identifier(part.name) != part.name:
+            self.problems.append(f"{part.label}: it is no name (write it as '{identifier(part.name)}')")
+        if self._frame_names.add(part.name, part.label):
+            self._frames[part.name] = TreeFrame(part.name, body, placement, part.shapes)
+        inertial = part.inertial
+        if inertial is None or not is_massive(inertial):
+            return
+        self._links.append(RobotLink(part.name, body, placement, part.gyration))
+        values = dict(zip(PARAMETERS, (inertial.m, inertial.com, inertial.I), strict=True))
+        for key in PARAMETERS if part.gyration is None else PARAMETERS[:2]:
+            if self._quantities.add(f"{part.name}_{key}", f"{part.label}: parameter '{key}'"):
+                self.values[f"{part.name}_{key}"] = values[key]
+
+    def _check_masses(self) -> None:
+        """Adds a problem for each coordinate that moves no mass."""
+        massive = [any(link.body == i for link in self._links) for i in range(len(self._joints))]
+        for i in reversed(range(len(self._joints))):
+            parent = self._joints[i].parent
+            if massive[i] and parent != WORLD:
+                massive[parent] = True
+        for i, joint in enumerate(self._joints):
+            followers = [j for j, other in enumerate(self._joints) if other.follows == i]
+            if joint.follows is None and not any(massive[j] for j in (i, *followers)):
+                self.problems.append(
+                    f"{self._moved[i]} (give it mass: an <inertial> in its file, or a payload in `bodies`)"
+                )
+
+
+def _tree_joint(joint: JointDescription, name: str, parent: int, placement: Placement) -> TreeJoint:
+    return TreeJoint(
+        name, "prismatic" if joint.kind == "prismatic" else "revolute", parent, placement, None, 1.0, 0.0,
+        joint.lower, joint.upper, joint.velocity, joint.effort, joint.damping,
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Opens an XML file: its root element, or one sentence about why it cannot be read.
+
+Design: `xml.etree` follows no external entities, but it expands internal ones, so a file that declares a DOCTYPE or an
+entity is refused before it is parsed, and so is a large file. Comments are dropped by the parser; therefore xacro is
+looked for in elements and attributes, and a comment that mentions it does no harm.
+"""
+
+import codecs
+import os
+import re
+import stat
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+from xml.parsers.expat import ErrorString
+
+from servoctl.errors import ConfigError
+
+LARGEST = 10_000_000
+"""Largest size of a file [bytes]."""
+
+ENCODINGS = ("utf-8", "us-ascii", "iso-8859-1", "windows-1252")
+"""Encodings that an XML declaration may name; UTF-16 is known by its first bytes."""
+
+XACRO = "run xacro first, `xacro FILE -o robot.urdf`, or install xacrodoc"
+
+
+def read_xml(path: Path) -> Element:
+    """The root element of a file; tags of the root's own namespace lose it.
+
+    Raises:
+        ConfigError: The file cannot be read, is too large, is no text, is not XML, declares entities, or is xacro.
+    """
+    text = _text(path, _bytes(path))
+    if not text.strip():
+        raise ConfigError(f"{path}: the file is empty (expected XML)")
+    for word in ("<!DOCTYPE", "<!ENTITY"):
+        if word in text:
+            raise ConfigError(f"{path}: {word}: such declarations are refused (remove them, and write entities out)")
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        if "<xacro:" in text:
+            raise ConfigError(f"{path}: the file is xacro, not XML of a robot ({XACRO})") from error
+        line, what = error.position[0], ErrorString(error.code)
+        raise ConfigError(f"{path}: line {line}: the file is not XML: {what} (correct it there)") from error
+    _refuse_xacro(path, root)
+    _drop_namespace(root)
+    return root
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+        content = b""
+        if kind == stat.S_IFREG:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: there is no such file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from error
+    except ValueError as error:  # the path has a null character
+        raise ConfigError(f"{str(path)!r}: it cannot be read: {error}") from error
+    if kind != stat.S_IFREG:
+        what = "a folder" if kind == stat.S_IFDIR else "not a regular file"
+        raise ConfigError(f"{path}: it is {what} (expected an XML file)")
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path}: the file is larger than {LARGEST / 1e6:g} MB (meshes belong in files of their own)")
+    return content
+
+
+def _text(path: Path, content: bytes) -> str:
+    declared = re.match(rb"""(?:\xef\xbb\xbf)?\s*<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""", content)
+    encoding = declared[1].decode("ascii", "replace").lower() if declared else "utf-8"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif encoding not in ENCODINGS:
+        raise ConfigError(f"{path}: encoding: '{encoding}' is not known (save the file as UTF-8)")
+    try:
+        return content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: byte {error.start} is no text in {encoding.upper()} (expected an XML file in UTF-8)"
+        ) from error
+
+
+def _refuse_xacro(path: Path, root: Element) -> None:
+    for element in root.iter():
+        namespace, _, tag = element.tag.rpartition("}")
+        if "xacro" in namespace:
+            raise ConfigError(f"{path}: <xacro:{tag}>: the file is xacro, not a finished robot ({XACRO})")
+        for key, value in element.items():
+            if "$(" in value or "${" in value:
+                raise ConfigError(f"{path}: <{tag}> {key}: '{value}' is xacro ({XACRO})")
+
+
+def _drop_namespace(root: Element) -> None:
+    namespace, brace, _ = root.tag.rpartition("}")
+    for element in root.iter() if brace else ():
+        if element.tag.startswith(namespace + brace):
+            element.tag = element.tag.rpartition("}")[2]

@@ -1,0 +1,514 @@
+"""The URDF reader: what it reads, and the sentence for every file that it refuses."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servoctl.errors import ConfigError
+from servoctl.mechanics.spatial.description import Description, Shape
+from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.urdf import read_urdf
+
+LINKS = '<link name="a"/><link name="b"/>'
+JOINT = '<joint name="j" type="{type}"><parent link="a"/><child link="b"/>{inside}</joint>'
+LIMIT = '<limit lower="-1" upper="2" velocity="3" effort="40"/>'
+
+TWO_FINGERS = """<?xml version="1.0"?>
+<robot name="hand">
+  <material name="grey"><color rgba="0.5 0.5 0.5 1"/></material>
+  <link name="finger">
+    <inertial><mass value="0.2"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-5"/></inertial>
+  </link>
+  <link name="palm">
+    <inertial>
+      <origin xyz="0 0 0.05" rpy="0 0 1.5707963267948966"/>
+      <mass value="1.5"/>
+      <inertia ixx="0.01" ixy="0.001" ixz="0" iyy="0.02" iyz="0.002" izz="0.015"/>
+    </inertial>
+    <visual><origin xyz="0 0 0.1"/><geometry><box size="0.1 0.2 0.3"/></geometry></visual>
+    <visual><geometry><cylinder radius="0.05" length="0.4"/></geometry></visual>
+    <visual><geometry><sphere radius="0.06"/></geometry></visual>
+    <collision><geometry><capsule radius="wrong"/></geometry></collision>
+  </link>
+  <link name="thumb"/>
+  <link name="nail"/>
+  <joint name="tip" type="fixed"><parent link="thumb"/><child link="nail"/><origin xyz="0 0 0.02"/></joint>
+  <joint name="opening" type="prismatic">
+    <parent link="palm"/><child link="finger"/>
+    <origin xyz="0 0.1 0" rpy="0.1 0.2 0.3"/>
+    <axis xyz="0 3 4"/>
+    <limit lower="0" upper="0.04" velocity="0.2" effort="20"/>
+    <dynamics damping="0.7" friction="0.3"/>
+  </joint>
+  <joint name="closing" type="prismatic">
+    <parent link="palm"/><child link="thumb"/>
+    <axis xyz="0 -1 0"/>
+    <limit lower="0" upper="0.04" velocity="0.2" effort="20"/>
+    <mimic joint="opening" multiplier="-2" offset="0.01"/>
+  </joint>
+  <transmission name="t"><type>simple</type></transmission>
+  <gazebo reference="palm"><sensor name="s"/></gazebo>
+</robot>
+"""
+
+
+def written(folder: Path, content: str | bytes, name: str = "robot.urdf") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def robot(inside: str) -> str:
+    return f'<robot name="r">{inside}</robot>'
+
+
+def jointed(type: str = "revolute", inside: str = LIMIT, links: str = LINKS) -> str:
+    return robot(links + JOINT.format(type=type, inside=inside))
+
+
+def read(folder: Path, content: str | bytes) -> Description:
+    return read_urdf(written(folder, content))
+
+
+def problems(folder: Path, content: str | bytes) -> list[str]:
+    """The problems of a file, without its path."""
+    path = written(folder, content)
+    with pytest.raises(ConfigError) as error:
+        read_urdf(path)
+    assert all(problem.startswith(f"{path}: ") for problem in error.value.problems)
+    return [problem.removeprefix(f"{path}: ") for problem in error.value.problems]
+
+
+def test_a_hand_is_read_with_the_root_first_and_parents_before_children(tmp_path: Path) -> None:
+    hand = read(tmp_path, TWO_FINGERS)
+    assert hand.name == "hand"
+    assert [link.name for link in hand.links] == ["palm", "finger", "thumb", "nail"]
+    assert [joint.name for joint in hand.joints] == ["opening", "closing", "tip"]
+    opening, closing, tip = hand.joints
+    assert (opening.kind, opening.parent, opening.child) == ("prismatic", "palm", "finger")
+    assert opening.placement == Placement.at((0, 0.1, 0), (0.1, 0.2, 0.3))
+    assert opening.axis == (0.0, 0.6, 0.8)
+    assert (opening.lower, opening.upper, opening.velocity, opening.effort) == (0.0, 0.04, 0.2, 20.0)
+    assert (opening.damping, opening.friction) == (0.7, 0.3)
+    assert (closing.mimic, closing.multiplier, closing.offset) == ("opening", -2.0, 0.01)
+    assert (tip.kind, tip.placement.xyz) == ("fixed", (0.0, 0.0, 0.02))
+
+
+def test_the_inertia_is_turned_into_link_axes(tmp_path: Path) -> None:
+    inertial = read(tmp_path, TWO_FINGERS).links[0].inertial
+    assert inertial is not None
+    assert (inertial.m, inertial.com) == (1.5, (0.0, 0.0, 0.05))
+    # a quarter turn about z: x -> y, y -> -x
+    np.testing.assert_allclose(inertial.I, [0.02, 0.01, 0.015, -0.001, -0.002, 0.0], atol=1e-16)
+
+
+def test_the_primitives_of_visuals_are_read(tmp_path: Path) -> None:
+    box, cylinder, sphere = read(tmp_path, TWO_FINGERS).links[0].shapes
+    assert box == Shape("box", (0.1, 0.2, 0.3), Placement.at((0, 0, 0.1)))
+    assert cylinder == Shape("cylinder", (0.05, 0.4), Placement())
+    assert sphere == Shape("sphere", (0.06,), Placement())
+
+
+def test_the_friction_of_a_file_is_off_and_said(tmp_path: Path) -> None:
+    assert read(tmp_path, TWO_FINGERS).notes == ("opening: the file's friction is off (`realism.friction` adds it)",)
+
+
+def test_what_a_joint_leaves_out_has_the_defaults_of_the_format(tmp_path: Path) -> None:
+    joint = read(tmp_path, jointed("continuous", "")).joints[0]
+    assert (joint.axis, joint.placement, joint.mimic) == ((1.0, 0.0, 0.0), Placement(), None)
+    assert (joint.lower, joint.upper, joint.velocity, joint.effort) == (None, None, None, None)
+
+
+def test_a_robot_without_a_name_is_named_after_its_file(tmp_path: Path) -> None:
+    assert read_urdf(written(tmp_path, '<robot><link name="a"/></robot>', "crane.urdf")).name == "crane"
+
+
+def test_a_default_namespace_changes_nothing(tmp_path: Path) -> None:
+    named = TWO_FINGERS.replace("<robot ", '<robot xmlns="http://www.ros.org" xmlns:xacro="http://wiki.ros.org/xacro" ')
+    assert read(tmp_path, named) == read(tmp_path, TWO_FINGERS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1"])
+def test_other_encodings_of_text_are_read(tmp_path: Path, encoding: str) -> None:
+    declaration = '<?xml version="1.0" encoding="iso-8859-1"?>' if encoding == "iso-8859-1" else ""
+    content = (declaration + robot('<link name="Größe"/>')).encode(encoding)
+    assert read(tmp_path, content).links[0].name == "Größe"
+
+
+def test_a_comment_may_mention_xacro(tmp_path: Path) -> None:
+    comment = '<!-- autogenerated by xacro from <xacro:include filename="$(find arm)/arm.xacro"/> -->'
+    assert read(tmp_path, comment + TWO_FINGERS.partition("?>")[2]).name == "hand"
+
+
+XACRO = "(run xacro first, `xacro FILE -o robot.urdf`, or install xacrodoc)"
+TREE = "(a URDF is a tree: cut link {} and close it with `loops`)"
+
+WHOLE_FILES = {
+    "": "the file is empty (expected XML)",
+    " \n": "the file is empty (expected XML)",
+    "arm": "line 1: the file is not XML: syntax error (correct it there)",
+    "<robot>\n<link></robot>": "line 2: the file is not XML: mismatched tag (correct it there)",
+    "<robot>": "line 1: the file is not XML: no element found (correct it there)",
+    '<!DOCTYPE robot [<!ENTITY a "b">]><robot/>': (
+        "<!DOCTYPE: such declarations are refused (remove them, and write entities out)"
+    ),
+    '<robot><!ENTITY a "b"></robot>': "<!ENTITY: such declarations are refused (remove them, and write entities out)",
+    "<sdf/>": "it is an SDF file (export a URDF; close loops with `loops`)",
+    "<mujoco/>": "it is an MJCF file (give it as `mjcf:`)",
+    "<html/>": "it is no URDF: its root is <html>, not <robot>",
+    '<robot><xacro:include filename="a"/></robot>': f"the file is xacro, not XML of a robot {XACRO}",
+    '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"><xacro:arm/></robot>': (
+        f"<xacro:arm>: the file is xacro, not a finished robot {XACRO}"
+    ),
+    '<robot><link name="${prefix}a"/></robot>': f"<link> name: '${{prefix}}a' is xacro {XACRO}",
+    '<robot><mesh filename="$(find arm)/a.stl"/></robot>': f"<mesh> filename: '$(find arm)/a.stl' is xacro {XACRO}",
+    '<?xml version="1.0" encoding="ebcdic"?><robot/>': "encoding: 'ebcdic' is not known (save the file as UTF-8)",
+    "<robot/>": "the file has no <link>",
+}
+
+
+@pytest.mark.parametrize("content", WHOLE_FILES)
+def test_a_file_that_is_no_urdf_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
+    assert problems(tmp_path, content) == [WHOLE_FILES[content]]
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path, b"<robot>\xff\xfe</robot>") == [
+        "byte 7 is no text in UTF-8 (expected an XML file in UTF-8)"
+    ]
+
+
+def test_a_large_file_is_refused(tmp_path: Path) -> None:
+    large = robot(" " * 10_000_000)
+    assert problems(tmp_path, large) == ["the file is larger than 10 MB (meshes belong in files of their own)"]
+
+
+def test_a_robot_of_more_than_1000_links_is_refused(tmp_path: Path) -> None:
+    links = robot("".join(f'<link name="l{i}"/>' for i in range(1001)))
+    assert problems(tmp_path, links) == ["it has 1001 links (expected at most 1000)"]
+
+
+def test_a_path_without_a_readable_file_is_refused(tmp_path: Path) -> None:
+    for path, what in {
+        tmp_path: "it is a folder (expected an XML file)",
+        tmp_path / "none.urdf": "there is no such file",
+        Path("/dev/null"): "it is not a regular file (expected an XML file)",
+        written(tmp_path, "<robot/>") / "inside": "it cannot be read: Not a directory",
+    }.items():
+        with pytest.raises(ConfigError) as error:
+            read_urdf(path)
+        assert error.value.problems == [f"{path}: {what}"]
+
+
+def test_a_path_with_a_null_character_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^'a\\x00b': it cannot be read: embedded null byte$"):
+        read_urdf("a\0b")
+
+
+SPHERES = "write three continuous joints, with links without mass between them"
+
+JOINTS = {
+    ("floating", ""): "type: 'floating' is not supported (connect no joint there and give the robot `base: free`)",
+    ("planar", ""): (
+        "type: 'planar' is not supported "
+        "(write two prismatic joints and a continuous one, with links without mass between them)"
+    ),
+    ("ball", ""): f"type: 'ball' is not supported ({SPHERES})",
+    ("spherical", ""): f"type: 'spherical' is not supported ({SPHERES})",
+    ("revolut", ""): "type: there is no type 'revolut' (did you mean 'revolute'?)",
+    ("screw", ""): ("type: there is no type 'screw' (expected one of fixed, revolute, continuous, prismatic)"),
+    ("continuous", '<axis xyz="0 0 0"/>'): "axis: xyz: expected an axis of length 1, got length 0: '0 0 0'",
+    ("continuous", '<axis xyz="0 1"/>'): "axis: xyz: expected 3 numbers, got 2: '0 1'",
+    ("continuous", "<axis/>"): "",
+    ("continuous", '<axis rpy="0 0 1"/>'): "axis: rpy: unknown attribute (known: xyz)",
+    ("continuous", '<origin xzy="0 0 1"/>'): "origin: xzy: unknown attribute (did you mean 'xyz'?)",
+    ("continuous", '<origin xyz="0 0 one"/>'): "origin: xyz: expected 3 numbers, got 'one'",
+    ("continuous", '<origin xyz="0,5 0 0"/>'): (
+        "origin: xyz: expected 3 numbers, got '0,5' (decimals have a point, numbers are separated by blanks)"
+    ),
+    ("continuous", '<origin rpy="0 nan 0"/>'): (
+        "origin: rpy: expected 3 numbers, got 'nan' (expected finite numbers; a limit that is left out does not exist)"
+    ),
+    ("continuous", '<origin xyz="0 0 1e999"/>'): "origin: xyz: expected 3 numbers, got '1e999'",
+    ("continuous", '<origin xyz="0 0 1_0"/>'): "origin: xyz: expected 3 numbers, got '1_0'",
+    ("continuous", "<origin/><origin/>"): "<origin> stands 2 times in <joint> (expected one)",
+    ("revolute", '<limit lower="1" upper="-1"/>'): "limit: lower, 1, is above upper, -1 (swap them)",
+    ("revolute", '<limit effort="-5"/>'): "limit: effort: expected a torque or force of at least 0, got -5",
+    ("revolute", '<limit velocity="-5"/>'): "limit: velocity: expected a speed of at least 0, got -5",
+    ("revolute", '<limit effort="inf"/>'): (
+        "limit: effort: expected a number, got 'inf' (expected finite numbers; a limit that is left out does not exist)"
+    ),
+    ("revolute", '<dynamics damping="-1"/>'): "dynamics: damping: expected a coefficient of at least 0, got -1",
+    ("revolute", '<dynamics friction="-1"/>'): "dynamics: friction: expected a torque or force of at least 0, got -1",
+    ("revolute", '<mimic joint="k"/>'): "mimic: there is no joint 'k' (none is known here)",
+    ("revolute", '<mimic joint="j"/>'): "mimic: the joint follows itself (one joint must be free)",
+    ("revolute", "<mimic/>"): "mimic: joint: missing (expected the name of a joint)",
+}
+
+
+@pytest.mark.parametrize(("type", "inside"), JOINTS)
+def test_a_wrong_joint_is_named_with_what_is_wrong(tmp_path: Path, type: str, inside: str) -> None:
+    expected = JOINTS[type, inside]
+    if not expected:
+        read(tmp_path, jointed(type, inside))
+        return
+    assert problems(tmp_path, jointed(type, inside)) == [f"joint 'j': {expected}"]
+
+
+def test_a_joint_without_type_parent_and_child_says_all_three(tmp_path: Path) -> None:
+    assert problems(tmp_path, robot('<link name="a"/><joint name="j"/>')) == [
+        "joint 'j': type: missing (expected one of fixed, revolute, continuous, prismatic)",
+        "joint 'j': parent: missing (expected <parent link=\"NAME\"/>)",
+        "joint 'j': child: missing (expected <child link=\"NAME\"/>)",
+    ]
+
+
+def chain(*pairs: str, links: str = "abc") -> str:
+    """A robot of one-letter links, and continuous joints named by parent and child."""
+    joints = [
+        f'<joint name="{pair}" type="continuous"><parent link="{pair[0]}"/><child link="{pair[1]}"/></joint>'
+        for pair in pairs
+    ]
+    return robot("".join([*(f'<link name="{name}"/>' for name in links), *joints]))
+
+
+TREES = {
+    chain("ab", "ac", "bc"): ["link 'c': it is the child of 2 joints, 'ac' and 'bc' " + TREE.format("'c'")],
+    chain("ab", "bc", "ca"): ["link 'a': it carries itself, a -> b -> c -> a " + TREE.format("'a'")],
+    chain("bc", "cb"): ["link 'b': it carries itself, b -> c -> b " + TREE.format("'b'")],
+    chain("ab", "cd", "dc", "de", links="abcde"): ["link 'c': it carries itself, c -> d -> c " + TREE.format("'c'")],
+    chain("ab", "bb", "ac"): [
+        "joint 'bb': parent and child are the same link, 'b'",
+        "link 'b': it is the child of 2 joints, 'ab' and 'bb' " + TREE.format("'b'"),
+    ],
+    chain("ab"): ["link 'a', 'c': 2 links are no joint's child (join them by a fixed joint)"],
+    chain("ab", "ac", "cx"): ["joint 'cx': child: there is no link 'x' (known: a, b, c)"],
+    chain("ab", "ac", links="aabc"): ["link 'a': 2 links have this name (names must differ)"],
+    chain("ab", "ab", links="ab"): [
+        "joint 'ab': 2 joints have this name (names must differ)",
+        "link 'b': it is the child of 2 joints, 'ab' and 'ab' " + TREE.format("'b'"),
+    ],
+    robot("<link/>"): ["link number 1: name: missing", "the file has no <link>"],
+    robot('<link name="a"/><loop_joint name="l"/>'): [
+        "loop_joint 'l': it is not supported (a URDF is a tree: cut a link there and close it with `loops`)"
+    ],
+}
+
+
+@pytest.mark.parametrize("content", TREES)
+def test_links_and_joints_that_are_no_tree_are_named(tmp_path: Path, content: str) -> None:
+    assert problems(tmp_path, content) == TREES[content]
+
+
+def test_joints_that_follow_each_other_are_refused_once(tmp_path: Path) -> None:
+    follow = chain("ab", "ac", "cd", links="abcd")
+    for name, other in {"ab": "cd", "ac": "ab", "cd": "ac"}.items():
+        opening = f'<joint name="{name}" type="continuous">'
+        follow = follow.replace(opening, f'{opening}<mimic joint="{other}"/>')
+    assert problems(tmp_path, follow) == [
+        "joint 'ab': mimic: the joints follow each other, ab -> cd -> ac -> ab (one joint must be free)"
+    ]
+
+
+INERTIALS = {
+    '<mass value="-1"/><inertia ixx="1" iyy="1" izz="1"/>': ["mass: value: expected at least 0 kg, got -1"],
+    '<mass value="heavy"/><inertia ixx="1" iyy="1" izz="1"/>': ["mass: value: expected a number, got 'heavy'"],
+    '<mass/><inertia ixx="1" iyy="1"/>': [
+        "mass: value: missing (expected a number)",
+        "inertia: izz: missing (expected a number)",
+    ],
+    "": [
+        "<inertial> has no <mass> (add it, or remove <inertial>: the link has no mass then)",
+        "<inertial> has no <inertia> (add it, or remove <inertial>: the link has no mass then)",
+    ],
+    '<mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixq="0"/>': [
+        "inertia: ixq: unknown attribute (did you mean 'ixz'?)"
+    ],
+}
+
+
+@pytest.mark.parametrize("inside", INERTIALS)
+def test_a_wrong_inertial_is_named_with_its_link(tmp_path: Path, inside: str) -> None:
+    content = robot(f'<link name="a"><inertial>{inside}</inertial></link>')
+    assert problems(tmp_path, content) == [f"link 'a': {problem}" for problem in INERTIALS[inside]]
+
+
+SHAPES = {
+    '<box size="1 1"/>': "box: size: expected 3 numbers, got 2: '1 1'",
+    '<box size="1 1 -1"/>': "box: size: expected lengths of at least 0 m, got '1 1 -1'",
+    '<cylinder radius="1"/>': "cylinder: length: missing (expected a number)",
+    "<sphere/>": "sphere: radius: missing (expected a number)",
+    "<mesh/>": "mesh: filename: missing (expected the address of a file)",
+    '<mesh filename="a.stl" scale="1"/>': "mesh: scale: expected 3 numbers, got 1: '1'",
+    "": "<visual> has 0 shapes in <geometry> (expected one)",
+    '<sphere radius="1"/><sphere radius="1"/>': "<visual> has 2 shapes in <geometry> (expected one)",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_wrong_shape_is_named_with_its_link(tmp_path: Path, shape: str) -> None:
+    content = robot(f'<link name="a"><visual><geometry>{shape}</geometry></visual></link>')
+    assert problems(tmp_path, content) == [f"link 'a': {SHAPES[shape]}"]
+
+
+def test_all_problems_of_a_file_are_shown_at_once(tmp_path: Path) -> None:
+    content = robot(
+        '<link name="a"><inertial><mass value="-1"/><inertia ixx="1" iyy="1" izz="1"/></inertial></link>'
+        + JOINT.format(type="floating", inside='<origin xyz="0 0"/>')
+    )
+    assert problems(tmp_path, content) == [
+        "link 'a': mass: value: expected at least 0 kg, got -1",
+        "joint 'j': type: 'floating' is not supported (connect no joint there and give the robot `base: free`)",
+        "joint 'j': origin: xyz: expected 3 numbers, got 2: '0 0'",
+        "joint 'j': child: there is no link 'b' (known: a)",
+    ]
+
+
+NOTES = {
+    jointed("revolute", ""): ("j: no limits",),
+    jointed("revolute", '<limit lower="-1" upper="1"/>'): (
+        "j: no limit of speed: velocity is 0 or missing",
+        "j: no limit of torque or force: effort is 0 or missing",
+    ),
+    jointed("revolute", '<limit velocity="1" effort="0" upper="1"/>'): (
+        "j: no limit of torque or force: effort is 0 or missing",
+        "j: lower is missing: it is 0, as URDF defines",
+    ),
+    jointed("revolute", '<limit velocity="1" effort="1"/>'): ("j: no limits of position: lower and upper are missing",),
+    jointed("revolute", '<limit velocity="1" effort="1" lower="0" upper="0"/>'): (
+        "j: lower and upper are equal: the joint cannot move",
+    ),
+    jointed("continuous", LIMIT): ("j: lower and upper of a continuous joint are ignored (make it revolute)",),
+    jointed("revolute", LIMIT + '<origin rpy="1.5708 0 -3.1416"/>'): (
+        "j: rpy is 7.3e-6 rad off a right angle, and taken as written (write it with 16 digits)",
+    ),
+    jointed("fixed", '<origin rpy="0 1.5708 0"/>'): (
+        "j: rpy is 3.7e-6 rad off a right angle, and taken as written (write it with 16 digits)",
+    ),
+    jointed("revolute", LIMIT + '<origin rpy="1.57079632679 0.001 1.4"/>'): (),
+    jointed("fixed", '<mimic joint="x"/>'): ("j: a fixed joint follows no other: its <mimic> is ignored",),
+    robot('<link name="a"/><jont name="j"/>'): ("<jont>: unknown tags are ignored (did you mean 'joint'?)",),
+}
+
+
+@pytest.mark.parametrize("content", NOTES)
+def test_what_runs_all_the_same_is_a_note(tmp_path: Path, content: str) -> None:
+    assert read(tmp_path, content).notes == NOTES[content]
+
+
+BODIES = {
+    ("1", "1 1 2.1"): "no rigid body has this inertia: the largest principal moment, 2.1 kg m^2, is above the sum of "
+    "the others, 2",
+    ("1", "0 1 1"): "inertia is not positive: its smallest principal moment is 0 kg m^2",
+    ("1", "-1 1 1"): "inertia is not positive: its smallest principal moment is -1 kg m^2",
+    ("0", "1 1 1"): "inertia without mass (give it a mass)",
+}
+
+
+@pytest.mark.parametrize(("mass", "moments"), BODIES)
+def test_an_inertia_that_no_body_has_is_a_note(tmp_path: Path, mass: str, moments: str) -> None:
+    xx, yy, zz = moments.split()
+    inertial = f'<mass value="{mass}"/><inertia ixx="{xx}" iyy="{yy}" izz="{zz}"/>'
+    described = read(tmp_path, robot(f'<link name="a"><inertial>{inertial}</inertial></link>'))
+    assert described.notes == (f"a: {BODIES[mass, moments]}",)
+    assert described.links[0].inertial is not None
+    np.testing.assert_array_equal(described.links[0].inertial.I, [float(xx), float(yy), float(zz), 0, 0, 0])
+
+
+def test_an_inertial_of_zeros_is_none(tmp_path: Path) -> None:
+    inertial = '<mass value="0"/><inertia ixx="0" iyy="0" izz="0"/>'
+    described = read(tmp_path, robot(f'<link name="a"><inertial>{inertial}</inertial></link>'))
+    assert (described.links[0].inertial, described.notes) == (None, ())
+
+
+def test_one_note_names_at_most_six_joints(tmp_path: Path) -> None:
+    described = read(tmp_path, chain("ab", "bc", "cd", "de", "ef", "fg", "gh", "hi", links="abcdefghi"))
+    assert described.notes == ("ab, bc, cd, de, ef, fg and 2 more: no limits",)
+
+
+def meshed(address: str) -> str:
+    return robot(
+        f'<link name="a"><visual><geometry><mesh filename="{address}" scale="2 2 2"/></geometry></visual></link>'
+    )
+
+
+def test_a_missing_mesh_is_a_note(tmp_path: Path) -> None:
+    for address in ("package://arm/a.stl", "a.stl", "file:///nowhere/a.stl", "http://example.org/a.stl", "x" * 5000):
+        described = read(tmp_path, meshed(address))
+        assert described.notes == (f"link 'a': the mesh {address} is not found: it is not drawn",)
+        assert described.links[0].shapes == (Shape("mesh", (2.0, 2.0, 2.0), Placement()),)
+
+
+def test_a_mesh_of_a_package_is_found_above_the_file_and_in_ros_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkout" / "arm" / "urdf").mkdir(parents=True)
+    file = written(tmp_path / "checkout" / "arm" / "urdf", meshed("package://arm/meshes/a.stl"))
+    one, two = tmp_path / "one", tmp_path / "two"
+    places = [
+        tmp_path / "checkout" / "arm" / "meshes",
+        one / "arm" / "meshes",
+        two / "share" / "arm" / "meshes",
+    ]
+    monkeypatch.setenv("ROS_PACKAGE_PATH", f"/nowhere:{one}")
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(two))
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "a.stl").touch()
+        assert read_urdf(file).links[0].shapes[0].file == place / "a.stl"
+        (place / "a.stl").unlink()
+
+
+def test_a_long_chain_is_read_without_recursion(tmp_path: Path) -> None:
+    links = "".join(f'<link name="l{i}"/>' for i in range(1000))
+    joints = "".join(
+        f'<joint name="j{i}" type="fixed"><parent link="l{i}"/><child link="l{i + 1}"/></joint>' for i in range(999)
+    )
+    assert len(read(tmp_path, robot(joints + links)).joints) == 999
+
+
+def mutated(text: str, chance: random.Random) -> bytes:
+    """The text with some parts deleted, repeated, exchanged or replaced by other bytes."""
+    content = bytearray(text.encode())
+    for _ in range(chance.randint(1, 4)):
+        at, length = chance.randrange(len(content)), chance.choice([1, 1, 2, 5, 20, 100])
+        match chance.randrange(4):
+            case 0:
+                del content[at : at + length]
+            case 1:
+                content[at:at] = content[at : at + length]
+            case 2:
+                content[at : at + 1] = bytes([chance.randrange(256)])
+            case 3:
+                words = [
+                    b"0",
+                    b"-1",
+                    b"nan",
+                    b"1e400",
+                    b'"',
+                    b"/>",
+                    b"<link/>",
+                    b"fixed",
+                    b"palm",
+                    b"",
+                    b"&#0;",
+                    b"x y",
+                ]
+                content[at : at + length] = chance.choice(words)
+    return bytes(content)
+
+
+def test_a_mutated_file_is_read_or_refused_in_sentences(tmp_path: Path) -> None:
+    chance, refused = random.Random(1), 0
+    for _ in range(1500):
+        path = written(tmp_path, mutated(TWO_FINGERS, chance))
+        try:
+            described = read_urdf(path)
+        except ConfigError as error:
+            refused += 1
+            assert error.problems and all(problem.startswith(f"{path}: ") for problem in error.problems)
+        else:
+            assert len(described.links) == len(described.joints) + 1
+    assert 750 < refused < 1500
