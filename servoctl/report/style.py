@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from servoctl.report.scales import Scale
+from servoctl.report.scales import Scale, least_and_greatest
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -103,13 +103,7 @@ def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
     rows = len(x)
     if rows <= 4 * buckets:
         return t, x
-    size = -(-rows // buckets)
-    blocks = np.pad(x, (0, -rows % size), mode="edge").reshape(-1, size)
-    start = np.arange(len(blocks)) * size
-    gap = np.isnan(blocks)
-    least = start + np.argmin(np.where(gap, np.inf, blocks), axis=1)
-    greatest = start + np.argmax(np.where(gap, -np.inf, blocks), axis=1)
-    index = np.unique(np.minimum(np.concatenate([[0], least, greatest, [rows - 1]]), rows - 1))
+    index = np.unique([0, *least_and_greatest(x, -(-rows // buckets)), rows - 1])
     return t[index], x[index]
 
 

@@ -14,7 +14,8 @@ from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
 from servoctl.tune.importance import importance
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
-from servoctl.tune.store import evaluation_of, point_of, refined_from
+from servoctl.tune.store import evaluation_of
+from servoctl.tune.stored import REFINED
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -175,7 +176,9 @@ class Tuning:
 
 def trials_of(stored: Sequence["FrozenTrial"]) -> tuple[Trial, ...]:
     """The trials of a stored study."""
-    return tuple(Trial(trial.number, point_of(trial), evaluation_of(trial), refined_from(trial)) for trial in stored)
+    return tuple(
+        Trial(trial.number, dict(trial.params), evaluation_of(trial), trial.user_attrs.get(REFINED)) for trial in stored
+    )
 
 
 def _descent_summary(refinement: Refinement) -> dict[str, Any]:
