@@ -76,6 +76,7 @@ class Emulator:
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings],
         emulation: EmulationOptions,
+        faults: Sequence[Fault] = (),
     ) -> None:
         """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
 
@@ -100,8 +101,10 @@ class Emulator:
                 self.nodes[name] = ENCODERS[node.protocol](world, medium, node, encoder, quirks)
         self.observer = Observer(world, drives)
         self.host_faults = HostFaults()
+        self._faults, self._seed = faults, emulation.seed
         for each in self.nodes.values():
             each.boot()
+        schedule(faults, "power_on", self, emulation.seed)
 
     @classmethod
     def build(
@@ -134,18 +137,13 @@ class Emulator:
         world = World()
         wires = {name: Wire(world, name, bitrate) for name, bitrate in (buses or {"main": 1_000_000}).items()}
         plant = make_plant(system, start, period, drives, emulation)
-        emulator = cls(world, plant, wires, drives, sensors, emulation)
+        emulator = cls(world, plant, wires, drives, sensors, emulation, faults)
         emulator.wires = wires
         emulator.observer.jitter = JITTER + nanoseconds(WAITING * period)
         for name, wire in wires.items():
             emulator.buses[name] = EmulatedBus(wire)
             emulator.observer.watch(wire)
-        emulator._faults, emulator._seed = faults, emulation.seed
-        schedule(faults, "power_on", emulator, emulation.seed)
         return emulator
-
-    _faults: Sequence[Fault] = ()
-    _seed = 0
 
     def engaged(self) -> None:
         """Schedules the faults whose time counts from the start of the task."""
