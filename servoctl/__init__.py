@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     from servoctl.mechanics.planar import PlanarLinkage as PlanarLinkage
     from servoctl.mechanics.planar import PointFollows as PointFollows
     from servoctl.mechanics.plant import Plant as Plant
+    from servoctl.mechanics.spatial.build import RobotBuilder as RobotBuilder
+    from servoctl.mechanics.spatial.plant import Robot as Robot
+    from servoctl.mechanics.spatial.task import Axis as Axis
+    from servoctl.mechanics.spatial.task import CentreOfMass as CentreOfMass
+    from servoctl.mechanics.spatial.task import Distance as Distance
+    from servoctl.mechanics.spatial.task import Orientation as Orientation
+    from servoctl.mechanics.spatial.task import Pose as Pose
+    from servoctl.mechanics.spatial.task import Position as Position
+    from servoctl.mechanics.spatial.task import Posture as Posture
     from servoctl.mechanics.unforced import fundamental_acceleration as fundamental_acceleration
     from servoctl.report import plot as plot
     from servoctl.run_folder.reader import load_run as load_run
@@ -45,19 +54,28 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
+    "Axis": "servoctl.mechanics.spatial.task",
     "Baumgarte": "servoctl.laws.corrections",
+    "CentreOfMass": "servoctl.mechanics.spatial.task",
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
+    "Distance": "servoctl.mechanics.spatial.task",
     "Holonomic": "servoctl.mechanics.constraint",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
     "Nonholonomic": "servoctl.mechanics.constraint",
+    "Orientation": "servoctl.mechanics.spatial.task",
     "PFeedback": "servoctl.laws.corrections",
     "Poles": "servoctl.laws.corrections",
     "PlanarLinkage": "servoctl.mechanics.planar",
     "Plant": "servoctl.mechanics.plant",
     "PointFollows": "servoctl.mechanics.planar",
+    "Pose": "servoctl.mechanics.spatial.task",
+    "Position": "servoctl.mechanics.spatial.task",
+    "Posture": "servoctl.mechanics.spatial.task",
+    "Robot": "servoctl.mechanics.spatial.plant",
+    "RobotBuilder": "servoctl.mechanics.spatial.build",
     "Run": "servoctl.assembly",
     "Secondary": "servoctl.laws.secondary",
     "SecondOrder": "servoctl.mechanics.constraint",

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LEVELS = (
     ("servoctl.types", "servoctl.errors", "servoctl.compiled", "servoctl.version"),
     ("servoctl.expression", "servoctl.engine", "servoctl.run_folder"),
-    ("servoctl.mechanics", "servoctl.config", "servoctl.report"),
+    ("servoctl.mechanics", "servoctl.config", "servoctl.report", "servoctl.reference"),
     ("servoctl.laws", "plants"),
     ("servoctl.simulation",),
     ("servoctl.assembly",),
@@ -243,8 +243,9 @@ def test_the_wheel_holds_three_packages_and_the_configs(tmp_path: Path) -> None:
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "servoctl/cli/templates").iterdir()}
     data = {"hil/drives/mit_ranges.yaml"}
     data |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "hil/view/web").iterdir()}
-    assert configs and templates
-    assert sources | typed | configs | templates | data <= names
+    robots = {f"servoctl/configs/robots/{path.name}" for path in (ROOT / "configs/robots").glob("*.urdf")}
+    assert configs and templates and robots
+    assert sources | typed | configs | templates | robots | data <= names
     assert {name.split("/")[0] for name in names} == {
         "servoctl",
         "plants",

@@ -100,6 +100,7 @@ AT_LOAD = [
     ("links", "return [q]", "Bead.links: expected a mapping of names to polylines, got [array("),
     ("links", "return {'rod': q}", "Bead.links: rod: expected shape (points, 2) or (points, 3), got (2,)"),
     ("links", "return {'t': [[0.0, 0.0]]}", "Bead.links: t: the name is taken (rename the polyline)"),
+    ("links", "return {'pose.a': [[0.0, 0.0]]}", "Bead.links: pose.a: the name is taken (rename the polyline)"),
 ]
 
 

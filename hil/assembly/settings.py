@@ -10,7 +10,7 @@ from hil.drives.base import Feedback
 from hil.drives.protocols import node_class, options_problems
 from hil.drives.protocols import problems as protocol_problems
 from hil.drives.settings import DriveSettings, SensorSettings
-from servoctl.assembly.build import build_plant
+from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.problems import Problems
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
@@ -19,6 +19,8 @@ from servoctl.errors import ConfigError, ExpressionError
 from servoctl.expression import constant
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.model import FREE_BASE
+from servoctl.mechanics.spatial.plant import Robot
 
 ABSURD = 1e9
 """Angle [rad] and torque [N m] beyond those of any motor."""
@@ -82,7 +84,8 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
                 problems.add(problem.what, *path, *problem.path)
         except ConfigError as error:
             problems.add(str(error).partition("protocol: ")[2] or error, *path, "protocol")
-    _check_law_limits(loaded, [each for _, each in drives], problems)
+    _check_law_limits(loaded, plant, [each for _, each in drives], problems)
+    _check_free_bases(plant, values, problems)
     if timed:
         _check_times(values, problems)
     _check_faults(values, nodes, buses, problems)
@@ -174,18 +177,33 @@ def _check_names(
             problems.add(f"'{name}' already has {what}, entry {first[name] + 1} ({advice})", "hil", section, i, key)
 
 
-def _check_law_limits(loaded: LoadedConfig, drives: list[DriveSettings], problems: Problems) -> None:
+def _check_law_limits(loaded: LoadedConfig, plant: Plant, drives: list[DriveSettings], problems: Problems) -> None:
     """The law's limits must not exceed those of the drives."""
     law = loaded.config.law
-    limits = law.limits or {} if isinstance(law, LawConfig) else {}
+    limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
     for drive in drives:
         limit = limits.get(drive.name)
         if limit is None:
             continue
-        largest = limit if isinstance(limit, (int, float)) else max(map(abs, limit))
+        largest = max(map(abs, limit))
         if largest > drive.torque_limit:
-            problem = f"{largest:g} is above torque_limit {drive.torque_limit:g} of its drive (lower it)"
-            problems.add(problem, "law", "limits", drive.name)
+            above = f"above torque_limit {drive.torque_limit:g} of its drive"
+            if isinstance(law, LawConfig) and law.limits == "robot":
+                what = f"robot: the effort of {drive.name}, {largest:g}, is {above} (write law.limits by actuator)"
+                problems.add(what, "law", "limits")
+            else:
+                problems.add(f"{largest:g} is {above} (lower it)", "law", "limits", drive.name)
+
+
+def _check_free_bases(plant: Plant, values: Hil, problems: Problems) -> None:
+    """Sensors must measure every coordinate of a free base, because no drive does."""
+    measured = {sensor.coordinate for sensor in values.sensors}
+    bases = [plant.tree.joints[i].name for i in plant.tree.free_bases] if isinstance(plant, Robot) else []
+    for base in bases:
+        missing = [name for name in (f"{base}_{part}" for part in FREE_BASE) if name not in measured]
+        if missing:
+            what = f"no sensor measures {', '.join(missing)} of the free base"
+            problems.add(f"{what} (give hil.sensors for all, or base: fixed)", "hil", "sensors")
 
 
 def _check_times(values: Hil, problems: Problems) -> None:

@@ -33,7 +33,6 @@ from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.view import LivePage
-from servoctl.config import dump
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
@@ -109,7 +108,7 @@ class HilRun:
         self._task_span: list[float] = []
         self._wall_time, self._cpu_time, self._ticks = 0.0, 0.0, 0
         self._progress: Callable[[float], None] | None = None
-        text = "" if setup.run.loaded is None else dump(setup.run.loaded.config)
+        text = "" if setup.run.loaded is None else setup.run.loaded.text
         self.recorder = (
             InMemory(columns, facts) if out is None else Recorder(out, columns, facts, text, environment.lockstep)
         )

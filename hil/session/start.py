@@ -30,6 +30,7 @@ from hil.view import LivePage
 from servoctl.compiled import AS_PYTHON
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError, RigError
+from servoctl.mechanics.spatial.picture import task_frames
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Status
 from servoctl.version import VERSION
@@ -157,8 +158,9 @@ class ReadyRun:
         gains = {gain.path: (gain.lower, gain.upper) for gain in self.setup.live_gains.gains}
         if not isinstance(run.recorder, Recorder):
             raise RigError("--view: a run in memory cannot be shown (give it a folder)")
-        plant = self.setup.loop.system.model.plant
-        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, plant)
+        model = self.setup.loop.system.model
+        about["frames"] = task_frames(model.task)
+        return LivePage(run.recorder, list(run.columns), bitrates, gains, about, model.plant)
 
     def close(self) -> None:
         """Closes the buses of a run that does not begin."""

@@ -5,16 +5,17 @@ import pickle
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
+from hil.view.machine import MachineDrawing
 from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
 from hil.view.requests import Requests
-from hil.view.scene import Links, Scene
+from hil.view.scene import Scene
 from hil.view.server import Broadcast, PageServer
 from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
@@ -42,9 +43,11 @@ def main(descriptor: int) -> None:
         return
     os.nice(NICENESS)
     memory = SharedRings(len(settings.columns), settings.capacity, settings.memory, writable=False)
-    scene = Scene(memory, settings.columns, settings.bitrates, _links(settings.plant))
+    machine = _machine(settings.plant, settings.about.get("frames", ()))
+    scene = Scene(memory, settings.columns, settings.bitrates, machine)
     operator = Operator(settings)
     about = {**settings.about, "columns": settings.columns, "gains": settings.gains, "spacing": SPACING}
+    about["solids"] = {} if machine is None else machine.solids
     broadcast = Broadcast(about)
     try:
         server = PageServer(secrets.token_urlsafe(16), broadcast, operator.act)
@@ -82,18 +85,17 @@ def _follow(connection: Connection, scene: Scene, broadcast: Broadcast, operator
             broadcast.change(picture, scene.events, scene.dropped)
 
 
-def _links(plant: PickledPlant | None) -> Links | None:
-    """The plant's function `links`; None if there is no plant or it cannot be loaded."""
+def _machine(plant: PickledPlant | None, frames: Sequence[str]) -> MachineDrawing | None:
+    """Draws the plant; None if there is no plant or it cannot be loaded."""
     if plant is None:
         return None
     try:
         if plant.path:  # pickle knows only the module's name, which exists only in the loop's process
             kind = load_class(plant.path, Path(), Plant)
             sys.modules[plant.module] = sys.modules[kind.__module__]
-        links: Links = pickle.loads(plant.pickled).links
+        return MachineDrawing(pickle.loads(plant.pickled), frames)
     except Exception:  # a user's code may raise anything; the page goes on without the drawing
         return None
-    return links
 
 
 class Operator:

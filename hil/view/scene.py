@@ -1,9 +1,8 @@
 """Computes the picture that the live page shows from the recorder's memory."""
 
 import json
-import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hil.bus.frame_bits import worst_bits
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, EXTENDED, FIELDS, SENT, SharedRings
+from hil.view.machine import MachineDrawing, plain
 from hil.view.ring_reader import RingReader
 from servoctl.types import Array
 
@@ -27,8 +27,6 @@ KEPT_EVENTS = 2000
 BITS = np.array([[worst_bits(min(size, 8), extended) for size in range(256)] for extended in (False, True)])
 """Largest number of bits of a frame, by extended id (0 or 1) and number of bytes."""
 
-Links = Callable[[Array], Mapping[str, Array]]
-
 
 class Scene:
     """Follows a run.
@@ -37,7 +35,7 @@ class Scene:
         memory: The recorder's memory, mapped.
         columns: Columns of a row, in order.
         bitrates: Name of a bus -> its bit rate [bit/s], in the order of the buses' numbers.
-        links: q -> polylines of the plant; None: no drawing.
+        machine: Draws the plant; None: no drawing.
 
     Attributes:
         events: Events as in the run folder; the oldest are dropped if there are too many.
@@ -47,10 +45,14 @@ class Scene:
     """
 
     def __init__(
-        self, memory: SharedRings, columns: Sequence[str], bitrates: Mapping[str, float], links: Links | None
+        self,
+        memory: SharedRings,
+        columns: Sequence[str],
+        bitrates: Mapping[str, float],
+        machine: MachineDrawing | None,
     ) -> None:
         self._rows, self._frames, self._events = map(RingReader, (memory.rows, memory.frames, memory.events))
-        self._columns, self._links = list(columns), links
+        self._columns, self._machine = list(columns), machine
         index = {name: i for i, name in enumerate(columns)}
         self._t, self._late, self._skipped = index["t"], index.get("lateness"), index.get("skipped")
         self._peaks = [i for name, i in index.items() if name.startswith(("violation.", "law.", "u."))]
@@ -108,8 +110,8 @@ class Scene:
         self._top = {}
         picture: dict[str, Any] = {
             "rows": self.rows,
-            "row": None if now is None else {name: _plain(x) for name, x in zip(self._columns, now, strict=True)},
-            "peak": {name: _plain(value) for name, value in top.items()},
+            "row": None if now is None else {name: plain(x) for name, x in zip(self._columns, now, strict=True)},
+            "peak": {name: plain(value) for name, value in top.items()},
             "skipped": self._skips,
             "missed": self.missed,
             "bus": {bus.name: bus.as_dict() for bus in self._buses},
@@ -118,18 +120,12 @@ class Scene:
             late = np.concatenate([values for _, values in self._lateness])
             p50, p99, most = np.percentile(late, (50, 99, 100)).tolist()
             picture["lateness"] = {"p50": p50, "p99": p99, "max": most, "n": len(late)}
-        if self._links is not None and now is not None:
-            picture["links"] = self._polylines(now[self._q])
+        if self._machine is not None and now is not None:
+            try:
+                picture |= self._machine.at(now[self._q])
+            except Exception:  # a user's plant may raise anything; the page goes on without the drawing
+                self._machine = None
         return picture
-
-    def _polylines(self, q: Array) -> dict[str, list[list[float | None]]]:
-        assert self._links is not None
-        try:
-            shapes = self._links(q)
-        except Exception:  # a user's plant may raise anything; the page goes on without the drawing
-            self._links = None
-            return {}
-        return {name: [[_plain(x) for x in point] for point in np.atleast_2d(shape)] for name, shape in shapes.items()}
 
 
 class BusTraffic:
@@ -166,8 +162,3 @@ class BusTraffic:
             span = (self._recent[-1][0] - self._recent[0][0]) / SECOND
             load = sum(bits for _, bits in list(self._recent)[1:]) / (span * self._bitrate) if span > 0 else 0.0
         return {**self._counts, "load": load}
-
-
-def _plain(value: float) -> float | None:
-    """The number with six digits; None if it is not finite, because JSON has no such numbers."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -5,12 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from servoctl.assembly.classes import load_class
+from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.problems import Problems
-from servoctl.assembly.values import build_equation, build_equations, limit_pair, one_per_name
+from servoctl.assembly.robot import build_robot, effort_limits
+from servoctl.assembly.robot_start import complete_start, solved_start
+from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import LawConfig, Task
+from servoctl.config.schema import LawConfig
+from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ConfigError, in_one_line
 from servoctl.expression import RESERVED
@@ -20,6 +24,8 @@ from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.reference.signal import Signal
 from servoctl.types import State
 
 CORRECTIONS: dict[str, type[Correction]] = {
@@ -33,6 +39,10 @@ CORRECTIONS: dict[str, type[Correction]] = {
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     """The plant, without parameters that are wrong; None if there is none to check names against."""
     values = loaded.config.plant
+    if values.every_robot:
+        return build_robot(loaded, problems)
+    if values.class_ is None:
+        return None  # it was wrong and has been left out
     try:
         kind = load_class(values.class_, loaded.folder, Plant)
     except ConfigError as error:
@@ -90,23 +100,35 @@ def _check_words(plant: Plant, problems: Problems) -> None:
 def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State:
     """The initial state as the config gives it, before any projection."""
     names, initial = plant.coordinates, loaded.config.initial
-    q = one_per_name(initial.q, names, "coordinate", problems, "initial", "q", default=None)
-    return State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
+    given = initial.q
+    if isinstance(plant, Robot) and isinstance(given, Mapping):
+        given = complete_start(plant, given)
+    q = one_per_name(given, names, "coordinate", problems, "initial", "q", default=None)
+    start = State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
+    if isinstance(plant, Robot) and initial.solve:
+        return solved_start(plant, start, initial.solve, problems)
+    return start
 
 
-def build_task(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Constraint]:
-    """Name -> constraint, in order, without those that are wrong."""
+def build_task(
+    loaded: LoadedConfig, plant: Plant, start: State, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> dict[str, Constraint]:
+    """Name -> constraint, in order, without those that are wrong; `start` is what a posture may keep."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
-        if entry.class_ is None and entry.holonomic is None and entry.nonholonomic is None:
-            continue  # its equation was wrong and has been left out
-        constraint = _constraint(loaded, plant, entry, index, problems)
+        constraint: Constraint | None = None  # if its equation was wrong and has been left out
+        if entry.form is not None and isinstance(plant, Robot):
+            constraint = FrameTask(entry, ("task", index), plant, start, problems, signals).build()
+        elif entry.class_ is not None or entry.holonomic is not None or entry.nonholonomic is not None:
+            constraint = _constraint(loaded, plant, entry, index, problems, signals)
         if constraint is not None:
             task[entry.name] = constraint
     return task
 
 
-def _constraint(loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems) -> Constraint | None:
+def _constraint(
+    loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
+) -> Constraint | None:
     if entry.class_ is not None:
         try:
             kind = load_class(entry.class_, loaded.folder, Constraint)
@@ -114,9 +136,12 @@ def _constraint(loaded: LoadedConfig, plant: Plant, entry: Task, index: int, pro
             problems.add(error, "task", index, "class")
             return None
         constraint = instantiate(kind, entry.parameters or {}, problems, "task", index)
-        return constraint if isinstance(constraint, Constraint) else None
+        if not isinstance(constraint, Constraint):
+            return None
+        return constraint.with_signals(signals) if signals else constraint
     field = "holonomic" if entry.holonomic is not None else "nonholonomic"
-    equation = build_equation(entry.holonomic or entry.nonholonomic or "", plant, problems, "task", index, field)
+    text = entry.holonomic or entry.nonholonomic or ""
+    equation = build_equation(text, plant, problems, "task", index, field, signals=signals)
     if equation is None:
         return None
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
@@ -134,7 +159,9 @@ def build_correction(values: CorrectionConfig | None) -> Correction | None:
     return Poles(values.poles)
 
 
-def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> ConstraintFollowing | None:
+def build_law(
+    loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> ConstraintFollowing | None:
     """The law of a config; None for an open loop."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
@@ -151,9 +178,10 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weighted,
         feedback_allocation=values.feedback_allocation,
-        null_space=build_equations(values.null_space, plant, problems, "law", "null_space") or None,
+        null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
-        limits={name: limit_pair(limit) for name, limit in (values.limits or {}).items()} or None,
+        limits=law_limits(values, plant, problems) or None,
+        preload={loop: wanted.model_dump(exclude_none=True) for loop, wanted in (values.preload or {}).items()} or None,
         rank_tolerance=values.rank_tolerance,
         passive_rank_tolerance=loaded.config.plant.passive.rank_tolerance,
         residual_tolerance=values.residual_tolerance,
@@ -162,10 +190,22 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
     )
 
 
+def law_limits(law: LawConfig, plant: Plant, problems: Problems) -> dict[str, tuple[float, float]]:
+    """Actuator -> (lower, upper)."""
+    if law.limits == "robot" and isinstance(plant, Robot):
+        return effort_limits(plant, problems)
+    return {name: limit_pair(limit) for name, limit in given_limits(law).items()}
+
+
+def given_limits(law: LawConfig) -> Mapping[str, Any]:
+    """Actuator -> limit, as the config gives it; empty for `limits: robot`."""
+    return law.limits if isinstance(law.limits, Mapping) else {}
+
+
 def check_actuators(law: LawConfig, plant: Plant, problems: Problems) -> None:
     """Notes actuators in `limits`, `weighted` and `preload` that the plant does not have."""
     named: dict[str, Mapping[str, Any] | None] = {
-        "limits": law.limits,
+        "limits": given_limits(law),
         "allocation.weighted": None if isinstance(law.allocation, str) else law.allocation.weighted,
         "secondary.preload": None if law.secondary is None else law.secondary.preload,
     }

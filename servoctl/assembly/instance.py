@@ -1,8 +1,8 @@
 """A class and its parameters from a config -> an instance; every wrong parameter is reported."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,7 +10,12 @@ from servoctl.assembly.problems import Problems
 from servoctl.engine.parameters import annotated, parameter_fields
 from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression import constant
-from servoctl.expression.suggest import remedy
+from servoctl.expression.suggest import remedy, suggestion
+
+T = TypeVar("T")
+
+LISTED = 12
+"""Largest number of parameters that an error lists."""
 
 
 def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> Any:
@@ -34,6 +39,28 @@ def instantiate(kind: type[Any], parameters: Mapping[str, Any], problems: Proble
         if not _finite(getattr(instance, name)):
             problems.add(f"expected finite numbers, got {getattr(instance, name)!r}", *path, "parameters", name)
     return instance
+
+
+def replaced_parameters(thing: T, parameters: Mapping[str, Any], problems: Problems, *path: str | int) -> T:
+    """A copy of a dataclass instance with these parameters, without those that are wrong."""
+    fields, given = float_fields(type(thing)), {}
+    for name, value in parameters.items():
+        if name not in fields:
+            problems.add(f"there is no such parameter ({_nearest(name, fields)})", *path, "parameters", name)
+            continue
+        try:
+            given[name] = _converted(value, fields[name], None)
+            dataclasses.replace(thing, **{name: given[name]})  # type: ignore[type-var]
+        except ServoctlError as error:
+            given.pop(name, None)
+            problems.add(error, *path, "parameters", name)
+    return dataclasses.replace(thing, **given)  # type: ignore[type-var]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """A hint that does not list the many parameters of a robot."""
+    known = list(known)
+    return suggestion(name, known) or f"known: {', '.join(known[:LISTED])}{', ...' if len(known) > LISTED else ''}"
 
 
 def float_fields(kind: type[Any]) -> dict[str, bool]:

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from servoctl.assembly.problems import Problems
 from servoctl.config.levels import in_order
 from servoctl.config.load import LoadedConfig
-from servoctl.config.schema import PassiveLevelConfig
+from servoctl.config.plant import PassiveLevelConfig
+from servoctl.engine.symbol import symbols
 from servoctl.errors import PlantError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics import plant_values
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel, declared_levels
 from servoctl.mechanics.plant import Plant
-from servoctl.types import State
+from servoctl.types import Array, State
 
 PATH = ("plant", "passive", "levels")
 
@@ -50,7 +52,15 @@ def _group_sizes(plant: Plant, start: State) -> dict[str, int] | None:
         groups |= plant_values.passive_groups(plant, "passive_rates", None, start.q, start.v, start.t)
     except PlantError:
         return None
-    return {name: rows.size for name, rows in groups.items()}
+    return {name: _row_count(rows, plant) for name, rows in groups.items()}
+
+
+def _row_count(rows: Array | Constraint, plant: Plant) -> int:
+    """Number of rows of a passive group."""
+    if not isinstance(rows, Constraint):
+        return rows.size
+    q, v, t = (symbols(name, count) for name, count in zip("qvt", (*2 * [len(plant.coordinates)], 1), strict=True))
+    return len(rows.rows(plant, t[0], q, v).b)
 
 
 def _check_level(name: str, level: PassiveLevelConfig, size: Mapping[str, int], problems: Problems) -> None:

@@ -1,7 +1,7 @@
 """A config -> a checked `Run`; traced and compiled functions of an earlier run are used again where possible."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +16,28 @@ from servoctl.assembly.build import (
     build_task,
     check_actuators,
 )
+from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, realistic
+from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
+from servoctl.config.initial import Fixed
 from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
-from servoctl.config.schema import Fixed, LawConfig, Passive, RunConfig
+from servoctl.config.plant import Passive
+from servoctl.config.schema import LawConfig, RunConfig
 from servoctl.errors import ConfigError, PlantError, ServoctlError
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
@@ -87,17 +92,22 @@ def make_run(
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
     ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
-    law = _law(loaded, ground.plant, problems)
-    inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
+    law = _law(loaded, ground.plant, problems, ground.signals)
+    inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
-    if problems.touch("plant", "initial", "task", "law", "inputs"):
+    if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
-    if found is None or problems.touch("run", "realism"):
+    if found is not None:
+        check_smoothness(loaded, ground.task, found.model.task_rows, problems)
+    if found is None or problems.touch("run", "realism", "references"):
         problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
+    if isinstance(ground.plant, Robot) and start is not ground.start:
+        ground = replace(ground, start=start, task=held_at(ground.task, ground.plant, start))
+        found = _bind(ground, law, inputs, values.plant.passive, problems, found) or found
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
@@ -123,22 +133,25 @@ def make_run(
             problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict or loaded.wrong or loaded.refused:
         problems.check()
-    ready = Run(loaded.name, loop, start, settings, task_map, loaded, tuple(problems.found), ground.levels, engine)
+    found_problems = tuple(problems.found)
+    ready = Run(
+        loaded.name, loop, start, settings, task_map, loaded, found_problems, ground.levels, engine, ground.signals
+    )
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
 
 
-def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals) -> Law | None:
     """The law; None for an open loop or a wrong law, of which only the names are checked."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
     check_actuators(values, plant, problems)
     if problems.touch("law", "task"):
-        build_equations(values.null_space, plant, problems, "law", "null_space")
+        build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
         return None
-    return build_law(loaded, plant, problems)
+    return build_law(loaded, plant, problems, signals)
 
 
 @dataclass(frozen=True)
@@ -150,6 +163,7 @@ class _Ground:
         task: Name -> constraint.
         start: Initial state.
         levels: Levels of the plant's own constraints.
+        signals: Columns of references, by name.
         passed: Whether they are those of an earlier run, whose start was projected and checked.
     """
 
@@ -157,6 +171,7 @@ class _Ground:
     task: Mapping[str, Constraint]
     start: State
     levels: tuple[PassiveLevel, ...]
+    signals: Signals
     passed: bool
 
 
@@ -168,10 +183,11 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     assert plant is not None
     start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
-    task = build_task(loaded, plant, problems)
+    signals = build_references(loaded, plant, problems)
+    task = build_task(loaded, plant, start, problems, signals)
     if waiting:
         task = {name: constraint.standing() for name, constraint in task.items()}
-    return _Ground(plant, task, start, levels, passed=False)
+    return _Ground(plant, task, start, levels, signals, passed=False)
 
 
 def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
@@ -182,7 +198,11 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
     if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
         return None
     model = like.system.model.plain
-    return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
+    references = Problems(loaded)  # those of a wrong reference are reported by `_ground`
+    signals = build_references(loaded, model.plant, references)
+    if references.found or signals != like.signals:
+        return None
+    return _Ground(model.plant, model.task, like.start, like.levels, signals, passed=True)
 
 
 def _as_real(loaded: LoadedConfig, like: Run) -> bool:

@@ -1,21 +1,25 @@
 """`Run`: a closed loop with its start and settings, checked and ready to simulate."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from servoctl.assembly import realism
+from servoctl.assembly import realism, robot_checks
 from servoctl.assembly import start as starts
 from servoctl.assembly.ending import EndOfRun
+from servoctl.assembly.free_motions import FreeMotions, free_motions
+from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
-from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
+from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.passive_levels import PassiveLevel
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
+from servoctl.reference.signal import Signal
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -40,6 +44,7 @@ class Run:
         problems: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
         engine: Requested engine: `auto`, `c`, `vm` or `numpy`; `loop.engine` is the one in use.
+        signals: Columns of the config's references, by their names in equations.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Run:
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
     engine: str = "auto"
+    signals: Mapping[str, Signal] = field(default_factory=dict)
 
     @property
     def system(self) -> System:
@@ -63,6 +69,8 @@ class Run:
         """Warnings before the run, one sentence each."""
         return [
             *starts.warnings(self.loop, self.start, self.task_map),
+            *self._motion_warnings(),
+            *robot_checks.warnings(self.loop, self.start),
             *self.system.model.doubts,
             *self._gain_warnings(),
             *realism.warnings(self.system, self.start, self.settings),
@@ -73,6 +81,20 @@ class Run:
     def engine_warning(self) -> str | None:
         """Why the run is slower than requested, or than it would be with a traced plant; None if it is not."""
         return self.loop.note if self.system.model.opaque is not None else engine_note(self.loop)
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def motions(self) -> FreeMotions | None:
+        """How many motions the task holds at the start; None if the law has no such notion."""
+        return free_motions(self.system, self.start, self.task_map)
+
+    def _motion_warnings(self) -> list[str]:
+        """Free motions that nothing damps."""
+        found = self.motions
+        if self.problems or found is None or not found.free or found.damped:
+            return []
+        stable = None if self.internal is None else self.internal.stable
+        return undamped(found, stable, isinstance(self.system.model.plant, Robot))
 
     def _gain_warnings(self) -> list[str]:
         """Gains near their limit of stability; beyond it only without a config, whose `problems` have it already."""
@@ -105,8 +127,12 @@ class Run:
             RunFolderError: The folder cannot be written.
         """
         self.prepare()
-        text = dump(self.loaded.config) if self.loaded is not None else ""
+        text = self.loaded.text if self.loaded is not None else ""
         facts: dict[str, Any] = {"config": self.name, "servoctl": VERSION, "warnings": self.warnings}
+        law, plant = self.system.law, self.system.model.plant
+        if isinstance(plant, Robot) and isinstance(law, BoundConstraintFollowing) and law.limited:
+            pairs = dict(zip(plant.actuators, zip(law.lower, law.upper, strict=True), strict=True))
+            facts["law_limits"] = {name: pair for name, pair in pairs.items() if np.isfinite(pair).all()}
         if self.loop.choice is not None:
             facts["engine_choice"] = self.loop.choice
         if self.loaded is not None and self.loaded.config.realism is not None:

@@ -122,9 +122,13 @@ def _not_finite(model: Model, start: State) -> list[str]:
     """Rows that are not finite at the start."""
     m, problems = model.matrices(start), []
     q = ", ".join(f"{name} = {x:.6g}" for name, x in list(zip(model.plant.coordinates, start.q, strict=True))[:6])
+    singular = model.singularities(m.task)
+    problems += [f"{task}: {sentence} at the start, {q} (move the start)" for task, sentence in singular.items()]
     for field, names, rows in (("passive", model.passive_rows, m.passive), ("task", model.task_rows, m.task)):
         for row, A, b, violation in zip(names, rows.A, rows.b, rows.violation, strict=True):
-            if not (np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)):
+            if row.group not in singular and not (
+                np.isfinite(A).all() and np.isfinite(b) and (np.isfinite(violation) or not row.has_violation)
+            ):
                 problems.append(
                     f"{field}.{row.name} is not finite at the start, {q}: violation {violation:.4g}, "
                     f"A {A.tolist()}, b {b:.4g} (move the start, or correct the equation)"

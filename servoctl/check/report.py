@@ -1,5 +1,6 @@
 """The report of `servoctl check`: model, constraints, controllability, gains, internal dynamics and start of a run."""
 
+import dataclasses
 import timeit
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.recommend import Recommendation, recommend
+from servoctl.check.references import reference_lines, reference_warnings
+from servoctl.check.robot import robot_section
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
@@ -53,7 +56,11 @@ def check(run: Run) -> CheckReport:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
+    parts = (
+        _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _internal, _diagnosis,
+        _start, _engine,
+    )  # fmt: skip
+    for part in parts:
         part(run, report)
     return report
 
@@ -80,6 +87,13 @@ def _plant(run: Run, report: CheckReport) -> None:
     }  # fmt: skip
 
 
+def _robot(run: Run, report: CheckReport) -> None:
+    lines, values = robot_section(run)
+    if values:
+        report.sections.append(("robot", lines))
+        report.values["robot"] = values
+
+
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
@@ -95,6 +109,8 @@ def _passive(run: Run, report: CheckReport) -> None:
         return
     tolerance = run.system.passive.rank_tolerance
     terms = assemble(run.start, model.matrices(run.start), tolerance)
+    if not terms.finite:
+        return  # the start is refused, with the rows that are not finite
     rank, rows = terms.passive.rank, len(model.passive_rows)
     lines = [
         f"{_count(rows, 'row')} of rank {rank}" + ("" if rank == rows else f": {rows - rank} dependent"),
@@ -148,6 +164,14 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
 
 
+def _references(run: Run, report: CheckReport) -> None:
+    if not run.signals:
+        return
+    lines, report.values["references"] = reference_lines(run)
+    report.sections.append(("references", _shortened(lines)))
+    report.warnings += reference_warnings(run)
+
+
 def _task(run: Run, report: CheckReport) -> None:
     model = run.system.model
     if not model.task:
@@ -179,6 +203,10 @@ def _reach(run: Run, report: CheckReport) -> None:
         return
     count = _count(len(task_map.rows), "row")
     lines = [f"rank of A Phi B: {task_map.rank} at the start, {task_map.generic_rank} nearby, of {count}"]
+    motions = run.motions
+    if motions is not None:
+        lines.append(motions.line)
+        report.values["motions"] = dataclasses.asdict(motions)
     rows, unreachable, dependent = [], set(task_map.unreachable), set(task_map.dependent)
     for row, gain in zip(task_map.rows, task_map.gain, strict=True):
         remark = ""

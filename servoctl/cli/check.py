@@ -61,7 +61,9 @@ def check(
 
 def say_imports(values: "schema.Config", tell: Callable[[str], None]) -> None:
     """Prints the classes that a config imports, before they run with the rights of the user."""
-    for path in dict.fromkeys([values.plant.class_, *(task.class_ for task in values.task if task.class_)]):
+    from servoctl.config.files import class_paths
+
+    for path in class_paths(values):
         tell(f"imports {path}")
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servoctl.config.document import Document, FieldPath, Problem
+from servoctl.config.dump import dump
 from servoctl.config.file_reader import read_document
+from servoctl.config.files import with_absolute_data
 from servoctl.config.overrides import Override, apply_numbers, apply_overrides
 from servoctl.config.problems import validate
 from servoctl.config.schema import Config
@@ -41,6 +43,11 @@ class LoadedConfig:
     def folder(self) -> Path:
         """The folder that class paths in files are relative to."""
         return self.path.parent
+
+    @property
+    def text(self) -> str:
+        """YAML of the config as it ran, for a run folder: files of robots and references have absolute paths."""
+        return dump(with_absolute_data(self.config, self.folder))
 
     @property
     def lines(self) -> Mapping[FieldPath, int]:

@@ -10,60 +10,32 @@ from typing import Any
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.levels import level_problems
+from servoctl.config.raw import given, mapping, task_entries
 from servoctl.config.realism import realism_problems
-from servoctl.config.schema import ADAPTIVE, Task
+from servoctl.config.references import reference_problems
+from servoctl.config.robot_rules import robot_problems
+from servoctl.config.schema import ADAPTIVE
+from servoctl.config.task_rules import row_count, task_problems
+from servoctl.config.tasks import EQUATION_KINDS, FRAME_FORMS
 from servoctl.expression.suggest import remedy
 
-TASK_KINDS = ("holonomic", "nonholonomic", "class")
 CORRECTION_KINDS = tuple(CorrectionConfig.model_fields)
-_TASK_KEYS = {field.alias or name for name, field in Task.model_fields.items()}
 
 
 def check_rules(values: Mapping[str, Any]) -> list[Problem]:
     """All broken rules."""
     rules: tuple[Callable[[Mapping[str, Any]], Iterator[Problem]], ...] = (
-        _tasks,
+        task_problems,
+        robot_problems,
         _law,
         _poles,
         _corrections,
         _integrator,
         _levels,
         realism_problems,
+        reference_problems,
     )
     return [problem for rule in rules for problem in rule(values)]
-
-
-def _mapping(value: Any, *keys: str) -> Mapping[str, Any]:
-    """The mapping under these keys; empty if there is none."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def _entries(values: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    task = values.get("task")
-    return [(i, entry) for i, entry in enumerate(task) if isinstance(entry, Mapping)] if isinstance(task, list) else []
-
-
-def _given(mapping: Mapping[str, Any], keys: tuple[str, ...]) -> list[str]:
-    return [key for key in keys if mapping.get(key) is not None]
-
-
-def _tasks(values: Mapping[str, Any]) -> Iterator[Problem]:
-    first_with: dict[str, int] = {}
-    for index, entry in _entries(values):
-        path: FieldPath = ("task", index)
-        kinds = _given(entry, TASK_KINDS)
-        if len(kinds) > 1:
-            yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a task entry has exactly one of them)")
-        elif not kinds and entry.keys() <= _TASK_KEYS:
-            yield Problem(path, "no equation (give exactly one of holonomic, nonholonomic, class)")
-        if entry.get("parameters") is not None and kinds and "class" not in kinds:
-            yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
-        name = entry.get("name")
-        if isinstance(name, str) and first_with.setdefault(name, index) != index:
-            first = first_with[name] + 1
-            yield Problem((*path, "name"), f"{name!r} is the name of entry {first} already (rename entry {index + 1})")
 
 
 def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -78,11 +50,11 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
     """`poles` is the one correction of law.kind input_output, and of no other law."""
-    input_output = _mapping(values, "law").get("kind") == "input_output"
-    corrections: list[tuple[FieldPath, Any]] = [(("law", "correction"), _mapping(values, "law").get("correction"))]
-    corrections += [(("task", index, "correction"), entry.get("correction")) for index, entry in _entries(values)]
+    input_output = mapping(values, "law").get("kind") == "input_output"
+    corrections: list[tuple[FieldPath, Any]] = [(("law", "correction"), mapping(values, "law").get("correction"))]
+    corrections += [(("task", index, "correction"), entry.get("correction")) for index, entry in task_entries(values)]
     for path, correction in corrections:
-        for kind in _given(_mapping(correction), CORRECTION_KINDS):
+        for kind in given(mapping(correction), CORRECTION_KINDS):
             if input_output and kind != "poles":
                 yield Problem((*path, kind), "does not fit law.kind input_output (use poles)")
             if not input_output and kind == "poles":
@@ -92,22 +64,21 @@ def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _corrections(values: Mapping[str, Any]) -> Iterator[Problem]:
     passive: FieldPath = ("plant", "passive", "correction")
-    yield from _entry_correction(_mapping(values, "plant", "passive").get("correction"), passive, rows=None)
-    for index, entry in _entries(values):
-        rows = 1 if _given(entry, TASK_KINDS[:2]) else None
-        yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), rows)
+    yield from _entry_correction(mapping(values, "plant", "passive").get("correction"), passive, rows=None)
+    for index, entry in task_entries(values):
+        yield from _entry_correction(entry.get("correction"), ("task", index, "correction"), row_count(entry))
     path: FieldPath = ("law", "correction")
-    correction = _mapping(values, "law").get("correction")
+    correction = mapping(values, "law").get("correction")
     yield from _one_kind(correction, path)
-    entries = _entries(values)
-    common = [entry for _, entry in entries if entry.get("correction") is None]
-    only_equations = all(_given(entry, TASK_KINDS[:2]) for entry in common)
+    entries = task_entries(values)
+    common = [row_count(entry) for _, entry in entries if entry.get("correction") is None]
+    rows = [count for count in common if count is not None]
     for field, gain in _gains(correction, path):
         if isinstance(gain, Mapping):
             yield from _by_name(gain, field, entries)
-        elif isinstance(gain, list) and only_equations and not (field[-1] == "poles" and len(common) == 1):
+        elif isinstance(gain, list) and len(rows) == len(common) and not (field[-1] == "poles" and common == [1]):
             which = "" if len(common) == len(entries) else " that has no correction of its own"
-            yield from _length(gain, field, len(common), which)
+            yield from _length(gain, field, sum(rows), which)
 
 
 def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Iterator[Problem]:
@@ -123,7 +94,7 @@ def _entry_correction(correction: Any, path: FieldPath, rows: int | None) -> Ite
 def _one_kind(correction: Any, path: FieldPath) -> Iterator[Problem]:
     if not isinstance(correction, Mapping):
         return
-    kinds = _given(correction, CORRECTION_KINDS)
+    kinds = given(correction, CORRECTION_KINDS)
     if len(kinds) > 1:
         yield Problem((*path, kinds[1]), f"cannot be used with {kinds[0]} (a correction has exactly one kind)")
     elif not kinds and correction.keys() <= set(CORRECTION_KINDS):
@@ -136,7 +107,7 @@ def _gains(correction: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
             if isinstance(correction, Mapping) and correction.get(kind) is not None:
                 yield (*path, kind), correction[kind]
             continue
-        for word, gain in _mapping(correction, kind).items():
+        for word, gain in mapping(correction, kind).items():
             yield (*path, kind, word), gain
 
 
@@ -154,30 +125,30 @@ def _by_name(
         if name not in names:
             yield Problem((*path, name), f"no task has this name ({remedy(name, names)})")
     for _, entry in entries:
-        uncorrected = entry.get("correction") is None and _given(entry, TASK_KINDS[:2])
+        uncorrected = entry.get("correction") is None and given(entry, (*EQUATION_KINDS, *FRAME_FORMS))
         if uncorrected and isinstance(entry.get("name"), str) and entry["name"] not in gains:
             what = f"no value for task {entry['name']!r} (name every task that has no correction of its own)"
             yield Problem(path, what)
 
 
 def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
-    integrator = _mapping(values, "run", "integrator")
+    integrator = mapping(values, "run", "integrator")
     method = integrator.get("method", "rk4")
     path: FieldPath = ("run", "integrator")
     if method in ADAPTIVE and integrator.get("step") is not None:
         yield Problem((*path, "step"), f"does not fit {method}, which chooses its own step (give rtol and atol)")
     if method == "rk4":
-        for word in _given(integrator, ("rtol", "atol")):
+        for word in given(integrator, ("rtol", "atol")):
             yield Problem((*path, word), "does not fit rk4, which has a fixed step (give step, or another method)")
 
 
 def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:
-    passive = _mapping(values, "plant", "passive")
+    passive = mapping(values, "plant", "passive")
     levels = passive.get("levels")
     for path, what in level_problems(levels):
         yield Problem(("plant", "passive", "levels", *path), what)
-    for name in _mapping(passive, "levels"):
-        clearance = _mapping(passive, "levels", name).get("clearance")
+    for name in mapping(passive, "levels"):
+        clearance = mapping(passive, "levels", name).get("clearance")
         if passive.get("projection") is True and clearance not in (None, 0, 0.0):
             what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
             yield Problem(("plant", "passive", "projection"), what)

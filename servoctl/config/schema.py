@@ -6,27 +6,18 @@ values from Python without a config: `assembly` builds those from them.
 """
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
-from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
-from servoctl.config.document import in_words
+from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.fields import (
-    ClassPath,
-    Count,
-    Equation,
     EquationText,
     Fraction,
     LawKind,
     Limit,
-    Name,
     Natural,
     NotNegative,
-    NumberField,
-    OneOrEach,
-    Parameter,
-    PerName,
     Positive,
     PositiveTime,
     Real,
@@ -35,17 +26,12 @@ from servoctl.config.fields import (
     fault,
 )
 from servoctl.config.hil import Hil
+from servoctl.config.initial import Initial
+from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import RealismConfig
+from servoctl.config.references import ReferenceConfig
+from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
-
-
-def _flag_or_auto(value: Any) -> Any:
-    if isinstance(value, bool) or value == "auto":
-        return value
-    raise fault(f"expected true, false or auto, got {in_words(value)}")
-
-
-FlagOrAuto = Annotated[StrictBool | Literal["auto"], BeforeValidator(_flag_or_auto)]
 
 ADAPTIVE = ("dop853", "radau", "lsoda", "cvodes")
 """Integrators that choose their step from tolerances."""
@@ -64,135 +50,6 @@ def divides(step: float, period: float) -> bool:
     return abs(max(1, round(period / step)) * step - period) <= 1e-9 * period
 
 
-class PassiveLevelConfig(Section):
-    """Groups of passive constraints that are enforced together."""
-
-    groups: tuple[str, ...] = Field(description="names of the plant's passive constraint groups")
-    after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
-    clearance: OneOrEach[Annotated[float, NumberField("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
-        default=0.0,
-        description="compliance R of a row: acceleration per unit of its multiplier [acceleration of the row / "
-        "multiplier]; 0 is exact; a number, or a list with one per row, in the order of groups; with a "
-        "baumgarte correction such a row is a spring of stiffness beta^2/R with a damper 2 alpha/R",
-    )
-
-
-class Passive(Section):
-    """How a simulation enforces the plant's own constraints."""
-
-    correction: CorrectionConfig = Field(
-        default=CorrectionConfig(baumgarte=BaumgarteConfig(alpha=10.0, beta=10.0)),
-        description="correction of the passive constraints, in simulation only",
-    )
-    rank_tolerance: Fraction = Field(
-        default=1e-6, description="smallest pivot of an independent passive row, relative to |Ahat L^-T|_F [-]"
-    )
-    projection: FlagOrAuto = Field(
-        default="auto",
-        description="whether each simulation step ends with a projection onto the passive constraints (then no "
-        "correction is used unless one is given); auto: true if passive rows are dependent; default with a "
-        "correction: false",
-    )
-    levels: dict[str, PassiveLevelConfig] | None = Field(
-        default=None,
-        description="name -> groups that `check` enforces level by level; a run takes only the clearances, because the "
-        "order does not change the motion",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _projection_or_correction(cls, given: Any) -> Any:
-        """Defaults: projection alone, because a correction beside it costs accuracy; or the given correction alone."""
-        if not isinstance(given, dict):
-            return given
-        if given.get("projection") is True and given.get("correction") is None:
-            return {**given, "correction": {"baumgarte": {"alpha": 0.0, "beta": 0.0}}}
-        if given.get("correction") is not None and "projection" not in given:
-            return {**given, "projection": False}
-        return given
-
-
-class PlantConfig(Section):
-    """Which plant, and its parameters."""
-
-    class_: ClassPath = Field(
-        alias="class", description="package.module:ClassName, or file.py:ClassName relative to the config's folder"
-    )
-    parameters: dict[str, Parameter] = Field(
-        default={}, description="fields of the class, in their own units; the rest keep their defaults"
-    )
-    passive: Passive = Field(default=Passive(), description="passive constraints: correction, rank tolerance, levels")
-
-
-class Fixed(Section):
-    """Coordinates that a projection does not change."""
-
-    fix: tuple[str, ...] = Field(description="names of the coordinates that keep their value")
-
-
-class Initial(Section):
-    """Initial state of a run."""
-
-    q: PerName[Real] = Field(
-        description="coordinates [units of the plant]: mapping by name, list in the plant's order, or one for all"
-    )
-    v: PerName[Real] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
-    project: ScalarOr[StrictBool, Fixed] = Field(
-        default=False,
-        description="whether to move to the nearest state that satisfies the constraints; or {fix: names}",
-    )
-    max_violation: Positive = Field(
-        default=1.0, description="a start with a larger holonomic violation is refused [units of the row]"
-    )
-
-
-class Task(Section):
-    """One servo constraint: exactly one of holonomic, nonholonomic, class."""
-
-    name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
-    holonomic: Annotated[str, Equation(rates=False)] | None = Field(
-        default=None, description="equation of coordinates and time that becomes zero, left-hand minus right-hand side"
-    )
-    nonholonomic: Annotated[str, Equation(rates=True)] | None = Field(
-        default=None, description="equation with der(x) that becomes zero, left-hand minus right-hand side"
-    )
-    class_: ClassPath | None = Field(
-        default=None, alias="class", description="package.module:ClassName or file.py:ClassName of a constraint"
-    )
-    parameters: dict[str, Parameter] | None = Field(
-        default=None, description="fields of the class, in their own units; the rest keep their defaults"
-    )
-    correction: CorrectionConfig | None = Field(
-        default=None, description="correction of this entry instead of the law's; a list has one value per row"
-    )
-    priority: Count = Field(
-        default=1,
-        description="priority level [-], 1 is the highest: a task never disturbs tasks of higher levels; from level "
-        "2 on it may be missed: the summary shows the error as given_up.<task>, and the run does not fail",
-    )
-    required: StrictBool | None = Field(
-        default=None,
-        description="whether a run fails if it misses this task most of the time; left out: true for priority 1, "
-        "else false",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _class_has_parameters(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("class") is not None and given.get("parameters") is None:
-            return {**given, "parameters": {}}
-        return given
-
-    @model_validator(mode="after")
-    def _wishes_are_not_required(self) -> Self:
-        if self.required and self.priority > 1:
-            raise fault(
-                f"true, but a task of priority {self.priority} may be missed (leave required out, or use priority 1)",
-                "required",
-            )
-        return self
-
-
 class Weighted(Section):
     """The smallest weighted sum of squared inputs."""
 
@@ -209,6 +66,17 @@ class SecondaryConfig(Section):
     damping: NotNegative = Field(
         default=0.0, description="D of -D B^T v on the free motion [actuator unit per its speed]"
     )
+
+
+class ReactionConfig(Section):
+    """Prescribed components of a loop's reaction: the wrench on the second frame, in axes of the first."""
+
+    x: Real | None = Field(default=None, description="force along x [N]; left out: free")
+    y: Real | None = Field(default=None, description="force along y [N]")
+    z: Real | None = Field(default=None, description="force along z [N]")
+    rx: Real | None = Field(default=None, description="torque about x [N m]")
+    ry: Real | None = Field(default=None, description="torque about y [N m]")
+    rz: Real | None = Field(default=None, description="torque about z [N m]")
 
 
 class LawConfig(Section):
@@ -233,8 +101,14 @@ class LawConfig(Section):
     secondary: SecondaryConfig | None = Field(
         default=None, description="goals for the free inputs, added to null_space"
     )
-    limits: dict[str, Limit] | None = Field(
-        default=None, description="actuator -> symmetric limit, or [lower, upper] [actuator units]"
+    limits: ScalarOr[Literal["robot"], dict[str, Limit]] | None = Field(
+        default=None,
+        description="actuator -> symmetric limit, or [lower, upper] [actuator units]; robot: the efforts of its file",
+    )
+    preload: dict[str, ReactionConfig] | None = Field(
+        default=None,
+        description="loop of a robot -> components of its reaction that the inputs hold, given up before the task "
+        "where limits bind",
     )
     rank_tolerance: Fraction = Field(
         default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"
@@ -320,8 +194,11 @@ class RunConfig(Section):
 class Config(Section):
     """A complete run: plant, initial state, task, law, and how to run."""
 
-    plant: PlantConfig = Field(description="the physics: a class and its parameters")
+    plant: PlantConfig = Field(description="the physics: a class and its parameters, or robots from files")
     initial: Initial = Field(description="state at t = 0")
+    references: dict[str, ReferenceConfig] = Field(
+        default={}, description="name -> a file or waypoints, whose columns equations use as <name>_<column>"
+    )
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
     law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
     inputs: dict[str, EquationText] | None = Field(

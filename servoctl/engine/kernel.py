@@ -31,6 +31,13 @@ def directional(expressions: Array, variables: Array, direction: Array) -> Array
     return from_sx(ca.jtimes(to_sx(expressions), to_sx(variables), to_sx(direction)), (len(expressions),))
 
 
+def substituted(expressions: Sequence[Array], symbols: Sequence[Array], values: Sequence[Array]) -> list[Array]:
+    """The expressions with values in place of symbols; other symbols in them stay."""
+    old, new = ([to_sx(array) for array in arrays] for arrays in (symbols, values))
+    found = ca.substitute([to_sx(expression) for expression in expressions], old, new)
+    return [from_sx(sx, np.shape(expression)) for sx, expression in zip(found, expressions, strict=True)]
+
+
 Shape = tuple[int, ...]
 _FLOAT = np.dtype(float)
 

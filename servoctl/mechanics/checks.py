@@ -7,9 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import PlantError, TaskError
-from servoctl.expression import check_names
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
@@ -29,10 +27,7 @@ def check_task(task: Mapping[str, Constraint], plant: Plant) -> None:
             hint = f"as in servoctl.Holonomic({constraint!r})" if isinstance(constraint, str) else "an instance"
             problems.append(f"{name}: expected a constraint, got {constraint!r} ({hint})")
             continue
-        equation = getattr(constraint, "equation", None)
-        if equation is not None:
-            sentences = check_names(equation, plant.coordinates, parameter_fields(plant))
-            problems += [f"{name}: {sentence}" for sentence in sentences]
+        problems += [f"{name}: {sentence}" for sentence in constraint.problems(plant)]
     if problems:
         raise TaskError("\n".join(problems))
 

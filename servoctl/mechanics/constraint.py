@@ -13,7 +13,7 @@ Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zha
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,9 +21,10 @@ import numpy as np
 
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
+from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import NUMPY_FUNCTIONS, Expression, parse
+from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -90,6 +91,16 @@ class Constraint(ABC):
     """Equations that the accelerations of a plant must satisfy."""
 
     kind: ClassVar[str]
+    singularity: ClassVar[str] = ""
+    """What is wrong with a state at which the rows are not finite; empty if that is not known."""
+
+    def problems(self, plant: Plant) -> list[str]:
+        """Why the constraint does not fit the plant, one sentence each, before anything is derived from it."""
+        return []
+
+    def row_labels(self) -> tuple[str, ...] | None:
+        """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
+        return None
 
     @abstractmethod
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
@@ -111,6 +122,18 @@ class Constraint(ABC):
         other = copy.copy(self)
         object.__setattr__(other, "_stands", True)  # a subclass may be frozen
         return other
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Constraint":
+        """This constraint with functions of time that its own equations may use by name, in `self.signals`."""
+        other = copy.copy(self)
+        object.__setattr__(other, "_signals", signals)
+        return other
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        """Functions of time that the equations use, or may use, by name."""
+        given: Mapping[str, TimeFunction] = getattr(self, "_signals", {})
+        return given
 
     def _time(self, t: Any) -> Any:
         """The time of the constraint as a function of t; its derivative is 0 while it is held."""
@@ -137,6 +160,15 @@ class _FromSource(Constraint):
         """The equation of the constraint; None if it comes from a function or a method."""
         source = getattr(self, "_source", None)
         return source if isinstance(source, Expression) else None
+
+    def problems(self, plant: Plant) -> list[str]:
+        if self.equation is None:
+            return []
+        return check_names(self.equation, plant.coordinates, parameter_fields(plant))
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return super().signals if self.equation is None else dict(self.equation.signals)
 
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:
@@ -168,8 +200,8 @@ class Holonomic(_FromSource):
         return self._call(q, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        if self.equation is not None and self.equation.rates:
-            name = sorted(self.equation.rates)[0]
+        if self.equation is not None and self.equation.velocities:
+            name = sorted(self.equation.velocities)[0]
             raise TaskError(
                 f"a holonomic equation cannot contain a velocity, got der({name}) (write it as nonholonomic)"
             )

@@ -1,8 +1,8 @@
-"""Data that a run stores for pictures: polylines of the plant, its energy, and the path of the task.
+"""Data that a run stores for pictures: polylines and surfaces of the plant, its energy, and the path of the task.
 
 Design: pictures are drawn from the run folder alone, so everything that needs the plant is computed at the end of the
 run. The path of the task comes from its equations: if a logged pose violates them, the nearest pose that satisfies them
-and the passive constraints is drawn instead.
+and the passive constraints is drawn instead. Tasks on frames of a robot say themselves where their path is.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from servoctl.errors import PlantError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import SOLVED, nearest_pose
 from servoctl.mechanics.model import Model
+from servoctl.mechanics.spatial.picture import asked_paths, robot_picture
+from servoctl.mechanics.spatial.plant import Robot
 from servoctl.run_folder.trajectory import traced
 from servoctl.types import Array, State
 
@@ -45,7 +47,8 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     Returns:
         Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` [J], shape
         (frames,), if the plant gives one; `task.<polyline>` -> wanted positions of its end, shape (points, 2 or 3), if
-        the task has holonomic rows. Empty without rows, or if the plant has neither polylines nor energy.
+        the task has holonomic rows; of a robot, what `robot_picture` and `asked_paths` return. Empty without rows, or
+        if the plant has neither polylines nor energy.
 
     Raises:
         PlantError: `links` or `energy` failed, or the polylines are not the same in all frames.
@@ -55,6 +58,7 @@ def drawing(model: Model, t: Array, q: Array, v: Array, task_time: Array | None 
     states = [State(float(t[i]), q[i], v[i]) for i in chosen]
     out = _polylines(model, states)
     if out:
+        out |= robot_picture(model.plant, model.task, q[chosen])
         out |= _task_paths(model, t if task_time is None else task_time, q, v, out, chosen)
     energies = plant_values.energies(model.plant, states)
     if energies is not None:
@@ -91,9 +95,11 @@ def _polylines(model: Model, states: Sequence[State]) -> dict[str, Array]:
 def _task_paths(
     model: Model, task_time: Array, q: Array, v: Array, lines: dict[str, Array], chosen: Array
 ) -> dict[str, Array]:
+    indices = chosen[np.unique(np.linspace(0, len(chosen) - 1, PATH_POINTS).round().astype(int))]
+    if isinstance(model.plant, Robot):
+        return asked_paths(model.plant, model.task, task_time[indices], q[indices])
     if not any(row.kind == "holonomic" for row in model.task_rows):
         return {}
-    indices = chosen[np.unique(np.linspace(0, len(chosen) - 1, PATH_POINTS).round().astype(int))]
     wanted = [State(float(task_time[i]), q[i], v[i]) for i in indices]
     poses = [_on_task(model, state) for state in wanted]
     moving = [name for name, points in lines.items() if _travel(traced(points)) > STILL * _travel(points)]

@@ -55,8 +55,7 @@ def consistency(model: Model, state: State) -> Consistency:
 
 
 def _stacked(model: Model, state: State) -> Rows:
-    matrices = model.matrices(state)
-    return Rows.stack([matrices.passive, matrices.task], model.n)
+    return Rows.stack(list(model.rows(state)), model.n)
 
 
 def nearest(

@@ -20,7 +20,7 @@ from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
-from servoctl.mechanics.passive import PassiveGroup, plant_arrays
+from servoctl.mechanics.passive import PassiveGroup, passive_groups, plant_arrays
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.sampled import METHODS, Sample, sample
 from servoctl.mechanics.singular_mass import require_unique
@@ -98,10 +98,7 @@ class Model:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
             )
-        groups = {name: PassiveGroup(name, False) for name in holonomic} | {
-            name: PassiveGroup(name, True) for name in rates
-        }
-        self._passive = groups
+        groups = self._passive = passive_groups(holonomic, rates)
         symbols = self._symbols()
         passive, self.passive_rows = self._stack(groups, symbols)
         servo, self.task_rows = self._stack(self.task, symbols)
@@ -184,16 +181,21 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        passive, task = self._rows(state)
+        passive, task = self.rows(state)
         M, Q, B, c = plant_values.terms(self.plant, state)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """The matrices at a state by compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
-        passive, task = self._rows(state)
+        passive, task = self.rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+
+    def rows(self, state: State) -> tuple[Rows, Rows]:
+        """The passive rows and the task's rows at a state."""
+        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
+        return Rows(*parts[:5]), Rows(*parts[5:])
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
@@ -207,6 +209,20 @@ class Model:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
         return self._symbols()
 
+    def singularities(self, task: Rows) -> dict[str, str]:
+        """Name of a constraint -> what is wrong with the state, for those whose rows are not finite and that know it.
+
+        Args:
+            task: The task's rows at the state.
+        """
+        groups = [
+            row.group
+            for row, A, b in zip(self.task_rows, task.A, task.b, strict=True)
+            if not np.isfinite([*A, b]).all()
+        ]
+        known = {name: constraint.singularity for name, constraint in self.task.items() if name in groups}
+        return {name: sentence for name, sentence in known.items() if sentence}
+
     def samples(self, around: State, count: int = SAMPLES) -> Iterator[State]:
         """Random states near a state, the same in every call."""
         random = np.random.default_rng(0)
@@ -216,10 +232,6 @@ class Model:
 
     def _symbols(self) -> dict[str, Array]:
         return inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "p": (len(self.parameters),)})
-
-    def _rows(self, state: State) -> tuple[Rows, Rows]:
-        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        return Rows(*parts[:5]), Rows(*parts[5:])
 
     def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
         t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
@@ -241,12 +253,12 @@ class Model:
                 hint = " (a constraint must be traceable, because it is differentiated on symbols)"
                 sentence = f"{error}{hint if isinstance(error, TraceError) else ''}"
                 if isinstance(constraint, PassiveGroup):
-                    method = "passive_constraints" if constraint.kind == "holonomic" else "passive_rates"
-                    raise PlantError(f"{type(self.plant).__name__}.{method}: {name}: {sentence}") from error
+                    raise PlantError(f"{type(self.plant).__name__}.{constraint.method}: {name}: {sentence}") from error
                 raise type(error)(f"{name}: {sentence}") from error
             parts.append(part)
-            for i in range(len(part.b)):
-                label = name if len(part.b) == 1 else f"{name}.{i}"
+            labels = constraint.row_labels() or range(len(part.b))
+            for i, row_label in zip(range(len(part.b)), labels, strict=True):
+                label = name if len(part.b) == 1 else f"{name}.{row_label}"
                 known = [not _is_nan(values[i]) for values in (part.violation, part.violation_rate)]
                 higher = 0 if part.higher is None else part.higher.shape[1]
                 rows.append(Row(label, name, constraint.kind, known[0], known[1], sum(known) + higher))
@@ -262,7 +274,7 @@ class Model:
         if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
             return False
         try:
-            require_unique(M, self._rows(around)[0].A, coordinates=list(self.plant.coordinates))
+            require_unique(M, self.rows(around)[0].A, coordinates=list(self.plant.coordinates))
         except PlantError as error:
             raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
         return True

@@ -1,5 +1,6 @@
 """A plant's own constraints as `Constraint` objects, and its matrices, on numbers or on symbols."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,39 @@ from servoctl.types import Array, State
 
 
 class PassiveGroup(Constraint):
-    """One named group of a plant's own constraints, from `passive_constraints` or `passive_rates`."""
+    """One named group of a plant's own constraints.
 
-    def __init__(self, group: str, nonholonomic: bool) -> None:
-        self.group, self.kind = group, "nonholonomic" if nonholonomic else "holonomic"  # type: ignore[misc]
+    Attributes:
+        group: Name of the group.
+        method: `passive_constraints` or `passive_rates`.
+    """
+
+    def __init__(self, group: str, method: str, value: Any) -> None:
+        """Names a group.
+
+        Args:
+            group: Name of the group.
+            method: The method of the plant that returns it.
+            value: What it returns: values, or a `Constraint`.
+        """
+        self.group, self.method = group, method
+        derived = "nonholonomic" if method == "passive_rates" else "holonomic"
+        self.kind = value.kind if isinstance(value, Constraint) else derived  # type: ignore[misc]
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        inner: Constraint
-        if self.kind == "holonomic":
-            inner = Holonomic(lambda q, t: plant.passive_constraints(q, t)[self.group])
+        if self.method == "passive_rates":
+            written = trace(plant.passive_rates, q, v, t)[self.group]
+            inner: Constraint = Nonholonomic(lambda q, v, t: written)
         else:
-            inner = Nonholonomic(lambda q, v, t: plant.passive_rates(q, v, t)[self.group])
-        return inner.rows(plant, t, q, v)
+            written = trace(plant.passive_constraints, q, t)[self.group]
+            inner = Holonomic(lambda q, t: written)
+        return (written if isinstance(written, Constraint) else inner).rows(plant, t, q, v)
+
+
+def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, PassiveGroup]:
+    """The groups of a plant, from the results of its `passive_constraints` and `passive_rates`."""
+    groups = {name: PassiveGroup(name, "passive_constraints", value) for name, value in constraints.items()}
+    return groups | {name: PassiveGroup(name, "passive_rates", value) for name, value in rates.items()}
 
 
 def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
@@ -44,8 +66,8 @@ def symbolic_plant(plant: Plant, state: State) -> Matrices:
         TraceError: The plant's code cannot be traced.
     """
     t, q, v = state
-    groups: dict[str, Constraint] = {name: PassiveGroup(name, False) for name in trace(plant.passive_constraints, q, t)}
-    groups |= {name: PassiveGroup(name, True) for name in trace(plant.passive_rates, q, v, t)}
+    holonomic, rates = trace(plant.passive_constraints, q, t), trace(plant.passive_rates, q, v, t)
+    groups = passive_groups(holonomic, rates)
     passive = Rows.stack([group.rows(plant, t, q, v) for group in groups.values()], len(q))
     M, Q, B, c = trace(plant_arrays, plant, t, q, v)
     return Matrices(plant, M, Q, B, c, passive, Rows.stack([], len(q)))

@@ -9,6 +9,7 @@ Source: Liu et al. 2015, (11)-(14) for Qc, the force of the plant's own constrai
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -79,8 +80,11 @@ class Plant(ABC):
         """
         return None
 
-    def passive_constraints(self, q: Array, t: float) -> dict[str, Array]:
-        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector. Each name is a group, in order."""
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        """Holonomic passive constraints, name -> phi(q, t) = 0, scalar or vector. Each name is a group, in order.
+
+        In place of phi there may be a `Constraint` whose `rows` gives A and b in closed form.
+        """
         return {}
 
     def passive_rates(self, q: Array, v: Array, t: float) -> dict[str, Array]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from servoctl.engine.trace import read_only
 from servoctl.errors import PlantError, in_one_line
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -24,6 +25,9 @@ COPY = "a plant may not change q or v: work on a copy, as in q = q.copy()"
 
 RESERVED = ("t", "energy")
 """Names in a drawing that no polyline may have."""
+
+PREFIXES = ("task.", "solid.", "faces.", "pose.", "axes.")
+"""Beginnings of such names."""
 
 SHOWN = 10
 """Number of coordinates that an error message shows."""
@@ -80,14 +84,19 @@ def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
     )
 
 
-def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array]:
+def passive_groups(plant: Plant, method: str, where: State | None, *arguments: Any) -> dict[str, Array | Constraint]:
     """Name -> values of `passive_constraints` or `passive_rates`, shape (rows,), which may not be finite.
+
+    A `Constraint` in place of values is returned as it is.
 
     Raises:
         PlantError: See `numbers`; or the result is not a mapping of names to values.
     """
     groups = _mapping(plant, method, "values", call(plant, method, where, *arguments))
-    return {name: _array(plant, method, where, None, value, f"{name}: ") for name, value in groups.items()}
+    return {
+        name: value if isinstance(value, Constraint) else _array(plant, method, where, None, value, f"{name}: ")
+        for name, value in groups.items()
+    }
 
 
 def energy(plant: Plant, where: State | None, q: Array, v: Array, t: float) -> float | None:
@@ -123,7 +132,7 @@ def links(plant: Plant, where: State | None, q: Array) -> dict[str, Array]:
     """
     lines = {}
     for name, points in _mapping(plant, "links", "polylines", call(plant, "links", where, q)).items():
-        if name in RESERVED or name.startswith("task."):
+        if name in RESERVED or name.startswith(PREFIXES):
             raise PlantError(f"{_name(plant, 'links')}: {name}: the name is taken (rename the polyline)")
         array = _array(plant, "links", where, None, points, f"{name}: ", dimensions=2)
         if array.ndim != 2 or array.shape[1] not in (2, 3) or not len(array):

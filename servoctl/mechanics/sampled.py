@@ -13,6 +13,7 @@ import numpy as np
 
 from servoctl.errors import PlantError, in_one_line
 from servoctl.mechanics import plant_values
+from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.types import Array, State
@@ -100,7 +101,8 @@ def _require_one_answer(before: Sample) -> None:
 
 
 def _joined(groups: Mapping[str, Any]) -> Array:
-    parts = [np.ravel(np.asarray(value, dtype=float)) for value in groups.values()]
+    values = [value for value in groups.values() if not isinstance(value, Constraint)]
+    parts = [np.ravel(np.asarray(value, dtype=float)) for value in values]
     return np.concatenate([np.zeros(0), *parts])
 
 

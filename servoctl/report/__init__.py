@@ -13,6 +13,7 @@ import numpy as np
 
 from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violations, violation_rows
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
+from servoctl.report.solids import draw_last_pose
 from servoctl.report.stages import first_stop
 from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
 from servoctl.report.timing import draw_timing, timing_groups
@@ -173,7 +174,9 @@ def _timing(drawn: "Figure", trajectory: Trajectory) -> None:
 def _path(drawn: "Figure", trajectory: Trajectory) -> None:
     if len(frames(trajectory)[0]):
         drawn.set_size_inches(8, 6.4)
-        draw_mechanism(drawn.add_subplot(), trajectory)
+        axes = drawn.add_subplot()
+        draw_mechanism(axes, trajectory)
+        draw_last_pose(axes, trajectory)
         return
     names = trajectory.coordinates[:SMALL_MULTIPLES]
     across = min(len(names), 4 if len(names) > 6 else 3)
@@ -190,6 +193,7 @@ def _path_panel(drawn: "Figure", cell: "SubplotSpec", trajectory: Trajectory) ->
     axes = drawn.add_subplot(cell)
     if len(frames(trajectory)[0]):
         draw_mechanism(axes, trajectory)
+        draw_last_pose(axes, trajectory)
         return
     shades = colours(trajectory.coordinates)
     alike = next(iter(by_unit(trajectory, "q").values()))  # all names on an axis must have one unit

@@ -11,6 +11,7 @@ import numpy as np
 
 from servoctl.errors import MissingPackageError, RunFolderError
 from servoctl.report.path import calm_frames, draw_stands, draw_task, frames, view
+from servoctl.report.solids import FacePainter, frame_axes, solids
 from servoctl.report.style import QUIET, blank, colours, drawing_style
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory, traced
@@ -71,7 +72,7 @@ def _images(trajectory: Trajectory, shown: Array) -> Iterator[Array]:
     faster = f"   {speed:.3g}×" if abs(speed - 1) > 0.05 else ""
     with drawing_style():
         canvas, axes = _scene(trajectory)
-        pose = _Pose(axes, t, lines)
+        pose = _Robots(axes, t, trajectory) if solids(trajectory) else _Pose(axes, t, lines)
         clock = axes.text(1, 1.02, "", fontsize=9, color=QUIET, ha="right", transform=axes.transAxes)
         canvas.draw()
         background = canvas.copy_from_bbox(canvas.figure.bbox)
@@ -113,10 +114,17 @@ def _scene(trajectory: Trajectory) -> tuple[Any, "Axes"]:
     drawn = blank(*SIZE, dpi=DPI)
     axes = drawn.add_subplot()
     axes.set_title(str(trajectory.metadata.get("config") or ""), parse_math=False)
-    draw_stands(axes, list(paper.values()))
+    parts = solids(trajectory)
+    if not parts:
+        draw_stands(axes, list(paper.values()))
     draw_task(axes, trajectory, projection.matrix)
     count = calm_frames(paper)
-    corners = np.concatenate([points[:count].reshape(-1, 2) for points in paper.values()])
+    corners = np.concatenate(
+        [
+            *(points[:count].reshape(-1, 2) for points in paper.values()),
+            *(part.at(i) @ projection.matrix.T for part in parts.values() for i in range(0, count, -(-count // 20))),
+        ]
+    )
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin = 0.08 * max(float(np.max(high - low)), 1e-9)
     axes.set_xlim(low[0] - margin, high[0] + margin)
@@ -153,3 +161,31 @@ class _Pose:
             self._lines[name].set_data(*points[i].T)
             self._traces[name].set_data(*traced(points)[: i + 1].T)
         return [*self._traces.values(), *self._lines.values()]
+
+
+class _Robots:
+    """Moving surfaces, with traces and axes of the task's frames."""
+
+    def __init__(self, axes: "Axes", t: Array, trajectory: Trajectory) -> None:
+        _, lines = frames(trajectory)
+        self._t, self._axes, matrix = t, axes, view(lines).matrix
+        self._painter = FacePainter(solids(trajectory), matrix)
+        self._faces = self._painter.collection(0, zorder=2.8, animated=True)
+        axes.add_collection(self._faces, autolim=False)
+        ends = {name: pose[:, 9:] for name, pose in frame_axes(trajectory).items()}
+        ends = ends or {name: traced(points) for name, points in lines.items()}
+        self._ends = {name: points @ matrix.T for name, points in ends.items()}
+        shades = colours(self._ends)
+        self._traces = {
+            name: axes.plot([], [], color=shades[name], linewidth=0.9, alpha=0.8, animated=True)[0] for name in ends
+        }
+
+    def at(self, instant: float) -> list["Artist"]:
+        """The artists in the frame nearest to a time [s]."""
+        i = int(np.argmin(np.abs(self._t - instant)))
+        polygons, shades = self._painter.faces(i)
+        self._faces.set_verts(list(polygons))
+        self._faces.set_facecolor(list(shades))
+        for name, points in self._ends.items():
+            self._traces[name].set_data(*points[: i + 1].T)
+        return [*self._traces.values(), self._faces]

@@ -17,6 +17,7 @@ import numpy as np
 from servoctl.report.pack import Blob, bucket, thinned
 from servoctl.report.path import frames, task_paths
 from servoctl.report.scales import FLOOR
+from servoctl.report.solids import frame_axes, solids
 from servoctl.report.source import RunSource, names_of, read
 from servoctl.report.stages import STOPS, TASK, stage_spans
 from servoctl.run_folder.files import replace, unwritable
@@ -34,8 +35,8 @@ NUMBERS = 550_000
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
-    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "scene.js", "player.js", "panels.js", "tables.js",
-    "page.js",
+    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "scene.js", "player.js", "panels.js",
+    "tables.js", "page.js",
 )  # fmt: skip
 
 
@@ -124,13 +125,21 @@ def _drawing(source: RunSource, blob: Blob, share: int) -> dict[str, Any] | None
     t, lines = frames(source.trajectory)
     if not lines:
         return None
-    per_frame = sum(points[0].size for points in lines.values())
+    parts, axes = solids(source.trajectory), frame_axes(source.trajectory)
+    per_frame = sum(points[0].size for points in lines.values()) + 12 * (len(parts) + len(axes))
     chosen = np.unique(np.linspace(0, len(t) - 1, max(2, min(len(t), share // per_frame))).round().astype(int))
+    ends = {name: pose[:, 9:] for name, pose in axes.items()} if parts else {}
+    ends = ends or {name: traced(points) for name, points in lines.items()}
     return {
         "t": blob.add(t[chosen], double=True),
         "lines": {name: blob.add(points[chosen]) for name, points in lines.items()},
-        "traces": {name: blob.add(_moving_path(traced(points[chosen]))) for name, points in lines.items()},
+        "traces": {name: blob.add(_moving_path(path[chosen])) for name, path in ends.items()},
         "task": {name: blob.add(points) for name, points in task_paths(source.trajectory).items()},
+        "axes": {name: blob.add(pose[chosen]) for name, pose in axes.items()},
+        "solids": {
+            name: {"points": blob.add(part.points), "faces": blob.add(part.faces), "pose": blob.add(part.pose[chosen])}
+            for name, part in parts.items()
+        },
     }
 
 

@@ -36,14 +36,25 @@ class Projection(NamedTuple):
 
 def frames(trajectory: Trajectory) -> tuple[Array, dict[str, Array]]:
     """Times [s] and polylines [m] of at most `POINTS` frames, only finite ones; empty without a drawing."""
-    drawing = {name: points for name, points in trajectory.drawing.items() if points.ndim == 3}
-    t = trajectory.drawing.get("t", np.empty(0))
-    if not drawing or not len(t):
+    index = drawn_frames(trajectory)
+    if not len(index):
         return np.empty(0), {}
+    drawing = trajectory.drawing
+    return drawing["t"][index], {name: drawable(points[index]) for name, points in _polylines(trajectory).items()}
+
+
+def drawn_frames(trajectory: Trajectory) -> Array:
+    """Indices of at most `POINTS` frames whose polylines are finite."""
+    lines, t = _polylines(trajectory), trajectory.drawing.get("t", np.empty(0))
+    if not lines or not len(t):
+        return np.empty(0, dtype=int)
     index = np.unique(np.linspace(0, len(t) - 1, POINTS).round().astype(int))
-    lines = {name: drawable(points[index]) for name, points in drawing.items()}
-    finite = np.all([np.isfinite(points).all(axis=(1, 2)) for points in lines.values()], axis=0)
-    return t[index][finite], {name: points[finite] for name, points in lines.items() if np.any(finite)}
+    finite = np.all([np.isfinite(drawable(points[index])).all(axis=(1, 2)) for points in lines.values()], axis=0)
+    return index[finite]
+
+
+def _polylines(trajectory: Trajectory) -> dict[str, Array]:
+    return {name: points for name, points in trajectory.drawing.items() if points.ndim == 3}
 
 
 def task_paths(trajectory: Trajectory) -> dict[str, Array]:

@@ -157,8 +157,9 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def _limits(trajectory: Trajectory, config: str) -> dict[str, tuple[float, float]]:
     """Limits of the inputs: those of the law in the config, and tighter ones of the drives."""
     limits = {name: (-np.inf, np.inf) for name in trajectory.actuators}
-    law = _part(config, "law")
-    for name, limit in (law.get("limits") or {}).items():
+    given = _part(config, "law").get("limits")
+    of_law = given if isinstance(given, dict) else trajectory.metadata.get("law_limits", {})
+    for name, limit in of_law.items():
         with contextlib.suppress(TypeError, ValueError, KeyError):
             low, high = (-float(limit), float(limit)) if not isinstance(limit, list) else map(float, limit)
             limits[name] = max(limits[name][0], low), min(limits[name][1], high)

@@ -170,8 +170,22 @@ def _drawing_problem(drawing: dict[str, Array]) -> str | None:
             good = array.shape == (frames,)
         elif name.startswith("task."):
             good = array.ndim == 2 and array.shape[1] in (2, 3)
+        elif name.startswith("solid."):
+            others = {f"{prefix}.{name.removeprefix('solid.')}" for prefix in ("faces", "pose")}
+            good = array.ndim == 2 and array.shape[1] == 3 and others <= drawing.keys()
+        elif name.startswith("faces."):
+            good = _are_faces(array, len(drawing.get(f"solid.{name.removeprefix('faces.')}", ())))
+        elif name.startswith(("pose.", "axes.")):
+            good = array.shape == (frames, 12)
         else:
             good = array.ndim == 3 and array.shape[0] == frames and array.shape[1] > 0 and array.shape[2] in (2, 3)
         if not good:
             return f"{name}: unexpected shape {array.shape} for {frames} frames"
     return None
+
+
+def _are_faces(array: Array, points: int) -> bool:
+    """Whether each row has four indices of points and a colour."""
+    if array.ndim != 2 or array.shape[1] != 5 or array.dtype.kind not in "iu":
+        return False
+    return bool(np.all(array >= 0) and np.all(array[:, :4] < points))

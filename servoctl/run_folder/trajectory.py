@@ -54,7 +54,10 @@ class Trajectory:
             rows between these times.
         drawing: Polyline -> points [m], shape (frames, points, 2 or 3); `t` -> times of the frames [s]; `energy` ->
             energy of the plant [J], shape (frames,); `task.<polyline>` -> path that the task prescribes for its end,
-            shape (points, 2 or 3). Missing entries are left out.
+            shape (points, 2 or 3); of a robot, `solid.<frame>` -> corners of its surface in the frame's axes [m], shape
+            (points, 3); `faces.<frame>` -> four indices of corners and the number of a colour, shape (faces, 5);
+            `pose.<frame>` -> rotation by rows, then position [m], shape (frames, 12); `axes.<frame>` -> the same for
+            frames of the task. Missing entries are left out.
     """
 
     columns: dict[str, Array]

@@ -245,6 +245,9 @@ def _blame(loop: Loop, state: State) -> str:
 
 def _bad_terms(loop: Loop, state: State) -> str:
     """Names of the terms of motion that make the acceleration impossible."""
+    beyond = loop.system.beyond(state.t)
+    if beyond:
+        return "; ".join(beyond)
     try:
         m = loop.system.model.matrices(state)
     except PlantError as error:
@@ -255,6 +258,8 @@ def _bad_terms(loop: Loop, state: State) -> str:
         "task": np.append(m.task.A.ravel(), m.task.b),
     }  # fmt: skip
     bad = [name for name, value in terms.items() if not np.isfinite(value).all()]
+    if bad == ["task"] and (known := loop.system.model.singularities(m.task)):
+        return "; ".join(f"{task}: {sentence}" for task, sentence in known.items())
     if bad:
         return f"{', '.join(bad)} not finite"
     pair = asymmetry(m.M)

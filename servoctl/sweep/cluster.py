@@ -25,6 +25,7 @@ from servoctl.assembly.make import make_run
 from servoctl.assembly.run import Run
 from servoctl.assembly.siblings import siblings
 from servoctl.config.document import Document
+from servoctl.config.files import class_files, data_files
 from servoctl.config.load import LoadedConfig
 from servoctl.config.problems import validate
 from servoctl.errors import ClusterError, ConfigError, MissingPackageError, ServoctlError, in_one_line
@@ -61,7 +62,7 @@ class Parcel:
         version: Version of servoctl.
         path: Path of the config file.
         document: Its content.
-        files: Path and content of each class file, as the config names it, and of the files that it imports.
+        files: Path and content of each class file and data file, as the config names it, and of imported files.
         engine: Engine that the user asked for.
         backend: How runs are made.
     """
@@ -79,11 +80,10 @@ def pack(run: Run, backend: Backend) -> Parcel:
     """The parcel of a run that was loaded from a config."""
     loaded = run.loaded
     assert loaded is not None
-    classes = [loaded.config.plant.class_, *(entry.class_ for entry in loaded.config.task)]
-    modules = [name.partition(":")[0] for name in classes if name is not None]
-    class_files = [module for module in modules if module.endswith(".py")]
-    imported = [name for path in class_files for name in _imported(path, loaded.folder)]
-    files = [(path, (loaded.folder / path).read_bytes()) for path in dict.fromkeys([*class_files, *imported])]
+    modules = class_files(loaded.config)
+    imported = [name for path in modules for name in _imported(path, loaded.folder)]
+    names = dict.fromkeys([*modules, *imported, *data_files(loaded.config)])
+    files = [(name, (loaded.folder / name).read_bytes()) for name in names]
     content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, backend)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
 
@@ -293,7 +293,7 @@ def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:
 def unpack(parcel: Parcel, root: Path) -> Run:
     """The run, from files written under a root folder with the same layout as on the sending machine.
 
-    A class file with an absolute path in the config is not sent: each machine needs its own copy.
+    A file with an absolute path in the config is not sent: each machine needs its own copy.
     """
     path = root.joinpath(*parcel.path.parts[1:])
     for name, content in parcel.files:

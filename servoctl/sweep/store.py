@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from servoctl.assembly.run import Run
+from servoctl.config.files import class_files, data_files
 from servoctl.errors import ConfigError, RunFolderError
 from servoctl.run_folder.files import study_folder, unwritable
 from servoctl.sweep.metrics import Row
@@ -156,8 +157,7 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
     if run.loaded is None:
         raise ConfigError("sweep: this run has no config (take one from servoctl.load)")
     values = run.loaded.config
-    classes = [values.plant.class_, *(task.class_ for task in values.task if task.class_)]
-    files = [run.loaded.folder / path.partition(":")[0] for path in classes if path.partition(":")[0].endswith(".py")]
+    files = {name: run.loaded.folder / name for name in (*class_files(values), *data_files(values))}
     identity = {
         "servoctl": VERSION,
         "engine": run.engine,
@@ -166,7 +166,7 @@ def identity_of(run: Run, varies: Sequence[Vary], sample: str, seed: int, planne
         "seed": None if sample == "grid" else seed,
         "runs": planned,
         "config": values.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "files": {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in files},
+        "files": {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()},
     }
     return dict(json.loads(json.dumps(identity)))
 

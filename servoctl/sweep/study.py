@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.assembly.run import Run
-from servoctl.config import dump
 from servoctl.errors import ClusterError, ConfigError
 from servoctl.expression.suggest import remedy
 from servoctl.sweep.batch import columns_of, run_all
@@ -179,7 +178,7 @@ def sweep(
     columns |= {name: values.get(name, [None] * len(rows)) for name in ["status", "error", "engine", *metrics]}
     return Study(
         name=run.name,
-        config_text="" if run.loaded is None else dump(run.loaded.config),
+        config_text="" if run.loaded is None else run.loaded.text,
         varies=tuple(varies),
         sample=sample,
         seed=seed,

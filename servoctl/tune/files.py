@@ -1,11 +1,11 @@
 """Writes the folder of a search: the best config, the table of all trials, the pictures, the summary."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from servoctl.config import dump
+from servoctl.config.files import moved
 from servoctl.config.overrides import setting
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
@@ -32,7 +32,7 @@ def save(tuning: Tuning, folder: Path) -> list[str]:
     assert loaded is not None
     summary, names = json.dumps(tuning.summary(), indent=2) + "\n", [TABLE]
     try:
-        replace(folder / CONFIG, lambda file: file.write(dump(loaded.config).encode()))
+        replace(folder / CONFIG, lambda file: file.write(loaded.text.encode()))
         replace(folder / TABLE, lambda file: _write_table(tuning, file))
         if tuning.best is None:
             (folder / BEST).unlink(missing_ok=True)
@@ -59,32 +59,15 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
     loaded = tuning.problem.run.loaded
     assert loaded is not None
     config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
-    changed: dict[str, Any] = {"tune": None}
-    changed["plant"] = config.plant.model_copy(
-        update={"class_": _relative_class(folder, config.plant.class_, loaded.folder)}
-    )
-    changed["task"] = tuple(
-        task.model_copy(update={"class_": task.class_ and _relative_class(folder, task.class_, loaded.folder)})
-        for task in config.task
-    )
+    config = moved(config, loaded.folder, folder).model_copy(update={"tune": None})
     values = zip(tuning.problem.objectives, trial.evaluation.values, strict=True)
     results = ", ".join(f"{name} {value:.6g}" for name, value in values)
-    return (
-        f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(config.model_copy(update=changed))}"
-    )
+    return f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(config)}"
 
 
 def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
     text = config_of(tuning, trial, path.parent)
     replace(path, lambda file: file.write(text.encode()))
-
-
-def _relative_class(folder: Path, class_path: str, home: Path) -> str:
-    """A class path of a config in folder `home`, rewritten for a config in another folder."""
-    module, _, name = class_path.rpartition(":")
-    if not module.endswith(".py"):
-        return class_path
-    return f"{os.path.relpath((home / module).resolve(), folder.resolve())}:{name}"
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:

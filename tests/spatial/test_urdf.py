@@ -399,10 +399,13 @@ def test_what_runs_all_the_same_is_a_note(tmp_path: Path, content: str) -> None:
 
 
 BODIES = {
-    ("1", "1 1 2.1"): "no rigid body has this inertia: the largest principal moment, 2.1 kg m^2, is above the sum of "
-    "the others, 2",
-    ("1", "0 1 1"): "inertia is not positive: its smallest principal moment is 0 kg m^2",
-    ("1", "-1 1 1"): "inertia is not positive: its smallest principal moment is -1 kg m^2",
+    ("1", "1 1 2.1"): (
+        "no rigid body has this inertia: its principal moments are 1, 1, 2.1 kg m^2 "
+        "(the largest may be at most the sum of the others)"
+    ),
+    ("1", "-1 1 1"): (
+        "no rigid body has this inertia: its principal moments are -1, 1, 1 kg m^2 (none may be negative)"
+    ),
     ("0", "1 1 1"): "inertia without mass (give it a mass)",
 }
 

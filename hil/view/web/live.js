@@ -136,7 +136,7 @@ function showState() {
 }
 
 function paint() {
-  const { row, peak, bus, lateness, skipped, missed, links } = last;
+  const { row, peak, bus, lateness, skipped, missed, links, poses } = last;
   plots.time = row.t; // which the legends show
   strips.forEach((strip) => strip.paint());
   const stage = ending ? "over" : about.stages[row.stage] || "–";
@@ -165,7 +165,7 @@ function paint() {
     label.querySelector(".force").textContent = `now ${shown(value)}`;
     if (!field.value) { slider.value = value; field.value = shown(value); }
   }
-  if (links) sketch(links);
+  if (links) sketch(links, poses, row.t);
 }
 
 function fill(table, rows) {
@@ -174,30 +174,22 @@ function fill(table, rows) {
   rows.forEach((row, i) => row.forEach((text, j) => { body.rows[i].cells[j].textContent = text; }));
 }
 
-/* draws the machine: from the front or, in space, from above at an angle */
-const box = [Infinity, Infinity, -Infinity, -Infinity];
-function sketch(links) {
-  const names = Object.keys(links);
+/* draws the machine; one in space can be turned by mouse or finger */
+const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [] };
+let scene = null;
+function sketch(links, poses, t) {
+  const names = Object.keys(links), numbers = (values) => Float64Array.from(values, (x) => x ?? NaN);
   if (!names.length) return;
+  drawn.t = [t];
+  drawn.lines = names.map((name) => ({
+    name, shape: [1, links[name].length, links[name][0].length], x: numbers(links[name].flat()) }));
+  drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
+  drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
   $("machine").hidden = false;
-  const canvas = $("machine").querySelector("canvas"), ratio = devicePixelRatio || 1;
-  const [w, h] = [canvas.clientWidth, canvas.clientHeight];
-  if (canvas.width !== Math.round(w * ratio)) { canvas.width = Math.round(w * ratio); canvas.height = Math.round(h * ratio); }
-  const flat = ([x, y, z]) => z === undefined ? [x, y] : [0.87 * (x - y), 0.5 * (x + y) * 0.6 + z];
-  const lines = names.map((name) => links[name].filter((p) => !p.includes(null)).map(flat));
-  for (const [x, y] of lines.flat()) {
-    box[0] = Math.min(box[0], x); box[1] = Math.min(box[1], y); box[2] = Math.max(box[2], x); box[3] = Math.max(box[3], y);
-  }
-  const scale = 0.88 * Math.min(w / Math.max(1e-9, box[2] - box[0]), h / Math.max(1e-9, box[3] - box[1]));
-  const pen = canvas.getContext("2d");
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, w, h);
-  const pixel = ([x, y]) => [w / 2 + scale * (x - (box[0] + box[2]) / 2), h / 2 - scale * (y - (box[1] + box[3]) / 2)];
-  lines.forEach((line, i) => {
-    pen.strokeStyle = pen.fillStyle = colourOf(`--c${i % 8}`); pen.lineWidth = 3; pen.lineCap = pen.lineJoin = "round";
-    pen.beginPath(); line.map(pixel).forEach(([x, y], j) => j ? pen.lineTo(x, y) : pen.moveTo(x, y)); pen.stroke();
-    for (const [x, y] of line.map(pixel)) { pen.beginPath(); pen.arc(x, y, 3.5, 0, 7); pen.fill(); }
-  });
+  if (scene) scene.measure();
+  else scene = new Scene($("machine").querySelector("canvas"), [{ name: about.config, drawing: drawn }]);
+  $("machine").classList.toggle("space", scene.space);
+  scene.draw(t);
 }
 
 /* paints at most once per screen frame; a slow browser skips pictures */

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from servoctl.errors import PlantError
-from servoctl.mechanics.spatial.plant import GRAVITY, Robot, robot
+from servoctl.mechanics.spatial.plant import GRAVITY, Robot, built_robot
 from servoctl.mechanics.spatial.tree_builder import TreeBuilder
 
 
@@ -19,7 +18,4 @@ class RobotBuilder(TreeBuilder):
         Raises:
             PlantError: Everything that is wrong with the parts.
         """
-        tree = self.tree()
-        if self.problems:
-            raise PlantError("\n".join(self.problems))
-        return robot(tree, self.values, gravity)
+        return built_robot(self, gravity)

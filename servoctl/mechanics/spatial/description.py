@@ -93,9 +93,11 @@ class Description:
         links: The links; the first one is the root.
         joints: The joints, parents before children.
         notes: Things that `check` reports, one sentence each.
+        base: `free`: the root moves freely; an MJCF file says so, a URDF cannot.
     """
 
     name: str
     links: tuple[LinkDescription, ...]
     joints: tuple[JointDescription, ...]
     notes: tuple[str, ...] = ()
+    base: Literal["fixed", "free"] = "fixed"

@@ -141,6 +141,16 @@ def body_motions(tree: RobotTree, q: Array, v: Array, wanted: Iterable[int]) -> 
     return motions
 
 
+def frame_origins(tree: RobotTree, q: Array) -> Array:
+    """Position of each frame of the tree, in its order, shape (frames, 3) [m]."""
+    bodies = body_motions(tree, q, np.zeros(len(q)), range(len(tree.joints)))
+    origins = []
+    for frame in tree.frames:
+        body = bodies[frame.body]
+        origins.append(body.origin + body.R(Vector.of(frame.placement.xyz)))
+    return _rows(origins).T
+
+
 def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Vector:
     """Mass times centre of mass of all links, in world axes [kg m].
 

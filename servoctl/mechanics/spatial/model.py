@@ -136,6 +136,14 @@ class RobotTree:
     motors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once, because caches of compiled functions ask for it at every call."""
+        return hash((self.name, self.joints, self.links, self.frames, self.loops, self.motors))
+
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the coordinates that move each joint: one, seven for a free base; a mimic joint's are shared."""

@@ -8,6 +8,7 @@ fields, so parameters remain inputs of compiled code.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cache
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,15 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial import dynamics, kinematics
 from servoctl.mechanics.spatial.kinematics import FrameMotion, PointMotion
+from servoctl.mechanics.spatial.loops import ClosedLoop, UnitLength
 from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.moments import Moments
+from servoctl.mechanics.spatial.on_numbers import fast_on_numbers
+from servoctl.mechanics.spatial.placement import IDENTITY, Placement
 from servoctl.mechanics.spatial.scalars import Vector, scalars, times
 from servoctl.mechanics.spatial.skeleton import skeleton
+from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
+from servoctl.mechanics.spatial.urdf import read_urdf
 from servoctl.types import Array
 
 GRAVITY = (0.0, 0.0, -9.81)
@@ -52,6 +58,33 @@ class Robot(Plant):
         if problems:
             raise PlantError("\n".join(f"{self.tree.name}: {problem}" for problem in problems))
 
+    @classmethod
+    def from_urdf(
+        cls,
+        path: str | PathLike[str],
+        *,
+        base: Base = "fixed",
+        at: Placement = IDENTITY,
+        motors: Sequence[str] | None = None,
+        gravity: Sequence[float] = GRAVITY,
+    ) -> "Robot":
+        """The robot of a URDF.
+
+        Args:
+            path: The file.
+            base: `fixed`, or `free` with seven coordinates.
+            at: Place of a fixed base in the world.
+            motors: Names of the joints that have an actuator, as in the file; None: all that do not mimic others.
+            gravity: Acceleration of gravity in world axes [m/s^2].
+
+        Raises:
+            ConfigError: The file cannot be read, or describes no robot; it has every problem of the file.
+            PlantError: The robot has no plant, for example because a link that moves has no mass.
+        """
+        builder = TreeBuilder()
+        builder.add(read_urdf(path), at=at, base=base, motors=motors)
+        return built_robot(builder, gravity)
+
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _restored, (values,)
@@ -65,15 +98,11 @@ class Robot(Plant):
         return {name: "N" if self.coordinates[name] == "m" else "N m" for name in self.tree.motors}
 
     def mass_matrix(self, q: Array, t: float) -> Array:
-        return dynamics.mass_matrix(self.tree, self._bodies(), q)
+        return mass_matrix(self, q)
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         """Q(q, v), shape (n,): gravity, Coriolis forces and the damping of joints."""
-        Q = -dynamics.bias(self.tree, self._bodies(), self.gravity, q, v)
-        for columns, joint in zip(self.tree.columns, self.tree.joints, strict=True):
-            if joint.damping:
-                Q[columns[0]] -= joint.damping * joint.multiplier**2 * v[columns[0]]
-        return Q
+        return force(self, q, v)
 
     def actuation(self, q: Array, t: float) -> Array:
         """B, shape (n, m): each actuator acts on the coordinate of its name."""
@@ -82,18 +111,21 @@ class Robot(Plant):
             B[names.index(motor), j] = 1.0
         return B
 
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        """The unit quaternion of each free base, and the loops."""
+        bases = {self.tree.joints[i].name: UnitLength(self.tree.columns[i][3:]) for i in self.tree.free_bases}
+        return bases | {loop.name: ClosedLoop(loop) for loop in self.tree.loops}
+
     def energy(self, q: Array, v: Array, t: float) -> float | None:
         """Mechanical energy [J]; None if a joint has damping."""
         if any(joint.damping for joint in self.tree.joints):
             return None
-        moment = kinematics.first_moment(self.tree, self.link_moments(), q)
-        kinetic = 0.5 * (v @ self.mass_matrix(q, t) @ v)
-        energy: float = kinetic - moment.dot(Vector.of(self.gravity))
-        return energy
+        value: float = energy(self, q, v)[0]
+        return value
 
     def links(self, q: Array) -> dict[str, Array]:
         """The skeleton: one polyline per branch of the tree, through the origins of its joints [m]."""
-        return skeleton(self.tree, q)
+        return skeleton(self.tree, frame_origins(self, q))
 
     def frame_motions(self, names: Sequence[str], q: Array, v: Array) -> dict[str, FrameMotion]:
         """Pose, Jacobians, velocity and drift of frames, in world axes; on numbers or symbols.
@@ -125,8 +157,39 @@ class Robot(Plant):
         inertia = getattr(self, f"{name}_I") if gyration is None else [times(m, value) for value in gyration]
         return Moments.of(m, com, inertia)
 
-    def _bodies(self) -> list[Moments]:
+    def body_moments(self) -> list[Moments]:
+        """Mass and moments of each moving body, in its axes."""
         return dynamics.body_moments(self.tree, self.link_moments())
+
+
+@fast_on_numbers
+def mass_matrix(robot: Robot, q: Array) -> Array:
+    """M, shape (n, n)."""
+    return dynamics.mass_matrix(robot.tree, robot.body_moments(), q)
+
+
+@fast_on_numbers
+def force(robot: Robot, q: Array, v: Array) -> Array:
+    """Q, shape (n,): gravity, Coriolis forces and the damping of joints."""
+    tree = robot.tree
+    Q = np.array(-dynamics.bias(tree, robot.body_moments(), robot.gravity, q, v), dtype=object)
+    for columns, joint in zip(tree.columns, tree.joints, strict=True):
+        if joint.damping:
+            Q[columns[0]] = Q[columns[0]] - joint.damping * joint.multiplier**2 * v[columns[0]]
+    return Q
+
+
+@fast_on_numbers
+def energy(robot: Robot, q: Array, v: Array) -> Array:
+    """Kinetic and potential energy together [J], shape (1,)."""
+    weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Vector.of(robot.gravity))
+    return np.array([0.5 * (v @ mass_matrix(robot, q) @ v) - weight])
+
+
+@fast_on_numbers
+def frame_origins(robot: Robot, q: Array) -> Array:
+    """Position of each frame [m], shape (frames, 3)."""
+    return kinematics.frame_origins(robot.tree, q)
 
 
 def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] = GRAVITY) -> Robot:
@@ -142,6 +205,18 @@ def robot(tree: RobotTree, values: Mapping[str, Any], gravity: Sequence[float] =
     """
     made: Robot = _class(tuple(_fields(tree).items()))(tree=tree, gravity=tuple(gravity), **values)
     return made
+
+
+def built_robot(builder: TreeBuilder, gravity: Sequence[float] = GRAVITY) -> Robot:
+    """The plant of what a builder has collected.
+
+    Raises:
+        PlantError: Everything that is wrong with it.
+    """
+    tree = builder.tree()
+    if builder.problems:
+        raise PlantError("\n".join(builder.problems))
+    return robot(tree, builder.values, gravity)
 
 
 def _fields(tree: RobotTree) -> dict[str, Any]:

@@ -2,29 +2,32 @@
 
 import numpy as np
 
-from servoctl.mechanics.spatial.kinematics import body_motions
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
-from servoctl.mechanics.spatial.scalars import Vector
 from servoctl.types import Array
 
 
-def skeleton(tree: RobotTree, q: Array) -> dict[str, Array]:
+def skeleton(tree: RobotTree, origins: Array) -> dict[str, Array]:
     """Branch -> polyline from the base, or from where it leaves another branch, to its tip, shape (points, 3) [m].
 
     A branch has the name of its last frame, and ends with the frames on its last body, in their order.
+
+    Args:
+        tree: The robots.
+        origins: Position of each frame, shape (frames, 3) [m].
     """
-    motions = body_motions(tree, q, np.zeros(len(q)), range(len(tree.joints)))
+    on_body: dict[int, list[int]] = {i: [] for i in range(WORLD, len(tree.joints))}
+    # nearest to the body's origin first: that of the link whose joint moves the body is there
+    for k in sorted(range(len(tree.frames)), key=lambda k: float(np.linalg.norm(tree.frames[k].placement.xyz))):
+        on_body[tree.frames[k].body].append(k)
     parents = [joint.parent for joint in tree.joints]
     lines: dict[str, Array] = {}
     for tip in sorted(set(range(len(parents))) - set(parents)):
-        branch = _branch(parents, tip)
-        points = [motions[body].origin.array for body in branch if body != WORLD]
-        if branch[0] == WORLD and tree.joints[branch[1]].kind != "free":
-            points.insert(0, _base(tree, branch[1]))
-        frames = [frame for frame in tree.frames if frame.body == tip]
-        end = motions[tip]
-        points += [(end.origin + end.R(Vector.of(frame.placement.xyz))).array for frame in frames]
-        lines[frames[-1].name if frames else tree.joints[tip].name] = _distinct(points)
+        first, *bodies = _branch(parents, tip)
+        start = on_body[first][0] if first != WORLD else _base(origins, on_body[WORLD], on_body[bodies[0]][0])
+        points = [start, *(on_body[body][0] for body in bodies), *sorted(on_body[tip][1:])]
+        if first == WORLD and tree.joints[bodies[0]].kind == "free":
+            del points[0]
+        lines[tree.frames[points[-1]].name] = _distinct(origins[points])
     return lines
 
 
@@ -36,15 +39,12 @@ def _branch(parents: list[int], tip: int) -> list[int]:
     return bodies
 
 
-def _base(tree: RobotTree, joint: int) -> Array:
-    """Position of the fixed link nearest to a joint on it."""
-    at = tree.joints[joint].placement.p
-    fixed = [frame.placement.p for frame in tree.frames if frame.body == WORLD]
-    nearest: Array = min(fixed[1:] or fixed, key=lambda p: float(np.linalg.norm(p - at)))
-    return nearest
+def _base(origins: Array, fixed: list[int], joint: int) -> int:
+    """The fixed link nearest to a joint on it, or the world if there is none."""
+    return min([k for k in fixed if k] or fixed, key=lambda k: float(np.linalg.norm(origins[k] - origins[joint])))
 
 
-def _distinct(points: list[Array]) -> Array:
-    """The points as rows, without those that repeat the one before; a dot is two equal points."""
+def _distinct(points: Array) -> Array:
+    """The points without those that repeat the one before; a dot is two equal points."""
     kept = [point for i, point in enumerate(points) if not i or np.linalg.norm(point - points[i - 1]) > 1e-9]
     return np.array(kept if len(kept) > 1 else 2 * kept)

@@ -5,12 +5,12 @@ any order, so they are placed at the end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from servoctl.expression.suggest import remedy
-from servoctl.mechanics.spatial.description import Description, JointDescription, Shape
-from servoctl.mechanics.spatial.inertial_values import box_gyration, inertia_note, is_massive
+from servoctl.mechanics.spatial.description import Description, JointDescription
+from servoctl.mechanics.spatial.inertial_values import is_massive
 from servoctl.mechanics.spatial.model import (
     FREE_BASE,
     WORLD,
@@ -22,22 +22,10 @@ from servoctl.mechanics.spatial.model import (
     TreeJoint,
 )
 from servoctl.mechanics.spatial.names import PARAMETERS, NameTable, identifier
-from servoctl.mechanics.spatial.placement import IDENTITY, Inertial, Placement, rotation_to
+from servoctl.mechanics.spatial.payload import Attached, payload
+from servoctl.mechanics.spatial.placement import IDENTITY, Placement, rotation_to
 
 Base = Literal["fixed", "free"]
-
-
-@dataclass(frozen=True)
-class Attached:
-    """A payload or a frame that waits for the frame that it is on."""
-
-    label: str
-    name: str
-    on: str
-    at: Placement
-    inertial: Inertial | None = None
-    gyration: tuple[float, ...] | None = None
-    shapes: tuple[Shape, ...] = ()
 
 
 class TreeBuilder:
@@ -69,7 +57,7 @@ class TreeBuilder:
         description: Description,
         prefix: str = "",
         at: Placement = IDENTITY,
-        base: Base = "fixed",
+        base: Base | None = None,
         motors: Sequence[str] | None = None,
     ) -> None:
         """Adds a robot.
@@ -78,10 +66,10 @@ class TreeBuilder:
             description: What its file says.
             prefix: Its joints and links are named `<prefix>_<name>`; "": as in the file.
             at: Place of a fixed base in the world.
-            base: `fixed`, or `free` with seven coordinates `base_x`, ..., `base_qz`.
+            base: `fixed`, or `free` with seven coordinates `base_x`, ..., `base_qz`; None: as its file says.
             motors: Names of the joints that have an actuator, as in the file; None: all that have a coordinate.
         """
-        where = prefix or description.name
+        where, base = prefix or description.name, base or description.base
         self._names.append(where)
         self._notes += [f"{prefix}: {note}" if prefix else note for note in description.notes]
         root, *others = description.links
@@ -132,21 +120,10 @@ class TreeBuilder:
             com: Centre of mass in its frame [m], where `size` is not given; None: the origin.
             inertia: (ixx, iyy, izz, ixy, ixz, iyz) about the centre of mass [kg m^2]; None: 0, or given by `size`.
         """
-        label = f"bodies: {name}"
-        if not m > 0.0:
-            self.problems.append(f"{label}: m: expected a positive mass [kg], got {m:g}")
-        if size is not None and (com is not None or inertia is not None):
-            self.problems.append(f"{label}: size gives centre of mass and inertia already (leave out com and inertia)")
-        self._check_lengths(label, {"size": (size, 3), "com": (com, 3), "inertia": (inertia, 6)})
-        if size is not None and not all(edge > 0.0 for edge in size):
-            self.problems.append(f"{label}: size: expected three positive lengths [m], got {list(size)}")
-        edges = (0.0, 0.0, 0.0) if size is None else tuple(float(edge) for edge in size)
-        shapes = () if size is None else (Shape("box", edges, IDENTITY),)
-        inertial = Inertial(float(m), tuple(com or 3 * (0.0,)), tuple(inertia or 6 * (0.0,)))  # type: ignore[arg-type]
-        note = inertia_note(inertial.I) if inertia is not None else None
-        self._notes += [f"{label}: {note}"] if note else []
-        gyration = None if size is None or len(size) != 3 else box_gyration(*edges)
-        self._attached.append(Attached(label, name, on, at, inertial, gyration, shapes))
+        part, problems, notes = payload(name, on, at, m, size, com, inertia)
+        self.problems += problems
+        self._notes += notes
+        self._attached.append(part or Attached(f"bodies: {name}", name, on, at))
 
     def frame(self, name: str, on: str, at: Placement) -> None:
         """Adds a frame on another one, at a place in that one."""
@@ -162,12 +139,11 @@ class TreeBuilder:
     def tree(self) -> RobotTree:
         """The tree of all that has been added; it means nothing if there are problems."""
         self._place_attached()
+        known = [*self._frames, *(part.name for part in self._attached)]
         for loop in self._loops:
             for frame in (loop.first, loop.second):
-                if frame not in self._frames:
-                    self.problems.append(
-                        f"loops: {loop.name}: there is no frame '{frame}' ({remedy(frame, self._frames)})"
-                    )
+                if frame not in known:
+                    self.problems.append(f"loops: {loop.name}: there is no frame '{frame}' ({remedy(frame, known)})")
             if loop.first == loop.second:
                 self.problems.append(f"loops: {loop.name}: both frames are '{loop.first}' (a loop joins two frames)")
         self._check_masses()
@@ -217,34 +193,38 @@ class TreeBuilder:
                 self.problems.append(f"{where}: motors: {name}: {what} ({remedy(name, free)})")
         self._motors += [joint for name, joint in free.items() if motors is None or name in motors]
 
-    def _check_lengths(self, label: str, lists: Mapping[str, tuple[Sequence[float] | None, int]]) -> None:
-        for key, (values, count) in lists.items():
-            if values is not None and len(values) != count:
-                self.problems.append(f"{label}: {key}: expected {count} numbers, got {len(values)}")
-
     def _place_attached(self) -> None:
         """Places payloads and frames, each after the one that it is on."""
         waiting = self._attached
         while waiting:
             ready = [part for part in waiting if part.on in self._frames]
             if not ready:
-                names = [part.name for part in waiting]
-                for part in waiting:
-                    why = "the frames carry each other" if part.on in names else f"there is no frame '{part.on}'"
-                    self.problems.append(f"{part.label}: on: {why} ({remedy(part.on, self._frames)})")
+                self._report_unplaced(waiting)
                 break
             for part in ready:
                 frame = self._frames[part.on]
                 self._place(part, frame.body, frame.placement.then(part.at))
             waiting = [part for part in waiting if part not in ready]
-        self._attached = []
+        self._attached = waiting
+
+    def _report_unplaced(self, parts: Sequence[Attached]) -> None:
+        names = {part.name for part in parts}
+        for part in parts:
+            if part.on not in names:
+                self.problems.append(
+                    f"{part.label}: on: there is no frame '{part.on}' ({remedy(part.on, self._frames)})"
+                )
+        if all(part.on in names for part in parts):
+            each = ", ".join(f"{part.name} on {part.on}" for part in parts)
+            self.problems.append(f"frames: on: they carry each other, {each} (put one of them on a link)")
 
     def _place(self, part: Attached, body: int, placement: Placement) -> None:
         """Adds a frame, and its inertial if it has one."""
         if identifier(part.name) != part.name:
             self.problems.append(f"{part.label}: it is no name (write it as '{identifier(part.name)}')")
-        if self._frame_names.add(part.name, part.label):
-            self._frames[part.name] = TreeFrame(part.name, body, placement, part.shapes)
+        if not self._frame_names.add(part.name, part.label):
+            return
+        self._frames[part.name] = TreeFrame(part.name, body, placement, part.shapes)
         inertial = part.inertial
         if inertial is None or not is_massive(inertial):
             return

@@ -6,18 +6,13 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from servoctl.mechanics.spatial.description import LinkDescription, Shape
+from servoctl.mechanics.spatial.inertial_values import inertia_note
 from servoctl.mechanics.spatial.mesh_files import mesh_file
 from servoctl.mechanics.spatial.placement import Inertial, Placement
 from servoctl.mechanics.spatial.urdf_values import Findings, Values
 from servoctl.types import Array
 
 MOMENTS = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
-
-ROUNDING = 1e-12
-"""Share of the largest principal moment below which another one is 0."""
-
-TOLERANCE = 1e-6
-"""Share of the largest principal moment by which a rounded inertia may break the triangle inequality."""
 
 
 def read_link(element: Element, name: str, findings: Findings) -> LinkDescription:
@@ -49,13 +44,7 @@ def _inertial(element: Element, name: str, values: Values) -> Inertial | None:
     return inertial_in_link(m, np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]), placement, name, values.findings)
 
 
-def inertial_in_link(
-    m: float,
-    inertia: Array,
-    placement: Placement,
-    name: str,
-    findings: Findings,
-) -> Inertial | None:
+def inertial_in_link(m: float, inertia: Array, placement: Placement, name: str, findings: Findings) -> Inertial | None:
     """The inertial of a link, None if it has neither mass nor inertia; a note if no rigid body has this inertia.
 
     Args:
@@ -67,20 +56,11 @@ def inertial_in_link(
     """
     if m == 0 and not inertia.any():
         return None
-    a, b, c = np.linalg.eigvalsh(inertia)
-    a = 0.0 if abs(a) <= ROUNDING * c else a
-    if m <= 0:
-        findings.note(name, "inertia without mass", "give it a mass")
-    elif a <= 0:
-        findings.note(name, f"inertia is not positive: its smallest principal moment is {a:.3g} kg m^2")
-    elif c - a - b > TOLERANCE * c:
-        findings.note(
-            name,
-            "no rigid body has this inertia: "
-            f"the largest principal moment, {c:.3g} kg m^2, is above the sum of the others, {a + b:.3g}",
-        )
     T = placement.R @ inertia @ placement.R.T
     moments = (T[0, 0], T[1, 1], T[2, 2], T[0, 1], T[0, 2], T[1, 2])
+    note = "inertia without mass (give it a mass)" if m == 0 else inertia_note(moments)
+    if note:
+        findings.note(name, note)
     return Inertial(m, placement.xyz, tuple(float(x) for x in moments))  # type: ignore[arg-type]
 
 

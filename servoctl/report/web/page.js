@@ -58,6 +58,7 @@
     const names = many ? [`${parts.length} parts`] : parts.map(({ name, colour }) => `<i style="background:var(${colour})"></i>${escaped(name)}`);
     const hints = [];
     if (shownRuns.some((run) => run.drawing.task.length)) hints.push("dotted: path prescribed by the task");
+    if (shownRuns.some((run) => run.drawing.axes.length)) hints.push("axes of frames: x orange, y green, z blue");
     if (space) hints.push("drag to turn, shift + wheel to zoom, double click to reset");
     root.querySelector(".parts").innerHTML =
       names.map((name) => `<span>${name}</span>`).join("") + hints.map((hint) => `<span class="quiet">${hint}</span>`).join("");

@@ -28,7 +28,9 @@ class Scene {
     this.look = { ...this.home };
     this.hidden = new Set();
     this.time = 0;
-    this.#measure();
+    this.low = [Infinity, Infinity, Infinity];
+    this.high = [-Infinity, -Infinity, -Infinity];
+    this.measure();
     if (this.space) this.#listen();
     new ResizeObserver(() => this.draw(this.time)).observe(canvas);
   }
@@ -54,15 +56,15 @@ class Scene {
     this.#scaleBar(c, height);
   }
 
-  /** Names and colours of the moving parts. */
+  /** Names and colours of the moving parts; of robots with surfaces, of the traces. */
   parts() {
-    const names = [...new Set(this.runs.flatMap((run) => run.drawing.lines.map((line) => line.name)))];
+    const named = ({ lines, solids, traces }) => (solids.length ? traces.filter(({ shape }) => shape[0]) : lines);
+    const names = [...new Set(this.runs.flatMap((run) => named(run.drawing).map((line) => line.name)))];
     return names.map((name, i) => ({ name, colour: names.length > 12 ? "--c0" : `--c${i % 8}` }));
   }
 
-  #measure() {
-    this.low = [Infinity, Infinity, Infinity];
-    this.high = [-Infinity, -Infinity, -Infinity];
+  /** Widens the view to all that the runs show. */
+  measure() {
     for (const run of this.runs) {
       const frames = calmFrames(run.drawing);
       for (const { x, shape } of [...run.drawing.lines, ...run.drawing.task]) {
@@ -74,6 +76,7 @@ class Scene {
         }
       }
     }
+    for (const run of this.runs) this.#measureSolids(run.drawing);
     for (let k = 0; k < 3; k++) if (!Number.isFinite(this.low[k])) this.low[k] = this.high[k] = 0;
     if (this.space) { // the view includes the floor and the origin
       this.low = this.low.map((low) => Math.min(low, 0));
@@ -82,6 +85,23 @@ class Scene {
     this.extent = Math.max(...this.high.map((high, k) => high - this.low[k])) || 1;
     this.middle = this.low.map((low, k) => (low + this.high[k]) / 2);
     this.colours = new Map(this.parts().map(({ name, colour }) => [name, colour]));
+  }
+
+  /** Includes the corners of surfaces in some of the frames. */
+  #measureSolids({ t, solids, lines }) {
+    const frames = calmFrames({ t, lines }), step = Math.max(1, Math.floor(frames / 20));
+    for (const { points, pose } of solids) {
+      for (let frame = 0; frame < frames; frame += step) {
+        const now = poseAt(pose, frame, frame, 0);
+        if (!now.every(Number.isFinite)) continue;
+        for (let i = 0; i < points.length; i += 3) {
+          posed(now, points[i], points[i + 1], points[i + 2]).forEach((x, k) => {
+            this.low[k] = Math.min(this.low[k], x);
+            this.high[k] = Math.max(this.high[k], x);
+          });
+        }
+      }
+    }
   }
 
   /** The directions of space that point right and up on paper. */
@@ -147,9 +167,24 @@ class Scene {
     const next = Math.min(i + 1, times.length - 1);
     const part = next > i ? Math.min(Math.max((t - times[i]) / (times[next] - times[i]), 0), 1) : 0;
     c.globalAlpha = strength;
-    for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
-    for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
+    if (run.drawing.solids.length) this.#robots(c, run.drawing, i, next, part);
+    else {
+      for (const point of run.ground ??= groundOf(run.drawing.lines, this.extent)) this.#stand(c, point);
+      for (const line of run.drawing.lines) this.#part(c, line, i, next, part);
+    }
     c.globalAlpha = 1;
+  }
+
+  #robots(c, { lines, solids, axes }, i, next, part) {
+    for (const line of lines) this.#skeleton(c, line, i);
+    const [right, up] = this.#axes(this.look), eye = cross(right, up);
+    drawSolids(c, solids, solids.map(({ pose }) => poseAt(pose, i, next, part)), this.at, { right, up, eye });
+    for (const frame of axes) drawAxes(c, poseAt(frame, i, next, part), 0.07 * this.extent, this.at);
+  }
+
+  /** Draws a thin line from joint to joint, for links that have no surface. */
+  #skeleton(c, { x, shape: [, count, d] }, i) {
+    this.#path(c, x.subarray(i * count * d, (i + 1) * count * d), [count, d], 0, count, "--quiet", 1, []);
   }
 
   #part(c, { name, x, shape: [, count, d] }, i, next, part) {
@@ -229,7 +264,7 @@ class Scene {
   /** Draws the floor with a grid, and the directions of x, y and z, for a mechanism in space. */
   #floor(c) {
     const [lx, ly, lz] = this.low, [hx, hy] = this.high;
-    const step = niceStep(Math.max(hx - lx, hy - ly) / 5), grid = [];
+    const step = niceStep(Math.max(hx - lx, hy - ly) / 8), grid = [];
     const [x0, x1] = [Math.floor(lx / step), Math.ceil(hx / step)];
     const [y0, y1] = [Math.floor(ly / step), Math.ceil(hy / step)], z = lz;
     for (let k = x0; k <= x1; k++) grid.push([[k * step, y0 * step, z], [k * step, y1 * step, z]]);

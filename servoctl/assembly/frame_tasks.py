@@ -1,0 +1,180 @@
+"""Tasks on frames of robots: entries of a config -> constraints. Every problem is noted at its field."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from servoctl.assembly.problems import Problems
+from servoctl.config.document import FieldPath
+from servoctl.config.tasks import Task
+from servoctl.errors import TaskError
+from servoctl.expression import Expression, parse
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.task import Axis, CentreOfMass, Distance, Orientation, Pose, Position, Posture
+from servoctl.mechanics.spatial.task.held_posture import HeldPosture
+from servoctl.reference.signal import Signal
+from servoctl.types import State
+
+POSITION, QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
+"""Columns of a reference that stand in place of xyz and of rpy."""
+
+FIELDS = {"second": "distance", "first": "distance", "joints": "posture", "axes": "com", "quaternion": "reference"}
+"""Field of a class -> key of the entry, where they differ."""
+
+
+class FrameTask:
+    """Builds the constraint of one entry.
+
+    Args:
+        entry: An entry with a form on frames.
+        path: Its path in the config.
+        plant: The robot.
+        start: The start, for `posture: initial`.
+        problems: Takes what is wrong.
+        signals: Columns of references, by their names in equations.
+    """
+
+    def __init__(
+        self,
+        entry: Task,
+        path: FieldPath,
+        plant: Robot,
+        start: State,
+        problems: Problems,
+        signals: Mapping[str, Signal],
+    ) -> None:
+        self._entry, self._path, self._plant, self._start = entry, path, plant, start
+        self._problems, self._signals = problems, signals
+
+    def build(self) -> Constraint | None:
+        """The constraint; None, and problems noted, if it is wrong."""
+        form = self._entry.form
+        assert form is not None
+        make: Mapping[str, Callable[[], Constraint | None]] = {
+            "pose": self._pose, "position": self._position, "orientation": self._orientation, "axis": self._axis,
+            "distance": self._distance, "com": self._com, "posture": self._posture,
+        }  # fmt: skip
+        try:
+            constraint = make[form]()
+        except TaskError as error:
+            for line in str(error).splitlines():
+                self._note(line.partition(": ")[2], form)
+            return None
+        wrong = [] if constraint is None else constraint.problems(self._plant)
+        for sentence in wrong:
+            self._note(sentence, form)
+        return None if wrong else constraint
+
+    def _pose(self) -> Constraint | None:
+        entry, xyz = self._entry, self._xyz()
+        rotation = self._rotation()
+        if entry.pose is None or xyz is None or rotation is None:
+            return None
+        return Pose(entry.pose, xyz, **rotation, relative_to=entry.relative_to)
+
+    def _position(self) -> Constraint | None:
+        entry, xyz = self._entry, self._xyz()
+        return None if entry.position is None or xyz is None else Position(entry.position, xyz, entry.relative_to)
+
+    def _orientation(self) -> Constraint | None:
+        entry, rotation = self._entry, self._rotation()
+        if entry.orientation is None or rotation is None:
+            return None
+        return Orientation(entry.orientation, **rotation, relative_to=entry.relative_to)
+
+    def _axis(self) -> Constraint | None:
+        entry = self._entry
+        if entry.axis is None or entry.along is None:
+            return None
+        frame, axis = entry.axis
+        return Axis(frame, axis, self._equations(entry.along), entry.relative_to)
+
+    def _distance(self) -> Constraint | None:
+        entry = self._entry
+        if entry.distance is None or entry.value is None:
+            return None
+        (first, second), (value,) = entry.distance, self._equations(entry.value)
+        return Distance(first, second if isinstance(second, str) else self._equations(second), value)
+
+    def _com(self) -> Constraint | None:
+        entry = self._entry
+        if entry.com is None or entry.value is None:
+            return None
+        return CentreOfMass(entry.com, self._equations(entry.value))
+
+    def _posture(self) -> Constraint | None:
+        entry, q = self._entry, dict(zip(self._plant.coordinates, self._start.q, strict=True))
+        if isinstance(entry.posture, Mapping):
+            return Posture(dict(zip(entry.posture, self._equations(tuple(entry.posture.values())), strict=True)))
+        if entry.posture == "initial":
+            return HeldPosture(tuple(self._joints()), tuple(float(q[name]) for name in self._joints()))
+        return self._guided()
+
+    def _guided(self) -> Constraint | None:
+        """Joints that follow the columns of a reference that are named as joints."""
+        columns = [signal.column for signal in self._signals.values() if signal.reference == self._entry.reference]
+        for column in columns:
+            if column not in self._plant.coordinates:
+                what = f"column '{column}' is no joint ({remedy(column, self._joints())}; list the joints in columns)"
+                self._problems.add(what, *self._path, "reference")
+        targets = self._columns(columns)
+        return (
+            None
+            if not targets or not set(columns) <= set(self._plant.coordinates)
+            else Posture(dict(zip(columns, targets, strict=True)))
+        )
+
+    def _joints(self) -> list[str]:
+        """Joints with a coordinate of their own; a free base has none."""
+        return [joint.name for joint in self._plant.tree.joints if joint.follows is None and joint.kind != "free"]
+
+    def _xyz(self) -> Any:
+        """Targets of the position; None if they are wrong."""
+        return self._columns(POSITION) if self._entry.xyz is None else self._equations(self._entry.xyz)
+
+    def _rotation(self) -> dict[str, Any] | None:
+        """`rpy` or `quaternion`; None if it is wrong."""
+        if self._entry.rpy is not None:
+            return {"rpy": self._equations(self._entry.rpy)}
+        columns = self._columns(QUATERNION)
+        return None if columns is None else {"quaternion": columns}
+
+    def _equations(self, texts: str | Sequence[str]) -> tuple[Expression, ...]:
+        """The equations, which know the columns of references."""
+        every = (texts,) if isinstance(texts, str) else texts
+        return tuple(parse(text).with_signals(self._signals) for text in every)
+
+    def _columns(self, names: Sequence[str]) -> tuple[Expression, ...] | None:
+        """Columns of the entry's reference as equations; None if one is not there."""
+        reference = self._entry.reference
+        there = [signal.column for signal in self._signals.values() if signal.reference == reference]
+        missing = [name for name in names if name not in there]
+        if reference is None or not there:
+            return None  # it was wrong and has been left out
+        if missing:
+            what = f"'{reference}' has no column {', '.join(missing)} (columns: {', '.join(there)})"
+            self._problems.add(what, *self._path, "reference")
+            return None
+        return self._equations([f"{reference}_{name}" for name in names])
+
+    def _note(self, sentence: str, form: str) -> None:
+        """Notes a problem, `<field of the class>: <what>` or without a field, at the key of the entry."""
+        field, colon, what = sentence.partition(": ")
+        key = FIELDS.get(field, field)
+        if colon and key in type(self._entry).model_fields:
+            self._problems.add(what, *self._path, key)
+        else:
+            self._problems.add(sentence, *self._path, form)
+
+
+def held_at(task: Mapping[str, Constraint], plant: Robot, start: State) -> dict[str, Constraint]:
+    """The task with each `posture: initial` at another start, which a projection found."""
+    q = dict(zip(plant.coordinates, start.q, strict=True))
+    return {
+        name: replace(constraint, values=tuple(float(q[joint]) for joint in constraint.joints))
+        if isinstance(constraint, HeldPosture)
+        else constraint
+        for name, constraint in task.items()
+    }

@@ -1,0 +1,112 @@
+"""Robots of a config: files, bodies, frames and loops -> the plant; and the limits of its files."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from servoctl.assembly.instance import replaced_parameters
+from servoctl.assembly.problems import Problems
+from servoctl.config.document import FieldPath
+from servoctl.config.load import LoadedConfig
+from servoctl.config.plant import GRAVITY, PlantConfig
+from servoctl.config.robot import PlacementConfig, RobotConfig
+from servoctl.errors import ConfigError, MissingPackageError, PlantError
+from servoctl.mechanics.spatial.build import RobotBuilder
+from servoctl.mechanics.spatial.description import Description
+from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.plant import Robot
+
+PARTS = ("bodies", "frames", "loops")
+"""Sections of `plant` whose entries have names; a problem of the builder begins with one of these and the name."""
+
+
+def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
+    """The plant of `robot` or `robots`; None if names are not known because a file is wrong."""
+    values = loaded.config.plant
+    builder, before = RobotBuilder(), len(problems.found)
+    for prefix, robot in values.every_robot.items():
+        path: FieldPath = ("plant", "robots", prefix) if prefix else ("plant", "robot")
+        description = _description(robot, loaded.folder, problems, path)
+        if description is not None:
+            motors = None if robot.motors == "all" else robot.motors
+            builder.add(description, prefix, placement(robot.at), robot.base, motors)
+    if len(problems.found) > before or problems.touch("plant.robot", "plant.robots", *(f"plant.{p}" for p in PARTS)):
+        return None
+    _add_parts(builder, values)
+    try:
+        plant = builder.plant(values.gravity or GRAVITY)
+    except PlantError as error:
+        for line in str(error).splitlines():
+            problems.add(*_placed(line, values))
+        return None
+    return replaced_parameters(plant, values.parameters, problems, "plant")
+
+
+def placement(values: PlacementConfig) -> Placement:
+    """A placement of a config."""
+    return Placement.at(values.xyz, values.rpy)
+
+
+def effort_limits(plant: Robot, problems: Problems) -> dict[str, tuple[float, float]]:
+    """Actuator -> limits, from the efforts in the files; an actuator without an effort is a problem."""
+    efforts = {name: plant.tree.joint(name).effort for name in plant.actuators}
+    missing = [name for name, effort in efforts.items() if effort is None]
+    if missing:
+        what = f"the file gives no effort for {', '.join(missing)}"
+        problems.add(f"robot: {what} (give it there, or write law.limits by actuator)", "law", "limits")
+    return {name: (-effort, effort) for name, effort in efforts.items() if effort is not None}
+
+
+def _add_parts(builder: RobotBuilder, values: PlantConfig) -> None:
+    for name, body in (values.bodies or {}).items():
+        builder.body(name, body.on, placement(body.at), body.m, body.size, body.com, body.inertia)
+    for name, frame in (values.frames or {}).items():
+        builder.frame(name, frame.on, placement(frame.at))
+    for name, loop in (values.loops or {}).items():
+        builder.loop(name, loop.kind, *loop.pair)
+
+
+def _placed(line: str, values: PlantConfig) -> tuple[Any, ...]:
+    """A problem of the builder, and the field that it is about."""
+    part, _, rest = line.partition(": ")
+    name, _, what = rest.partition(": ")
+    if part in PARTS and what:
+        return what, "plant", part, name
+    if part in values.every_robot:
+        return rest, "plant", "robots", part
+    return line, "plant", "robot" if values.robot is not None else "robots"
+
+
+def _description(robot: RobotConfig, folder: Path, problems: Problems, path: FieldPath) -> Description | None:
+    """What the robot's file says; None if it is wrong."""
+    kind = "mjcf" if robot.urdf is None else "urdf"
+    name = robot.urdf or robot.mjcf
+    if name is None:
+        return None  # it was wrong and has been left out
+    file = folder / name
+    try:
+        return _read(kind, file, _stamp(file))
+    except (ConfigError, MissingPackageError) as error:
+        problems.add(str(error).replace(str(file), name), *path, kind)
+    return None
+
+
+@lru_cache(maxsize=16)  # sweeps and searches build the same robot many times
+def _read(kind: str, file: Path, stamp: tuple[int, int]) -> Description:
+    """Reads a file; `stamp` makes a changed file another entry of the cache."""
+    if kind == "mjcf":
+        from servoctl.mechanics.spatial.mjcf import read_mjcf
+
+        return read_mjcf(file)
+    from servoctl.mechanics.spatial.urdf import read_urdf
+
+    return read_urdf(file)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Time of the last change [ns] and size; zeros for a file that is not there."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size

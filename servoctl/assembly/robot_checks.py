@@ -1,0 +1,119 @@
+"""What the start asks of a robot: joints inside limits, torques below efforts, rotation errors below half a turn."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.mechanics.initial import Consistency, consistency
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.task import Axis, Orientation, Pose
+from servoctl.simulation.closed_loop import Loop
+from servoctl.types import State
+
+FAR = math.radians(150.0)
+"""From this error on, a start is close to half a turn, where a rotation error has no direction [rad]."""
+
+AT_LIMIT = 1e-6
+"""An input closer to its effort than this share is at it."""
+
+
+@dataclass(frozen=True)
+class JointUse:
+    """How a joint with a coordinate starts.
+
+    Attributes:
+        name: Of the joint.
+        unit: Of its coordinate.
+        q: Its coordinate.
+        lower, upper: Its limits; infinite where the file gives none.
+        u: The first command of its actuator; None: it has none, or there is no law.
+        effort: Its largest torque or force; None: the file gives none.
+        u_unit: Unit of its actuator.
+    """
+
+    name: str
+    unit: str
+    q: float
+    lower: float
+    upper: float
+    u: float | None
+    effort: float | None
+    u_unit: str
+
+    @property
+    def margin(self) -> float:
+        """Distance to the nearest limit; negative outside."""
+        return min(self.q - self.lower, self.upper - self.q)
+
+    @property
+    def share(self) -> float | None:
+        """First command relative to the effort; None where one of them is not known."""
+        return None if self.u is None or self.effort is None else abs(self.u) / self.effort
+
+    @property
+    def warnings(self) -> list[str]:
+        """A joint outside its limits, and a command at or above the effort."""
+        found = []
+        if self.margin < 0.0:
+            side, limit = ("below its lower", self.lower) if self.q < self.lower else ("above its upper", self.upper)
+            found.append(f"the start has {self.name} = {self.q:.4g} {self.unit}, {side} limit {limit:.4g} (initial.q)")
+        if self.share is not None and self.share >= 1.0 - AT_LIMIT:
+            at = "is at" if self.share <= 1.0 + AT_LIMIT else f"is {abs(self.u or 0.0):.4g} {self.u_unit}, above"
+            remedy = "start elsewhere, or slower" if at == "is at" else "law.limits: robot keeps it inside"
+            found.append(
+                f"the first command of {self.name} {at} its effort, {self.effort:.4g} {self.u_unit} ({remedy})"
+            )
+        return found
+
+
+def joint_uses(loop: Loop, start: State) -> list[JointUse]:
+    """Each joint with a coordinate of its own; empty if the plant is no robot."""
+    plant = loop.system.model.plant
+    if not isinstance(plant, Robot):
+        return []
+    q, u = dict(zip(plant.coordinates, start.q, strict=True)), _first_command(loop, start, plant)
+    return [
+        JointUse(
+            joint.name, joint.unit, float(q[joint.name]),
+            -math.inf if joint.lower is None else joint.lower, math.inf if joint.upper is None else joint.upper,
+            u.get(joint.name), joint.effort, "N" if joint.kind == "prismatic" else "N m",
+        )
+        for joint in plant.tree.joints
+        if joint.follows is None and joint.kind != "free"
+    ]  # fmt: skip
+
+
+def warnings(loop: Loop, start: State) -> list[str]:
+    """Warnings about the start of a robot, one sentence each."""
+    if not isinstance(loop.system.model.plant, Robot):
+        return []
+    found = [sentence for joint in joint_uses(loop, start) for sentence in joint.warnings]
+    return found + _far_rotations(loop, consistency(loop.system.model, start))
+
+
+def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:
+    if loop.system.law is None:
+        return {}
+    command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
+    return dict(zip(plant.actuators, map(float, command[loop.layout.slices["u"]]), strict=True))
+
+
+def _far_rotations(loop: Loop, at: Consistency) -> list[str]:
+    found = []
+    for name, constraint in loop.system.model.plain.task.items():
+        if not isinstance(constraint, Pose | Orientation | Axis):
+            continue
+        rows = [x for row, x in zip(at.rows, at.violation, strict=True) if row.group == name]
+        angle = _length(rows[3:] if isinstance(constraint, Pose) else rows)
+        if angle >= FAR:
+            found.append(
+                f"task.{name}: starts {math.degrees(angle):.0f} deg from its reference: at 180 deg the error has no "
+                "direction (start closer: initial.q or initial.solve)"
+            )
+    return found
+
+
+def _length(values: Sequence[float]) -> float:
+    return float(np.linalg.norm(values))

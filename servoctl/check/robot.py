@@ -1,0 +1,44 @@
+"""The part of a check that is about a robot: its free motions, joints at the start, and notes of its files."""
+
+import math
+from typing import Any
+
+from servoctl.assembly.robot_checks import JointUse, joint_uses
+from servoctl.assembly.run import Run
+from servoctl.mechanics.spatial.plant import Robot
+
+
+def robot_section(run: Run) -> tuple[list[str], dict[str, Any]]:
+    """Lines and values; empty if the plant is no robot."""
+    plant = run.system.model.plant
+    if not isinstance(plant, Robot):
+        return [], {}
+    joints = joint_uses(run.loop, run.start)
+    lines = [*_nearest_limit(joints), *_largest_share(joints), *plant.tree.notes]
+    values = {joint.name: _values(joint) for joint in joints}
+    return lines, {"joints": values, "notes": list(plant.tree.notes)}
+
+
+def _nearest_limit(joints: list[JointUse]) -> list[str]:
+    limited = [joint for joint in joints if math.isfinite(joint.margin)]
+    if not limited:
+        return ["joint limits: the files give none"]
+    least = min(limited, key=lambda joint: joint.margin)
+    if least.margin < 0.0:
+        return [f"joint limits: {sum(joint.margin < 0.0 for joint in limited)} of {len(limited)} joints start outside"]
+    closest = f"{least.name} is closest, by {least.margin:.3g} {least.unit}"
+    return [f"joint limits: all {len(limited)} met at the start; {closest}"]
+
+
+def _largest_share(joints: list[JointUse]) -> list[str]:
+    shares = [(joint.share, joint) for joint in joints if joint.share is not None]
+    if not shares:
+        return []
+    share, joint = max(shares, key=lambda pair: pair[0])
+    used = f"{abs(joint.u or 0.0):.4g} of {joint.effort:.4g} {joint.u_unit}, {100 * share:.0f} %"
+    return [f"first command against effort: {joint.name} uses most, {used}"]
+
+
+def _values(joint: JointUse) -> dict[str, Any]:
+    limits = [x if math.isfinite(x) else None for x in (joint.lower, joint.upper)]
+    return {"q": joint.q, "limits": limits, "u": joint.u, "effort": joint.effort}

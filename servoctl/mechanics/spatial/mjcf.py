@@ -1,0 +1,171 @@
+"""Reads an MJCF, the format of MuJoCo, where MuJoCo is installed.
+
+Design: MuJoCo itself resolves defaults, includes and inertias of geoms; this reader only walks the arrays of its model.
+MuJoCo lets a body have several joints at any points of it; here each of them moves a link of its own, without mass but
+for the last.
+"""
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from servoctl.errors import ConfigError, MissingPackageError
+from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
+from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
+from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.urdf_values import Findings
+from servoctl.mechanics.spatial.xml_file import read_xml
+
+WORLD = "world"
+
+IGNORED = {
+    "njnt": ("jnt_stiffness", "joint", "its stiffness is left out"),
+    "nbody": ("body_gravcomp", "body", "its gravity compensation is left out"),
+}
+"""Number of things -> array with one value per thing, kind of thing, note where the value is not 0."""
+
+
+def read_mjcf(path: str | PathLike[str]) -> Description:
+    """The robot that an MJCF file describes; its base is free if its only root body has a free joint.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: The file cannot be read, or it has joints that are not supported; every one is named.
+        MissingPackageError: MuJoCo is not installed.
+    """
+    path = Path(path)
+    root = read_xml(path)
+    if root.tag != "mujoco":
+        what = "a URDF (give it as `urdf:`)" if root.tag == "robot" else f"no MJCF file: its root is <{root.tag}>"
+        raise ConfigError(f"{path}: it is {what}")
+    try:
+        import mujoco
+    except ImportError as error:
+        raise MissingPackageError(f"{path}: an MJCF file needs MuJoCo (pip install 'servoctl[bench]')") from error
+    try:
+        model = mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
+    return _Reader(path, model, mujoco).description()
+
+
+class _Reader:
+    def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
+        self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
+        self._mujoco, self._findings = mujoco, Findings(path)
+        self._links: list[LinkDescription] = []
+        self._joints: list[JointDescription] = []
+
+    def description(self) -> Description:
+        model = self._model
+        roots = [i for i in range(1, model.nbody) if model.body_parentid[i] == 0]
+        free = [i for i in roots if model.body_jntnum[i] and self._kind(model.body_jntadr[i]) == "free"]
+        kept = self._kept_roots(roots, free)
+        if not free:
+            self._links.append(LinkDescription(WORLD, None, shapes_of(model, 0, self._mujoco)))
+        for body in range(1, model.nbody):
+            if model.body_rootid[body] in kept:
+                self._add_body(body, is_base=body in free)
+        self._note_left_out()
+        if self._findings.problems:
+            raise ConfigError(self._findings.problems)
+        name = self._path.stem
+        base = "free" if free else "fixed"
+        return Description(name, tuple(self._links), tuple(self._joints), self._findings.notes, base)  # type: ignore[arg-type]
+
+    def _kept_roots(self, roots: list[int], free: list[int]) -> list[int]:
+        """The bodies on the world that belong to the robot; beside a free one no other may move."""
+        if not free:
+            return roots
+        for body in roots:
+            if body == free[0]:
+                continue
+            moves = any(
+                self._model.body_rootid[b] == body and self._model.body_jntnum[b]
+                for b in range(len(self._model.body_rootid))
+            )
+            if moves:
+                self._findings.problem(
+                    f"body '{self._body(body)}'",
+                    f"it moves beside the free body '{self._body(free[0])}' (write each robot into a file of its own)",
+                )
+            else:
+                self._findings.note(self._body(body), "a body that does not move is left out beside a free one")
+        return free[:1]
+
+    def _add_body(self, body: int, is_base: bool) -> None:
+        model, name = self._model, self._body(body)
+        parent = self._body(model.body_parentid[body])
+        inside = Placement.of(rotation(model.body_quat[body]), model.body_pos[body])
+        joints = range(model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body])
+        for joint in () if is_base else joints:
+            is_last = joint == joints[-1] and not model.jnt_pos[joint].any()
+            link = name if is_last else f"{name}_{self._joint(joint)}"
+            self._add_joint(joint, parent, link, inside.then(joint_placement(model, joint)))
+            if not is_last:
+                self._links.append(LinkDescription(link))
+            parent, inside = link, Placement.of(np.eye(3), -model.jnt_pos[joint])
+        if not is_base and parent != name:
+            self._joints.append(JointDescription(f"{name}_body", "fixed", parent, name, inside))
+        self._links.append(
+            LinkDescription(name, inertial_of(model, body, name, self._findings), shapes_of(model, body, self._mujoco))
+        )
+
+    def _add_joint(self, joint: int, parent: str, child: str, placement: Placement) -> None:
+        model, name, kind = self._model, self._joint(joint), self._kind(joint)
+        if kind not in ("hinge", "slide"):
+            self._findings.problem(
+                f"joint '{name}'", f"type '{kind}' is not supported here (write hinges about three axes)"
+            )
+            return
+        dof = model.jnt_dofadr[joint]
+        limited = bool(model.jnt_limited[joint])
+        lower, upper = (float(x) if limited else None for x in model.jnt_range[joint])
+        for array, what in ((model.dof_armature, "armature"), (model.dof_frictionloss, "friction")):
+            if array[dof]:
+                self._findings.note(name, f"its {what} is left out")
+        moved = "prismatic" if kind == "slide" else "revolute" if limited else "continuous"
+        self._joints.append(
+            JointDescription(
+                name, moved, parent, child, turned(placement, model, joint, kind),  # type: ignore[arg-type]
+                tuple(float(x) for x in model.jnt_axis[joint]),  # type: ignore[arg-type]
+                lower, upper, None, self._effort(joint), float(model.dof_damping[dof]),
+            )
+        )  # fmt: skip
+
+    def _effort(self, joint: int) -> float | None:
+        """The largest force that the joint's limits and actuators allow; None if there is none."""
+        model = self._model
+        limits = []
+        if model.jnt_actfrclimited[joint]:
+            limits.append(float(np.max(np.abs(model.jnt_actfrcrange[joint]))))
+        for i in range(model.nu):
+            on_joint = model.actuator_trntype[i] == self._mujoco.mjtTrn.mjTRN_JOINT
+            if on_joint and model.actuator_trnid[i, 0] == joint and model.actuator_forcelimited[i]:
+                limits.append(float(np.max(np.abs(model.actuator_forcerange[i] * model.actuator_gear[i, 0]))))
+        return min((limit for limit in limits if limit > 0.0), default=None)
+
+    def _note_left_out(self) -> None:
+        model, findings = self._model, self._findings
+        for count, (array, kind, what) in IGNORED.items():
+            for i in np.flatnonzero(getattr(model, array)[: getattr(model, count)]).tolist():
+                findings.note(self._name(kind, i), what)
+        for kind, count in (("tendon", model.ntendon), ("equality", model.neq)):
+            for i in range(count):
+                findings.note(self._name(kind, i), f"{kind} is left out", "close loops with `loops`")
+
+    def _kind(self, joint: int) -> str:
+        return str(self._kinds(self._model.jnt_type[joint]).name.removeprefix("mjJNT_").lower())
+
+    def _body(self, i: int) -> str:
+        return self._name("body", i)
+
+    def _joint(self, i: int) -> str:
+        return self._name("joint", i)
+
+    def _name(self, kind: str, i: int) -> str:
+        return getattr(self._model, kind)(i).name or f"{kind}{i}"

@@ -1,0 +1,124 @@
+"""The error between two rotations as three numbers, with its exact first and second time derivatives.
+
+    E = R_ref^T R,   w = R^T (w_frame - w_ref),   c = cos(angle/2) = sqrt(1 + tr E)/2
+
+    chord            e = 2 sin(angle/2) axis      e' = G w,   e'' = G w' - |w|^2 e/4,   G = c I + [e]x/2
+    rotation vector  phi = angle axis = r(s) e    s = |e|^2/4,   r(s) = asin(sqrt s)/sqrt s
+
+Design: the rotation vector is the default. Its size is the angle, and its derivatives keep full rank up to half a turn.
+The chord costs half as much and loses rank as cos(angle/2); it serves where errors stay small, as in closed loops. Both
+are NaN close to half a turn, where the axis of the error jumps. The same code runs on numbers and on symbols.
+
+Source: the derivatives are ours; the rotation vector is the logarithm of E.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.symbol import where
+from servoctl.mechanics.spatial.kinematics import FrameMotion
+from servoctl.types import Array
+
+HALF_TURN = 0.05
+"""Errors with cos(angle/2) below this, 174.3 deg and more, count as half a turn and are NaN."""
+
+SMALL = 1e-3
+"""Below this s, r(s) and its derivatives come from the series, because the closed forms cancel."""
+
+SERIES = (1.0, 1 / 6, 3 / 40, 5 / 112, 35 / 1152, 63 / 2816, 231 / 13312)
+"""Coefficients of r(s) in powers of s; at `SMALL` the first one left out changes r'' by 2e-16."""
+
+
+class RotationError(NamedTuple):
+    """The error of a rotation and its derivatives.
+
+    Attributes:
+        value: Shape (3,), zero where the rotations agree.
+        slope: Shape (3, 3): `value' = slope w`.
+        drift: Shape (3,): `value'' = slope w' + drift`.
+    """
+
+    value: Array
+    slope: Array
+    drift: Array
+
+
+def skew(a: Array) -> Array:
+    """[a]x, shape (3, 3): `[a]x b = a x b`."""
+    return np.array([[0.0, -a[2], a[1]], [a[2], 0.0, -a[0]], [-a[1], a[0], 0.0]])
+
+
+def vee(A: Array) -> Array:
+    """a of the skew-symmetric part [a]x of A, shape (3,)."""
+    return np.array([A[2, 1] - A[1, 2], A[0, 2] - A[2, 0], A[1, 0] - A[0, 1]]) / 2.0
+
+
+def chord(E: Array, w: Array) -> RotationError:
+    """`2 sin(angle/2) axis` of the error.
+
+    Args:
+        E: Rotation of the frame in its reference, shape (3, 3).
+        w: Angular velocity of the frame relative to the reference, in the frame's axes, shape (3,) [rad/s].
+    """
+    square: Any = 1.0 + E[0, 0] + E[1, 1] + E[2, 2]
+    c = np.sqrt(where(square > 4.0 * HALF_TURN**2, square, np.nan)) / 2.0
+    e = vee(E) / c
+    return RotationError(e, c * np.eye(3) + skew(e) / 2.0, -(w @ w) / 4.0 * e)
+
+
+def rotation_vector(E: Array, w: Array) -> RotationError:
+    """`angle axis` of the error [rad]; see `chord` for the arguments."""
+    e, G, drift = chord(E, w)
+    rate = G @ w
+    s, s1 = e @ e / 4.0, e @ rate / 2.0
+    r, r1, r2 = half_angle_ratio(s)
+    # phi'' = r e'' + 2 r' s' e' + (r'' s'^2 + r' s'') e with s'' = (e'.e' + e.e'')/2 and e'' = G w' + drift
+    slope = r * G + (r1 / 2.0) * np.outer(e, e @ G)
+    bend = r2 * s1 * s1 + r1 / 2.0 * (rate @ rate + e @ drift)
+    return RotationError(r * e, slope, r * drift + 2.0 * r1 * s1 * rate + bend * e)
+
+
+def half_angle_ratio(s: Any) -> tuple[Any, Any, Any]:
+    """`r(s) = asin(sqrt s)/sqrt s` and its first and second derivative, for 0 <= s < 1; s = sin^2(angle/2)."""
+    small = s < SMALL
+    safe = where(small, 0.5, s)  # a branch that is not taken must stay finite, and its derivatives too
+    root, g = np.sqrt(safe), 1.0 / np.sqrt(1.0 - safe)
+    r = np.arcsin(root) / root
+    r1 = (g - r) / (2.0 * safe)
+    r2 = (g**3 / 2.0 - 3.0 * r1) / (2.0 * safe)
+    first = [k * c for k, c in enumerate(SERIES)][1:]
+    second = [k * c for k, c in enumerate(first)][1:]
+    series = [_polynomial(coefficients, s) for coefficients in (SERIES, first, second)]
+    near, one, two = (where(small, a, b) for a, b in zip(series, (r, r1, r2), strict=True))
+    return near, one, two
+
+
+def _polynomial(coefficients: Any, s: Any) -> Any:
+    value: Any = 0.0
+    for coefficient in reversed(coefficients):
+        value = value * s + coefficient
+    return value
+
+
+def relative_motion(motion: FrameMotion, base: FrameMotion) -> FrameMotion:
+    """The motion of one frame seen from another, in the axes of the other.
+
+    With d from the base to the frame and w the angular velocity of the base, `y = R^T d` has `y' = R^T (d' - w x d)`
+    and `y'' = R^T (d'' - w' x d - 2 w x d' + w x (w x d))`.
+    """
+    Rt, w = base.rotation.T, base.angular_velocity
+    d, rate = motion.position - base.position, motion.velocity - base.velocity
+    drift = motion.drift - base.drift - np.cross(base.angular_drift, d)
+    return replace(
+        motion,
+        rotation=Rt @ motion.rotation,
+        position=Rt @ d,
+        linear=Rt @ (motion.linear - base.linear + skew(d) @ base.angular),
+        angular=Rt @ (motion.angular - base.angular),
+        velocity=Rt @ (rate - np.cross(w, d)),
+        angular_velocity=Rt @ (motion.angular_velocity - w),
+        drift=Rt @ (drift - 2.0 * np.cross(w, rate) + np.cross(w, np.cross(w, d))),
+        angular_drift=Rt @ (motion.angular_drift - base.angular_drift - np.cross(w, motion.angular_velocity)),
+    )

@@ -1,0 +1,102 @@
+"""Surfaces of links for pictures: boxes, cylinders, spheres and meshes as points and faces.
+
+Design: a surface is stored once, in axes of its frame, and a picture moves it by poses; so a run with a thousand frames
+costs little more than one picture. Faces have four corners, because most are four-sided; a triangle repeats a corner.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from servoctl.mechanics.spatial.description import Shape
+from servoctl.mechanics.spatial.model import WORLD, RobotTree
+from servoctl.mechanics.spatial.stl import read_stl
+from servoctl.types import Array
+
+SIDES = 20
+"""Number of flat sides of a cylinder, and of meridians of a sphere."""
+
+LONGEST = 6
+"""Largest number of bands of a cylinder."""
+
+RINGS = 8
+"""Number of bands of a sphere."""
+
+
+class Solid(NamedTuple):
+    """A closed surface.
+
+    Attributes:
+        points: Its corners, shape (points, 3) [m].
+        faces: Indices of four corners, counterclockwise seen from outside, shape (faces, 4).
+    """
+
+    points: Array
+    faces: Array
+
+
+def solids(tree: RobotTree) -> dict[str, tuple[Solid, int]]:
+    """Frame -> its surface in its own axes, and the number of its colour: one for each robot, one for each payload."""
+    found: dict[str, tuple[Solid, int]] = {}
+    roots = [i for i, joint in enumerate(tree.joints) if joint.parent == WORLD]
+    payloads = [link.name for link in tree.links if link.gyration is not None]
+    colour = 0
+    # backwards: the base of a robot does not move, and the frames behind it are those of the same robot
+    for frame in reversed(tree.frames):
+        colour = colour if frame.body == WORLD else roots.index(_root(tree, frame.body))
+        parts = [part for part in map(solid_of, frame.shapes) if part is not None]
+        if parts:
+            payload = frame.name in payloads
+            found[frame.name] = joined(parts), len(roots) + payloads.index(frame.name) if payload else colour
+    return dict(reversed(found.items()))
+
+
+def solid_of(shape: Shape) -> Solid | None:
+    """The surface of a shape in axes of its frame; None for a mesh that cannot be drawn."""
+    if shape.kind == "mesh":
+        mesh = None if shape.file is None else read_stl(shape.file)
+        solid = None if mesh is None else Solid(mesh[0] * shape.size, mesh[1][:, [0, 1, 2, 2]])
+    elif shape.kind == "box":
+        solid = _box(shape.size)
+    elif shape.kind == "cylinder":
+        radius, length = shape.size
+        # bands about as long as they are wide: pictures put the faces of solids in order by their middles
+        bands = int(np.clip(length / (2 * radius), 1, LONGEST)) if radius > 0 else 1
+        heights = np.linspace(-length / 2, length / 2, bands + 1)
+        solid = _turned([(0.0, heights[0]), *((radius, z) for z in heights), (0.0, heights[-1])])
+    else:
+        angles = np.linspace(-np.pi / 2, np.pi / 2, RINGS + 1)
+        solid = _turned([(shape.size[0] * np.cos(a), shape.size[0] * np.sin(a)) for a in angles])
+    return None if solid is None else Solid(solid.points @ shape.placement.R.T + shape.placement.p, solid.faces)
+
+
+def joined(parts: Sequence[Solid]) -> Solid:
+    """Several surfaces as one."""
+    offsets = np.cumsum([0, *(len(part.points) for part in parts[:-1])])
+    faces = [part.faces + offset for part, offset in zip(parts, offsets, strict=True)]
+    return Solid(np.concatenate([part.points for part in parts]), np.concatenate(faces))
+
+
+def _box(size: Sequence[float]) -> Solid:
+    corners = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
+    faces = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
+    return Solid(corners * size, np.array(faces))
+
+
+def _turned(profile: Sequence[tuple[float, float]]) -> Solid:
+    """The surface that a profile of radii and heights, from bottom to top, makes when it turns about z."""
+    angles = 2 * np.pi * np.arange(SIDES) / SIDES
+    rings = [np.column_stack([r * np.cos(angles), r * np.sin(angles), np.full(SIDES, z)]) for r, z in profile]
+    k, following = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
+    bands = [
+        np.column_stack([i * SIDES + k, i * SIDES + following, (i + 1) * SIDES + following, (i + 1) * SIDES + k])
+        for i in range(len(profile) - 1)
+    ]
+    return Solid(np.concatenate(rings), np.concatenate(bands))
+
+
+def _root(tree: RobotTree, body: int) -> int:
+    while tree.joints[body].parent != WORLD:
+        body = tree.joints[body].parent
+    return body

@@ -1,0 +1,33 @@
+"""Joints keep the coordinates of the start."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+
+@dataclass(frozen=True)
+class HeldPosture(Constraint):
+    """Coordinates keep their values: one row for each [units of the coordinates].
+
+    Design: the values are parameters, so runs from many starts share their compiled code.
+
+    Attributes:
+        joints: Names of coordinates.
+        values: Their values, in the same order.
+    """
+
+    joints: tuple[str, ...]
+    values: tuple[float, ...]
+
+    kind = "holonomic"
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        names = list(plant.coordinates)
+        chosen = [names.index(name) for name in self.joints]
+        wanted = np.array(self.values, dtype=object)
+        return Rows(np.eye(len(names))[chosen], np.zeros(len(chosen)), q[chosen] - wanted, v[chosen])

@@ -1,0 +1,105 @@
+"""Tasks on a whole robot: its centre of mass, and its joints."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from servoctl.engine.trace import trace
+from servoctl.errors import TaskError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.task.target import TimeFunction, TimeFunctions, course, name_problems, read_one
+from servoctl.mechanics.spatial.task.targeted import Targeted, naming
+from servoctl.types import Array
+
+
+@runtime_checkable
+class HasCentreOfMass(Protocol):
+    """A plant that knows its centre of mass, such as `Robot`."""
+
+    def centre_of_mass(self, q: Array, v: Array) -> Any:
+        """Something with `position`, `linear`, `velocity` and `drift`, as in `FrameMotion`."""
+
+
+@dataclass(frozen=True)
+class CentreOfMass(Targeted):
+    """The centre of all masses follows a point: one row for each axis [m].
+
+    Attributes:
+        axes: The world axes that count: some of `x`, `y`, `z`.
+        value: The coordinates along them [m].
+    """
+
+    axes: Sequence[str]
+    value: TimeFunctions
+
+    @property
+    def target_fields(self) -> Mapping[str, int | None]:  # type: ignore[override]
+        return {"value": len(self.axes)}
+
+    def __post_init__(self) -> None:
+        axes = tuple(self.axes)
+        if not axes or len(set(axes)) < len(axes) or not set(axes) <= set("xyz"):
+            raise TaskError(f"CentreOfMass: axes: expected one to three of x, y, z, got {', '.join(map(str, axes))!r}")
+        object.__setattr__(self, "axes", axes)
+        super().__post_init__()
+
+    def row_labels(self) -> tuple[str, ...]:
+        return tuple(self.axes)
+
+    def problems(self, plant: Plant) -> list[str]:
+        if not isinstance(plant, HasCentreOfMass):
+            return [f"expected a robot, got {type(plant).__name__} (only a robot has a centre of mass)"]
+        return super().problems(plant)
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        assert isinstance(plant, HasCentreOfMass)  # `problems` says otherwise
+        motion, wanted = trace(plant.centre_of_mass, q, v), self.course("value", plant, t)
+        chosen = ["xyz".index(axis) for axis in self.axes]
+        return Rows(
+            motion.linear[chosen],
+            wanted.acceleration - motion.drift[chosen],
+            motion.position[chosen] - wanted.value,
+            motion.velocity[chosen] - wanted.rate,
+        )
+
+
+@dataclass(frozen=True)
+class Posture(Targeted):
+    """Coordinates follow values: one row for each [units of the coordinates].
+
+    Attributes:
+        joints: Name of a joint, or of any coordinate -> its value.
+    """
+
+    joints: Mapping[str, TimeFunction]
+
+    def __post_init__(self) -> None:
+        if not self.joints:
+            raise TaskError("Posture: joints: expected at least one joint, got none")
+        wrong, read = [], {}
+        for name, value in self.joints.items():
+            try:
+                read[name] = read_one(value)
+            except TaskError as error:
+                wrong.append(f"Posture: {name}: {error}")
+        if wrong:
+            raise TaskError("\n".join(wrong))
+        object.__setattr__(self, "joints", read)
+
+    def problems(self, plant: Plant) -> list[str]:
+        known = list(plant.coordinates)
+        found = [f"there is no joint '{name}' ({remedy(name, known)})" for name in self.joints if name not in known]
+        for name, value in self.joints.items():
+            found += [f"{name}: {problem}" for problem in name_problems((value,), plant)]
+        return found
+
+    def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
+        names = list(plant.coordinates)
+        chosen = [names.index(name) for name in self.joints]
+        with naming("joints"):
+            wanted = course(tuple(self.joints.values()), len(chosen), plant, t, self._time(t))
+        return Rows(np.eye(len(names))[chosen], wanted.acceleration, q[chosen] - wanted.value, v[chosen] - wanted.rate)

@@ -1,0 +1,186 @@
+"""Targets of tasks on frames: numbers, equations or functions of time, with exact first and second derivatives."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.kernel import jacobian
+from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.symbol import is_symbolic
+from servoctl.engine.trace import trace
+from servoctl.errors import ExpressionError, TaskError
+from servoctl.expression import Expression, check_names, constant, parse
+from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
+from servoctl.mechanics.spatial.rotation import vee
+from servoctl.types import Array, State
+
+TimeFunction = float | str | Expression | Callable[[Any], Any]
+"""A number, an equation of t and the plant's parameters, or a function of t that returns a number."""
+
+TimeFunctions = Sequence[TimeFunction] | Callable[[Any], Any]
+"""Several of them, or one function of t that returns all values."""
+
+
+class Course(NamedTuple):
+    """Values that a task follows, and their time derivatives.
+
+    Attributes:
+        value: Shape (count,).
+        rate: First derivatives, shape (count,).
+        acceleration: Second derivatives, shape (count,).
+    """
+
+    value: Array
+    rate: Array
+    acceleration: Array
+
+
+class RotationCourse(NamedTuple):
+    """A rotation that a task follows.
+
+    Attributes:
+        rotation: Shape (3, 3).
+        angular_velocity: In the axes of the reference, shape (3,) [rad/s].
+        angular_acceleration: In the axes of the reference, shape (3,) [rad/s^2].
+    """
+
+    rotation: Array
+    angular_velocity: Array
+    angular_acceleration: Array
+
+
+def read(given: Any, count: int) -> TimeFunctions:
+    """The values with every equation parsed.
+
+    Raises:
+        TaskError: There are not `count` of them, or one is not a number, an equation or a function.
+    """
+    if callable(given) and not isinstance(given, Expression):
+        return given  # type: ignore[no-any-return]
+    if isinstance(given, (str, Expression)) or not isinstance(given, (Sequence, np.ndarray)):
+        raise TaskError(f"expected {count} values, got {given!r}")
+    if len(given) != count:
+        raise TaskError(f"expected {count} values, got {len(given)} ({', '.join(map(str, given)) or 'none'})")
+    return tuple(read_one(value) for value in given)
+
+
+def read_one(value: Any) -> TimeFunction:
+    """A number as a float, an equation parsed, or the function as it is.
+
+    Raises:
+        TaskError: It is none of them.
+    """
+    if isinstance(value, Expression) or callable(value):
+        return value  # type: ignore[no-any-return]
+    try:
+        return parse(value) if isinstance(value, str) else constant(value)
+    except ExpressionError as error:
+        raise TaskError(f"{value!r}: {error}" if isinstance(value, str) else str(error)) from error
+
+
+def name_problems(values: TimeFunctions, plant: Plant) -> list[str]:
+    """One sentence for each word of an equation that is not a parameter of the plant."""
+    found = []
+    for value in values if isinstance(values, Sequence) else ():
+        if not isinstance(value, Expression):
+            continue
+        moving = sorted(value.names & set(plant.coordinates))
+        found += [f"'{name}' is a coordinate (a target may use t and parameters only)" for name in moving]
+        if not moving:
+            found += check_names(value, (), parameter_fields(plant))
+    return list(dict.fromkeys(found))
+
+
+def numbers(values: Any) -> list[float] | None:
+    """The values of a result of `read` if all are numbers, else None."""
+    known = isinstance(values, tuple) and all(isinstance(value, float) for value in values)
+    return list(values) if known else None
+
+
+def values_at(values: TimeFunctions, count: int, plant: Plant, now: Any) -> Array:
+    """The values at a time, numbers or symbols, shape (count,); see `course`."""
+    if callable(values):
+        items: Any = trace(values, now)
+    else:
+        items = [_value(value, plant, now) for value in values]
+    array = np.asarray(items, dtype=object)
+    if array.shape != (count,):
+        raise TaskError(f"a function of t returned shape {array.shape} (expected {count} numbers)")
+    for item in array:
+        if not is_symbolic(item) and not isinstance(item, (int, float, np.number)):
+            raise TaskError(f"a function of t returned {item!r} (expected numbers)")
+    return array
+
+
+def course(values: TimeFunctions, count: int, plant: Plant, t: Any, now: Any) -> Course:
+    """The values at a time and their derivatives.
+
+    Args:
+        values: Result of `read`.
+        count: How many there are.
+        plant: Its parameters may be symbols.
+        t: The symbol of time [s].
+        now: The time of the task [s], an expression of t.
+
+    Raises:
+        TaskError: A function does not return that many numbers.
+        TraceError: A function cannot be traced.
+    """
+    return _derived(values_at(values, count, plant, now), t)
+
+
+def direction_course(values: TimeFunctions, plant: Plant, t: Any, now: Any) -> Course:
+    """The unit vector along three values and its derivatives; see `course`."""
+    along = values_at(values, 3, plant, now)
+    return _derived(along / np.sqrt(along @ along), t)
+
+
+def rotation_course(angles: TimeFunctions, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
+    """The rotation that angles or quaternion components describe, and its derivatives; see `course`.
+
+    Args:
+        angles: Result of `read`.
+        kind: `rpy` [rad], or `quaternion` (x, y, z, w), which is normalised here.
+    """
+    value = values_at(angles, 4 if kind == "quaternion" else 3, plant, now)
+    R = rotation_quaternion(value) if kind == "quaternion" else trace(rotation_rpy, *value)
+    if not is_symbolic(R):
+        constant_rotation = snapped(np.asarray(R, dtype=float))
+        return RotationCourse(constant_rotation, np.zeros(3), np.zeros(3))
+    rate = _by_time(R.ravel(), t)
+    second = _by_time(rate, t).reshape(3, 3)
+    # R' R^T = [w]x, and the skew-symmetric part of R'' R^T is [w']x
+    return RotationCourse(R, vee(rate.reshape(3, 3) @ R.T), vee(second @ R.T))
+
+
+def rotation_quaternion(p: Array) -> Array:
+    """The rotation matrix of a quaternion (x, y, z, w) of any size but 0, shape (3, 3)."""
+    x, y, z, w = p
+    R = np.array(
+        [
+            [w * w + x * x - y * y - z * z, 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+            [2.0 * (x * y + z * w), w * w - x * x + y * y - z * z, 2.0 * (y * z - x * w)],
+            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), w * w - x * x - y * y + z * z],
+        ]
+    )
+    unit: Array = R / (x * x + y * y + z * z + w * w)
+    return unit
+
+
+def _value(value: TimeFunction, plant: Plant, now: Any) -> Any:
+    if isinstance(value, Expression):
+        n = len(plant.coordinates)
+        return trace(equation_value, value, plant, State(now, np.zeros(n), np.zeros(n)))
+    return trace(value, now) if callable(value) else value
+
+
+def _derived(value: Array, t: Any) -> Course:
+    rate = _by_time(value, t)
+    return Course(value, rate, _by_time(rate, t))
+
+
+def _by_time(values: Array, t: Any) -> Array:
+    return jacobian(values, np.array([t]))[:, 0]

@@ -1,0 +1,194 @@
+"""The MJCF reader against MuJoCo itself, where it is installed, and its refusals."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from servoctl.errors import ConfigError, MissingPackageError
+from servoctl.mechanics.spatial.build import RobotBuilder
+from servoctl.mechanics.spatial.mjcf import read_mjcf
+from servoctl.mechanics.spatial.plant import Robot
+
+ARM = """<mujoco model="arm">
+  <compiler angle="radian" autolimits="true"/>
+  <option gravity="0 0 -9.81"><flag contact="disable"/></option>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body name="base" pos="0.1 0.2 0.3" euler="0.1 0.2 0.3">
+      <joint name="lift" type="slide" axis="0 0 1" ref="0.2" range="-1 1" damping="0.3"/>
+      <joint name="turn" axis="0 0.6 0.8" pos="0.05 0 0.1" ref="0.4"/>
+      <geom type="box" size="0.1 0.2 0.3" mass="2"/>
+      <body name="fore" pos="0 0.1 0.4" quat="0.8 0.6 0 0">
+        <joint name="elbow" axis="1 0 0" pos="0 -0.1 0.05" range="-2 2"/>
+        <geom type="capsule" size="0.05 0.2" mass="1" pos="0 0 0.2" euler="0.3 0 0"/>
+        <body name="hand" pos="0 0 0.5"><geom type="sphere" size="0.07" mass="0.3" pos="0.02 0 0"/></body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="elbow" gear="50" forcerange="-2 2"/></actuator>
+</mujoco>"""
+
+FLOATING = """<mujoco>
+  <option gravity="0 0 -9.81"><flag contact="disable"/></option>
+  <worldbody>
+    <body name="floor"><geom type="box" size="1 1 1"/></body>
+    <body name="trunk" pos="0 0 0.5">
+      <freejoint name="root"/>
+      <geom type="box" size="0.2 0.1 0.05" mass="5" pos="0.03 0 0"/>
+      <body name="leg" pos="0.2 0 0">
+        <joint name="hip" axis="0 1 0"/><geom type="capsule" size="0.02 0.2" mass="1"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>"""
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "robot.xml"
+    path.write_text(content)
+    return path
+
+
+def plant(path: Path) -> Robot:
+    builder = RobotBuilder()
+    builder.add(read_mjcf(path))
+    return builder.plant()
+
+
+def mujoco_terms(path: Path, q: Any, v: Any) -> tuple[Any, Any]:
+    """M and bias of MuJoCo, without damping."""
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = q, v
+    mujoco.mj_forward(model, data)
+    M = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, M)
+    return M, data.qfrc_bias - data.qfrc_passive
+
+
+def test_without_mujoco_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    path = written(tmp_path, ARM)
+    with pytest.raises(MissingPackageError) as error:
+        read_mjcf(path)
+    assert str(error.value) == f"{path}: an MJCF file needs MuJoCo (pip install 'servoctl[bench]')"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("<robot/>", "it is a URDF (give it as `urdf:`)"),
+        ("<sdf/>", "it is no MJCF file: its root is <sdf>"),
+        ("", "the file is empty (expected XML)"),
+    ],
+)
+def test_a_file_that_is_no_mjcf_is_refused(tmp_path: Path, content: str, expected: str) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(ConfigError) as error:
+        read_mjcf(path)
+    assert error.value.problems == [f"{path}: {expected}"]
+
+
+def test_mass_matrix_and_bias_are_those_of_mujoco(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    path = written(tmp_path, ARM)
+    robot, chance = plant(path), np.random.default_rng(1)
+    assert list(robot.coordinates) == ["lift", "turn", "elbow"]
+    for _ in range(5):
+        q, v = chance.uniform(-2, 2, 3), chance.uniform(-3, 3, 3)
+        M, bias = mujoco_terms(path, q, v)
+        np.testing.assert_allclose(robot.mass_matrix(q, 0), M, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(-robot.force(q, v, 0), bias, rtol=1e-11, atol=1e-11)
+
+
+def test_limits_and_efforts_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    joints = {joint.name: joint for joint in read_mjcf(written(tmp_path, ARM)).joints}
+    assert (joints["lift"].lower, joints["lift"].upper, joints["lift"].damping) == (-1.0, 1.0, 0.3)
+    assert (joints["turn"].kind, joints["turn"].lower, joints["turn"].effort) == ("continuous", None, None)
+    assert (joints["elbow"].kind, joints["elbow"].effort) == ("revolute", 100.0)
+
+
+def test_geoms_are_shapes(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    links = {link.name: link for link in read_mjcf(written(tmp_path, ARM)).links}
+    assert [(shape.kind, shape.size) for shape in links["base"].shapes] == [("box", (0.2, 0.4, 0.6))]
+    assert [shape.kind for shape in links["fore"].shapes] == ["cylinder", "sphere", "sphere"]
+    assert links["world"].shapes == ()  # planes are not drawn
+
+
+def test_a_free_joint_at_the_root_is_a_free_base(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    path = written(tmp_path, FLOATING)
+    description = read_mjcf(path)
+    assert (description.base, description.links[0].name) == ("free", "trunk")
+    assert description.notes == ("floor: a body that does not move is left out beside a free one",)
+    robot = plant(path)
+    assert list(robot.coordinates)[-1] == "hip"
+    # MuJoCo's rates are those of the position, the angular velocity in body axes, and the joint
+    p = np.array([0.8, 0.2, -0.4, 0.4]) / np.linalg.norm([0.8, 0.2, -0.4, 0.4])
+    w, x, y, z = p
+    G = 2 * np.array([[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]])  # body rates from quaternion rates
+    q = np.array([0.1, 0.2, 0.3, *p, 0.6])
+    M, _ = mujoco_terms(path, q, np.zeros(7))
+    ours = robot.mass_matrix(q, 0.0)
+    to_body = np.zeros((7, 8))
+    to_body[:3, :3], to_body[3:6, 3:7], to_body[6, 7] = np.eye(3), G, 1.0
+    tangent = np.linalg.pinv(to_body)
+    np.testing.assert_allclose(tangent.T @ ours @ tangent, M, rtol=1e-11, atol=1e-11)
+
+
+LEFT_OUT = """<mujoco>
+  <worldbody>
+    <body name="a" gravcomp="1">
+      <joint name="j" stiffness="3" armature="0.1" frictionloss="0.2"/><geom size="0.1"/>
+      <body name="b"><joint name="k"/><geom size="0.1"/></body>
+    </body>
+  </worldbody>
+  <equality><joint name="geared" joint1="j" joint2="k"/></equality>
+  <tendon><fixed name="rope"><joint joint="j" coef="1"/></fixed></tendon>
+</mujoco>"""
+
+
+def test_what_is_left_out_is_a_note(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    assert read_mjcf(written(tmp_path, LEFT_OUT)).notes == (
+        "j: its armature is left out",
+        "j: its friction is left out",
+        "j: its stiffness is left out",
+        "a: its gravity compensation is left out",
+        "rope: tendon is left out (close loops with `loops`)",
+        "geared: equality is left out (close loops with `loops`)",
+    )
+
+
+REFUSED = {
+    '<body name="a"><joint name="j" type="ball"/><geom size="0.1"/></body>': [
+        "joint 'j': type 'ball' is not supported here (write hinges about three axes)"
+    ],
+    '<body name="a"><freejoint/><geom size="0.1"/></body><body name="b"><freejoint/><geom size="0.1"/></body>': [
+        "body 'b': it moves beside the free body 'a' (write each robot into a file of its own)"
+    ],
+}
+
+
+@pytest.mark.parametrize("inside", REFUSED)
+def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, inside: str) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    path = written(tmp_path, f"<mujoco><worldbody>{inside}</worldbody></mujoco>")
+    with pytest.raises(ConfigError) as error:
+        read_mjcf(path)
+    assert error.value.problems == [f"{path}: {problem}" for problem in REFUSED[inside]]
+
+
+def test_what_mujoco_refuses_is_said_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    path = written(tmp_path, "<mujoco><worldbody><body><joint/></body></worldbody></mujoco>")
+    with pytest.raises(ConfigError, match=r"robot\.xml: MuJoCo cannot read it: .*mass") as error:
+        read_mjcf(path)
+    assert "\n" not in str(error.value)
