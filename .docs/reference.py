@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
+from fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
@@ -120,7 +121,6 @@ def _attribute(kind: type, name: str) -> str:
 
 def _faults() -> Iterator[str]:
     """The fields of a fault, and the kinds of fault."""
-    from hil.emulator.fault_texts import COMMON, COMMON_DEFAULTS, PLACES, TEXTS
     from hil.emulator.faults import KINDS
 
     yield "## Faults"

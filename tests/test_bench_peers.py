@@ -323,7 +323,7 @@ def test_a_batch_is_its_runs_done_alone() -> None:
 def test_the_linkage_starts_where_the_exact_motion_does() -> None:
     for start in (linkage.REGULAR, linkage.FLAT):
         assert start.exact(np.zeros(1))[0] == pytest.approx(start.theta, abs=1e-12)
-        loop, x = linkage.our_loop(start, 10.0)
+        loop, x = linkage.our_loop(start, 10.0), linkage.our_state(start)
         assert x[linkage.LINKS["ours"]] == pytest.approx(3 * [start.theta])
         rates, row = loop.rates(0.0, x)
         assert np.abs(row[loop.layout.slices["passive"]]).max() < 1e-15

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hil.assembly.prepare import RigSetup, stop_damping
-from hil.drives import Drive
+from hil.drives.base import Drive
 
 
 def describe(setup: RigSetup) -> list[str]:

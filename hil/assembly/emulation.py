@@ -7,7 +7,7 @@ import numpy as np
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
 from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.emulator import BusOptions, EmulationOptions, Emulator
+from hil.emulator.emulator import EmulationOptions, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
 from hil.emulator.targets import targets
@@ -38,7 +38,7 @@ def make_emulator(setup: RigSetup, engine: str = "auto") -> Emulator:
         settings.values.period,
         settings.drives,
         settings.sensors,
-        {name: BusOptions(bitrate=bus["bitrate"]) for name, bus in settings.buses.items()},
+        {name: bus["bitrate"] for name, bus in settings.buses.items()},
         emulation_options(setup, engine),
         faults,
     )

@@ -1,14 +1,18 @@
 """How the nodes of a config measure: their channels, and the sensing built from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from hil.drives import Drive, Node
-from hil.sensing import Channel, DisturbanceObserver, Prediction, Sensing, TrackingMonitor, accelerations
+from hil.drives.base import Drive, Node
+from hil.sensing.channels import Channel
+from hil.sensing.gravity import accelerations, task_errors
+from hil.sensing.prediction import Prediction
 from hil.sensing.sample_errors import sample_errors
+from hil.sensing.sensing import Sensing
+from hil.sensing.tracking import DisturbanceObserver, TrackingMonitor
 from servoctl.config.hil import Hil
 from servoctl.mechanics.model import Model
 from servoctl.types import Array, State
@@ -94,3 +98,31 @@ def channel_of(node: Node, period: float) -> Channel:
         feedback=node.feedback,
         visible=node.visible(),
     )
+
+
+def resolved_steps(
+    model: Model, sensing: Sensing, nodes: Sequence[Node], values: Hil, state: State
+) -> Mapping[str, tuple[float, float]]:
+    """Task row -> steps of its violation and of its rate by quantisation and noise, in the row's units.
+
+    Each sample is moved by its error to both sides, which is one step of quantisation. The steps of all samples add up.
+
+    Args:
+        model: Plant and task.
+        sensing: Sensing of the rig.
+        nodes: Drives, then encoder nodes.
+        values: Section `hil` of the config.
+        state: State at which the steps are computed.
+    """
+    positions, speeds = sample_errors(values, nodes)
+    inverse = sensing.coordinates.inverse(state.t, state.q)
+    steps: dict[str, tuple[float, float]] = {}
+    for dq, dv in [*((move, 0.0) for move in (inverse * positions).T), *((0.0, move) for move in (inverse * speeds).T)]:
+        above, below = (
+            task_errors(model, State(state.t, state.q + side * dq, state.v + side * dv)) for side in (1.0, -1.0)
+        )
+        for name, pair in above.items():
+            step = np.abs(np.subtract(pair, below[name]))
+            violation, rate = steps.get(name, (0.0, 0.0))
+            steps[name] = violation + float(np.nan_to_num(step[0])), rate + float(np.nan_to_num(step[1]))
+    return steps

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hil.assembly.settings import HilSettings
-from hil.sensing import GravityCompensation, StaticBalance, falls_without_torque
+from hil.sensing.gravity import GravityCompensation, StaticBalance, falls_without_torque
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
 from servoctl.mechanics.model import Model

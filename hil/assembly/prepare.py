@@ -9,16 +9,17 @@ import numpy as np
 
 from hil.assembly.addresses import EMULATED
 from hil.assembly.live_gains import LiveGains
-from hil.assembly.measuring import make_sensing
+from hil.assembly.measuring import make_sensing, resolved_steps
 from hil.assembly.pose import check_fall, check_limits
-from hil.assembly.resolution import resolved_steps
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.open import is_loopback
-from hil.drives import Drive, Feedback, Node
+from hil.drives.base import Drive, Feedback, Node
 from hil.drives.protocols import build
 from hil.safety import Bounds
 from hil.safety.plan import RunPlan, Stage
-from hil.sensing import GravityCompensation, Prediction, Sensing, falls_without_torque, task_errors
+from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
 from servoctl.assembly.gains import Spacing, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.problems import Problems

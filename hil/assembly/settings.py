@@ -1,6 +1,6 @@
 """Turns the `hil` section of a config into nodes and buses, and checks it against the plant."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -119,20 +119,14 @@ def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
 
 
 def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, DriveSettings]]:
-    first: dict[str, int] = {}
+    names = [drive.actuator for drive in values.drives]
+    _check_names("drives", "actuator", names, plant.actuators, ("a drive", "one drive per actuator"), problems)
     drives = []
     for i, drive in enumerate(values.drives):
-        name = drive.actuator
-        if name not in plant.actuators:
-            problem = f"there is no actuator '{name}' ({remedy(name, plant.actuators)})"
-            problems.add(problem, "hil", "drives", i, "actuator")
-        elif first.setdefault(name, i) != i:
-            problem = f"'{name}' already has a drive, entry {first[name] + 1} (one drive per actuator)"
-            problems.add(problem, "hil", "drives", i, "actuator")
         lower, upper = drive.position_limits
         settings = DriveSettings(
-            name, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
-            _evaluated(drive.options),
+            drive.actuator, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
+            {name: _number(value) for name, value in drive.options.items()},
             torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
             speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
             watchdog=values.safety.drive_watchdog, brake=drive.brake,
@@ -145,18 +139,14 @@ def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, Dr
                 f"{problem} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear"
             )
         drives.append((i, settings))
-    missing = [name for name in plant.actuators if name not in {drive.actuator for drive in values.drives}]
+    missing = [name for name in plant.actuators if name not in names]
     if missing:
         problems.add(f"no drive for {', '.join(missing)} (every actuator needs one)", "hil", "drives")
     return drives
 
 
-def _evaluated(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a protocol, with constant expressions evaluated."""
-    return {name: _number(value) for name, value in options.items()}
-
-
 def _number(value: Any) -> Any:
+    """The value of an option; a constant expression is evaluated."""
     if not isinstance(value, str):
         return value
     try:
@@ -166,21 +156,25 @@ def _number(value: Any) -> Any:
 
 
 def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, SensorSettings]]:
+    names = [sensor.coordinate for sensor in values.sensors]
+    _check_names("sensors", "coordinate", names, plant.coordinates, ("an encoder", "remove one"), problems)
+    return [
+        (i, SensorSettings(s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options))
+        for i, s in enumerate(values.sensors)
+    ]
+
+
+def _check_names(
+    section: str, key: str, names: list[str], known: Collection[str], taken: tuple[str, str], problems: Problems
+) -> None:
+    """Each name must exist, and occur once; `taken` says what it has already, and what to do."""
     first: dict[str, int] = {}
-    sensors = []
-    for i, sensor in enumerate(values.sensors):
-        name = sensor.coordinate
-        if name not in plant.coordinates:
-            problem = f"there is no coordinate '{name}' ({remedy(name, plant.coordinates)})"
-            problems.add(problem, "hil", "sensors", i, "coordinate")
+    for i, name in enumerate(names):
+        if name not in known:
+            problems.add(f"there is no {key} '{name}' ({remedy(name, known)})", "hil", section, i, key)
         elif first.setdefault(name, i) != i:
-            problem = f"'{name}' already has an encoder, entry {first[name] + 1} (remove one)"
-            problems.add(problem, "hil", "sensors", i, "coordinate")
-        settings = SensorSettings(
-            name, sensor.bus, sensor.protocol, sensor.node, sensor.gear, sensor.sign, sensor.offset, sensor.options
-        )
-        sensors.append((i, settings))
-    return sensors
+            what, advice = taken
+            problems.add(f"'{name}' already has {what}, entry {first[name] + 1} ({advice})", "hil", section, i, key)
 
 
 def _check_law_limits(loaded: LoadedConfig, plant: Plant, drives: list[DriveSettings], problems: Problems) -> None:

@@ -8,7 +8,7 @@ import inspect
 import ipaddress
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import can
@@ -17,7 +17,7 @@ from can.interfaces import BACKENDS
 from hil.bus.base import BusError
 from hil.bus.channel import Channel, SocketCanChannel
 from hil.bus.multicast import MulticastChannel
-from hil.bus.python_can import RECEIVE_BUFFER, Filter, PythonCanBus
+from hil.bus.python_can import RECEIVE_BUFFER, PythonCanBus
 from hil.loop.clock import Clock
 from servoctl.errors import in_one_line
 
@@ -29,20 +29,13 @@ _OWN_KEYS = {"interface", "channel", "bitrate", "fd"}
 _NOT_FOR_CONFIGS = {"self", "can_filters", "args", "kwargs"}
 
 
-def open_bus(
-    name: str,
-    keys: Mapping[str, Any],
-    clock: Clock,
-    filters: Sequence[Filter] = (),
-    receive_buffer: int = RECEIVE_BUFFER,
-) -> PythonCanBus:
+def open_bus(name: str, keys: Mapping[str, Any], clock: Clock, receive_buffer: int = RECEIVE_BUFFER) -> PythonCanBus:
     """Opens one bus and sends nothing on it.
 
     Args:
         name: Its name in the config.
         keys: `interface`, `channel`, `bitrate` [bit/s] and the keys that python-can takes for this interface.
         clock: The run's clock.
-        filters: Frames to let in; empty: all.
         receive_buffer: Size to ask of the kernel [byte].
 
     Raises:
@@ -68,10 +61,6 @@ def open_bus(
             raise BusError(f"{where}: {key}: {interface} has no such key ({_closest(key, accepted)})")
     if "bitrate" in accepted:
         rest["bitrate"] = bitrate
-    if interface == "socketcan" and filters:  # other interfaces filter in Python, as PythonCanBus does
-        rest["can_filters"] = [
-            {"can_id": each.id, "can_mask": each.mask, "extended": each.extended} for each in filters
-        ]
     socket_channel = _socket_channel(interface, channel, keys)
     try:
         bus = can.Bus(interface=interface, channel=channel, ignore_config=True, **rest)
@@ -79,7 +68,6 @@ def open_bus(
             name,
             bus,
             clock,
-            filters,
             echoes=bool(keys.get("receive_own_messages")) or (interface == "udp_multicast" and socket_channel is None),
             system_time=interface in _SYSTEM_TIME and not keys.get("preserve_timestamps"),
             receive_buffer=receive_buffer,

@@ -12,9 +12,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 import can
 
@@ -31,20 +30,6 @@ RECEIVE_BUFFER = 4 << 20
 _SO_RCVBUFFORCE, _SO_MEMINFO, _MEMINFO_DROPS, _MEMINFO_WORDS = 33, 55, 8, 9  # Linux, asm-generic/socket.h
 
 
-class Filter(NamedTuple):
-    """Lets frames in whose id equals `id` in the bits of `mask`.
-
-    Attributes:
-        id: Arbitration id.
-        mask: Bits that are compared.
-        extended: Whether it applies to ids of 29 bits, rather than of 11.
-    """
-
-    id: int
-    mask: int = 0x1FFFFFFF
-    extended: bool = False
-
-
 class PythonCanBus(Bus):
     """A python-can bus, which this closes.
 
@@ -52,7 +37,6 @@ class PythonCanBus(Bus):
         name: Its name in the config.
         bus: An open bus that no other code uses.
         clock: The run's clock, at the speed of the machine's.
-        filters: Frames to let in; empty: all. They apply whether the interface filters too or not.
         echoes: Whether the interface returns what is sent on it.
         system_time: Whether it stamps frames with the system time of their arrival.
         receive_buffer: Size to ask of the kernel [byte].
@@ -67,7 +51,6 @@ class PythonCanBus(Bus):
         name: str,
         bus: can.BusABC,
         clock: Clock,
-        filters: Sequence[Filter] = (),
         *,
         echoes: bool = False,
         system_time: bool = False,
@@ -77,7 +60,6 @@ class PythonCanBus(Bus):
         self.name = name
         self._bus = bus
         self._clock = clock
-        self._filters = tuple(filters)
         self._system_time = system_time
         self._earliest = clock.now()
         self._sent_lately = Echoes() if echoes else None
@@ -152,16 +134,9 @@ class PythonCanBus(Bus):
                 drops = struct.unpack_from("=I", words, 4 * _MEMINFO_DROPS)[0]
                 self._lost = max(0, drops - self._channel.dropped)
         return Health(
-            self._link,
-            self._reason,
-            self._sent,
-            self._received,
-            self._echoes,
-            self._errors,
-            self._refused,
-            self._invalid,
-            self._lost,
-        )
+            self._link, self._reason, self._sent, self._received, self._echoes, self._errors, self._refused,
+            self._invalid, self._lost,
+        )  # fmt: skip
 
     def restarted(self) -> None:
         self._link, self._reason = Link.ACTIVE, ""
@@ -181,7 +156,7 @@ class PythonCanBus(Bus):
             raise BusError(f"bus {self.name}: closed")
 
     def _accept(self, received: Received) -> Frame | None:
-        """The received frame with its time; None for an error frame, an echo, or a frame that the filters exclude."""
+        """The received frame with its time; None for an error frame or an echo."""
         identity, data, remote, error, dlc = received.id, received.data, received.remote, received.error, received.dlc
         moment = now = self._clock.now()
         if self._system_time:
@@ -205,10 +180,7 @@ class PythonCanBus(Bus):
             if worse(link, self._link) is link:
                 self._link, self._reason = link, sentence
             return None
-        return frame if not self._filters or self._lets_in(frame) else None
-
-    def _lets_in(self, frame: Frame) -> bool:
-        return any(frame.extended == each.extended and not (frame.id ^ each.id) & each.mask for each in self._filters)
+        return frame
 
     def _down(self, error: Exception) -> BusError:
         self._link, self._reason = Link.DOWN, _reason(error)

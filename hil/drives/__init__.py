@@ -5,15 +5,6 @@ from hil.drives.sample import Sample
 from hil.drives.settings import DriveSettings, SensorSettings
 
 __all__ = [
-    "Condition",
-    "Drive",
-    "DriveError",
-    "DriveSettings",
-    "Exchange",
-    "Feedback",
-    "HandshakeStep",
-    "Node",
-    "Sample",
-    "SensorSettings",
-    "Steps",
-]
+    "Condition", "Drive", "DriveError", "DriveSettings", "Exchange", "Feedback", "HandshakeStep", "Node", "Sample",
+    "SensorSettings", "Steps",
+]  # fmt: skip

@@ -6,7 +6,6 @@ consumer (0x1016): the loop itself sends our heartbeat, so it stops when the loo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import nan
 
@@ -15,18 +14,14 @@ from hil.codecs import cia402 as codec
 from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
-from hil.drives.cia402_encoder import TURN, Cia402Encoder, Cia402EncoderOptions
+from hil.drives.cia402_encoder import Cia402Encoder
+from hil.drives.cia402_options import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault
-from hil.drives.options import number, options_of
+from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.frame import Frame
 from servoctl.config.document import Problem
 
-MOST_COUNTS = 2**31
-SLOWEST_STATUS = 0.1
-"""Longest time between statuses [s]: a handshake step waits 0.5 s for a few of them."""
-LONGEST_WATCHDOG = 65.0
-"""0x1016 has 16 bits of milliseconds [s]."""
 BOOT_TIME = 1.0
 """Longest time for the boot-up message after NMT reset communication [s]."""
 
@@ -47,19 +42,6 @@ STATE_TRANSITIONS = (
     (codec.ENABLE_OPERATION, Cia402State.ENABLED),
 )
 """Controlwords that lead to operation, and the state that confirms each (transitions 2, 3 and 4 of CiA 402)."""
-
-
-@dataclass(frozen=True)
-class Cia402Options(Cia402EncoderOptions):
-    """Options of a drive.
-
-    Attributes:
-        master: Node id of the heartbeat that the loop sends.
-        status_every: Number of SYNCs from one status (TPDO2) to the next.
-    """
-
-    master: int = number("a node id from 1 to 127", 127, least=1, below=128, whole=True)
-    status_every: int = number("a number of SYNCs from 1 to 240", 10, least=1, below=241, whole=True)
 
 
 class Cia402Drive(Cia402Encoder, Drive):
@@ -93,27 +75,7 @@ class Cia402Drive(Cia402Encoder, Drive):
     @staticmethod
     def problems(settings: SensorSettings, options: Cia402EncoderOptions, period: float) -> list[Problem]:
         assert isinstance(settings, DriveSettings) and isinstance(options, Cia402Options)
-        problems = Cia402Encoder.problems(settings, options, period)
-        if options.master == settings.node:
-            problems.append(Problem(("master",), f"{options.master} is the drive's own node id (give another)"))
-        if not settings.rated_torque:
-            problems.append(Problem(("rated_torque",), "is missing (give the motor's, as in 0x6076) [N m]"))
-        elif not 1 <= (most := setup.most_torque(settings)) <= 0x7FFF:
-            what = f"{settings.torque_limit} at the joint is {most} thousandths of the motor's rated torque"
-            problems.append(
-                Problem(("torque_limit",), f"{what} (the wire takes 1 to 32767: check gear and rated_torque)")
-            )
-        turns = max(abs(settings.motor(limit)) for limit in settings.position_limits) / TURN
-        if turns * options.counts_per_turn >= MOST_COUNTS:
-            what = f"{settings.position_limits} is {turns:.4g} turns of the motor"
-            problems.append(Problem(("position_limits",), f"{what}, more than 32 bits count (check gear and offset)"))
-        if (slowest := options.status_every * period) > SLOWEST_STATUS:
-            what = f"{options.status_every} SYNCs are {slowest:g} s from status to status"
-            problems.append(Problem(("status_every",), f"{what} (at most {SLOWEST_STATUS} s)"))
-        if settings.watchdog > LONGEST_WATCHDOG:
-            what = f"{settings.watchdog} s is more than 16 bits of milliseconds"
-            problems.append(Problem(("watchdog",), f"{what} (set hil.safety.drive_watchdog lower)"))
-        return problems
+        return Cia402Encoder.problems(settings, options, period) + drive_problems(settings, options, period)
 
     def _handlers_by_id(self) -> dict[int, Callable[[Frame], bool]]:
         node = self.settings.node

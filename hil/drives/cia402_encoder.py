@@ -1,34 +1,19 @@
 """How the encoder of a CiA 402 drive is read: position and velocity in TPDO1 after each SYNC."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import nan, pi
+from math import nan
 from typing import ClassVar
 
 from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
-from hil.drives.options import number, options_of
+from hil.drives.cia402_options import TURN, Cia402EncoderOptions
+from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings
 from hil.frame import Frame
 from servoctl.config.document import Problem
-
-TURN = 2 * pi
-
-
-@dataclass(frozen=True)
-class Cia402EncoderOptions:
-    """Options of an encoder node.
-
-    Attributes:
-        counts_per_turn: Counts of 0x6064 per turn of the motor.
-        velocity_unit: Speed of the motor per count of 0x606C [rad/s]; no default, since vendors differ (EPOS4: rpm).
-    """
-
-    counts_per_turn: int = number("the counts of 0x6064 per turn of the motor, above 0", above=0, whole=True)
-    velocity_unit: float = number("the unit of 0x606C in rad/s, above 0, such as rpm or 2*pi/65536", above=0.0)
 
 
 class Cia402Encoder(Node):

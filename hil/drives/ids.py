@@ -7,7 +7,7 @@ be the torque command of another. So no id may have two owners.
 from typing import NamedTuple
 
 from hil.codecs import cia402
-from hil.drives.cia402 import Cia402Options
+from hil.drives.cia402_options import Cia402Options
 from hil.drives.mit_options import MitOptions
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings

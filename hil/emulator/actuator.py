@@ -1,15 +1,15 @@
-"""The torque that a motor makes of its command: current loop, limit, quantisation, error of the torque constant.
+"""The torque that a motor makes of its command: current loop, limit, error of the torque constant.
 
-Design: lag, quantisation and friction are those of simulated runs, `servoctl.simulation.realism`.
+Design: lag and friction are those of simulated runs, `servoctl.simulation.realism`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, floor
+from math import exp
 from typing import Any
 
 from hil.loop.clock import SECOND
-from servoctl.simulation.realism import quantised, remaining
+from servoctl.simulation.realism import remaining
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,13 @@ class ActuatorOptions:
 
     Attributes:
         lag: Time constant of the current loop [s].
-        limit: Largest torque of the motor [N m]; None: only the drive limits it.
-        quantum: Smallest step of the motor's torque [N m]; 0: none.
         coulomb: Dry friction at the joint [actuator unit].
         viscous: Friction at the joint in proportion to its speed [actuator unit per its speed].
-        brake_delay: Time that the brake takes to close [s].
     """
 
     lag: float = 0.001
-    limit: float | None = None
-    quantum: float = 0.0
     coulomb: float = 0.0
     viscous: float = 0.0
-    brake_delay: float = 0.03
 
 
 class Actuator:
@@ -40,13 +34,13 @@ class Actuator:
     them too.
 
     Attributes:
-        limit: Largest torque [N m].
+        limit: Largest torque of the motor [N m]; infinite where only the drive limits it.
         factor: True torque per commanded torque: 1 unless the torque constant is wrong; a fault sets it.
         derating: Fraction of the limit that is available; a fault sets it.
         saturated: Whether the last command was above the limit.
     """
 
-    __slots__ = ("_asked", "_lag", "_quantum", "_state", "derating", "factor", "limit", "saturated")
+    __slots__ = ("_asked", "_lag", "_state", "derating", "factor", "limit", "saturated")
 
     def __init__(self, options: ActuatorOptions, state: Any = None) -> None:
         """Starts at rest, without torque.
@@ -56,8 +50,7 @@ class Actuator:
             state: Storage of its state, zero at first: torque [N m], impulse since the start of a step [N m s],
                 target [N m], time of these [ns]; None: a list of its own.
         """
-        self._lag, self._quantum = options.lag, options.quantum
-        self.limit = float("inf") if options.limit is None else options.limit
+        self._lag, self.limit = options.lag, float("inf")
         self.factor = self.derating = 1.0
         self.saturated = False
         self._asked = 0.0
@@ -66,8 +59,6 @@ class Actuator:
     def command(self, torque: float, now: int) -> None:
         """Commands a torque [N m] from now [ns] on; NaN commands 0."""
         self._asked = torque = torque if torque == torque else 0.0
-        if self._quantum:
-            torque = quantised(torque, self._quantum, floor)
         limit = self.limit * self.derating
         self.saturated = not -limit <= torque <= limit
         if self.saturated:

@@ -1,6 +1,6 @@
 """The CANopen side of an emulated node: NMT, SDO server, PDOs, SYNC, heartbeats, emergencies.
 
-Design: SDO is expedited only, because no object has more than four bytes. On SYNC a node first sends its measurements,
+Design: on SYNC a node first sends its measurements,
 then applies the received commands: a controlword acts at the SYNC after it, and shows in the statusword one SYNC later.
 
 Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
@@ -9,12 +9,12 @@ Source: CiA 301, from the tables in python-canopen and in vendors' manuals.
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
-from hil.emulator import objects
 from hil.emulator.node import EmulatedNode
 from hil.emulator.objects import INVALID, Key, ObjectEntry
 from hil.emulator.pdo import MODE, Pdo, unfit
+from hil.emulator.profile import Profile
+from hil.emulator.sdo_server import answer
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -32,32 +32,6 @@ HEARTBEAT_LOST, RECOVERED_FROM_BUS_OFF, PDO_TOO_SHORT, RPDO_TIMEOUT = 0x8130, 0x
 
 LAST_SYNCHRONOUS = 240
 """Transmission types up to this wait for SYNC."""
-
-
-class Profile(Protocol):
-    """The device behind the communication: a drive, or an encoder."""
-
-    def measure(self, everything: bool) -> None:
-        """Updates the measured objects: all, or only position and velocity."""
-
-    def written(self, key: Key, value: int) -> int:
-        """Called before an object is written.
-
-        Returns:
-            0 to accept it, or an abort code.
-        """
-
-    def commanded(self) -> None:
-        """Called after a PDO has written objects."""
-
-    def disconnected(self, code: int) -> None:
-        """Called at the loss of communication; `code` is 0 if an NMT command stopped it."""
-
-    def synced(self) -> None:
-        """Called on SYNC, before the node sends."""
-
-    def reset(self, whole: bool) -> None:
-        """Called on a reset of the node (`whole`), or of its communication alone."""
 
 
 class CanOpen:
@@ -86,7 +60,7 @@ class CanOpen:
         self.nmt = BOOT_UP
         self.abort: dict[int | None, int] = {}
         self._heartbeat = Timer(self._world, self._send_heartbeat)
-        self._masters: dict[int, Watchdog] = {}
+        self._masters: dict[int, tuple[int, Watchdog]] = {}
         self._deadline = Watchdog(self._world, partial(self._lost, RPDO_TIMEOUT))
         self._received: dict[int, Pdo] = {}
         self._sent: list[Pdo] = []
@@ -154,48 +128,19 @@ class CanOpen:
     def _serve(self, request: bytes) -> None:
         if self.nmt == STOPPED or len(request) != 8 or request[0] >> 5 == 4:
             return
-        index, sub = struct.unpack_from("<HB", request, 1)
-        key, command = (index, sub), request[0] >> 5
-        forced = self.abort.get(index, self.abort.get(None, 0))
-        entry = self._entries.get(key)
-        if forced:
-            answer = forced
-        elif entry is None:
-            answer = objects.NO_SUBINDEX if (index, 0) in self._entries else objects.NO_OBJECT
-        elif command == 2:
-            self._profile.measure(True)
-            data = entry.form.pack(self.values[key])
-            self._reply(bytes([0x43 | 4 - len(data) << 2]) + request[1:4] + data)
-            return
-        elif command == 1 and request[0] & 2:
-            answer = self._download(key, entry, request)
-        else:
-            answer = objects.UNKNOWN_COMMAND
-        if answer:
-            self._reply(b"\x80" + request[1:4] + struct.pack("<I", answer))
-        else:
-            self._reply(b"\x60" + request[1:4] + bytes(4))
+        self._node.send(0x580 + self._id, answer(request, self._entries, self.abort, self._read, self.write))
 
-    def _reply(self, data: bytes) -> None:
-        self._node.send(0x580 + self._id, data.ljust(8, b"\0"))
-
-    def _download(self, key: Key, entry: ObjectEntry, request: bytes) -> int:
-        size = 4 - (request[0] >> 2 & 3) if request[0] & 1 else entry.form.size
-        if size != entry.form.size:
-            return objects.WRONG_LENGTH
-        (value,) = entry.form.unpack_from(request, 4)
-        return self.write(key, int(value))
+    def _read(self, key: Key) -> int:
+        self._profile.measure(True)
+        return self.values[key]
 
     def write(self, key: Key, value: int) -> int:
         """Writes an object; returns 0, or an abort code."""
-        entry = self._entries[key]
-        if entry.access != "rw":
-            return objects.READ_ONLY
-        if (entry.low is not None and value < entry.low) or (entry.high is not None and value > entry.high):
-            return objects.OUT_OF_RANGE
         index = key[0]
         of_pdo = 0x1400 <= index < 0x1C00
-        refused = unfit(self.values, self._entries, key, value) if of_pdo else self._profile.written(key, value)
+        refused = self._entries[key].refusal(value)
+        if not refused:
+            refused = unfit(self.values, self._entries, key, value) if of_pdo else self._profile.written(key, value)
         if refused:
             return refused
         self.values[key] = value
@@ -319,30 +264,27 @@ class CanOpen:
         self._masters = {}
         for sub in (1, 2):
             value = self.values[0x1016, sub]
-            if value & 0xFFFF and value >> 16 & 0x7F and self._node.option("watchdog", True):
-                self._masters[value >> 16 & 0x7F] = Watchdog(self._world, partial(self._lost, HEARTBEAT_LOST))
+            master, timeout = value >> 16 & 0x7F, (value & 0xFFFF) * MILLISECOND
+            if timeout and master and self._node.option("watchdog", True):
+                self._masters[master] = timeout, Watchdog(self._world, partial(self._lost, HEARTBEAT_LOST))
         self._node.relisten()
 
     def _hear(self, master: int) -> None:
         """Feeds a watchdog; the first heartbeat starts it."""
-        watchdog = self._masters[master]
+        timeout, watchdog = self._masters[master]
         if watchdog.timeout:
             watchdog.feed()
-            return
-        for sub in (1, 2):
-            value = self.values[0x1016, sub]
-            if value >> 16 & 0x7F == master:
-                watchdog.start((value & 0xFFFF) * MILLISECOND)
+        else:
+            watchdog.start(timeout)
 
     def _stop_monitoring(self) -> None:
-        for watchdog in self._masters.values():
+        for _, watchdog in self._masters.values():
             watchdog.stop()
         self._deadline.stop()
 
     def _lost(self, code: int) -> None:
         """Called when a heartbeat or PDO is missing; the watchdogs restart with the next one."""
-        for watchdog in [*self._masters.values(), self._deadline]:
-            watchdog.stop()
+        self._stop_monitoring()
         self.emergency(code, self.values[0x1001, 0] | 0x11)
         self._profile.disconnected(code)
         if self.nmt == OPERATIONAL:

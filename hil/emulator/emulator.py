@@ -6,7 +6,7 @@ from typing import Any
 
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.bus import QUEUE, EmulatedBus
+from hil.emulator.bus import EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
 from hil.emulator.encoder import Encoder, EncoderModel
 from hil.emulator.fault_effects import schedule
@@ -33,23 +33,6 @@ ENCODERS: dict[str, type[ODriveEncoder] | type[CiA402Encoder]] = {"odrive": ODri
 
 STEPS_PER_PERIOD = 4
 """Steps of the machine in one period of the loop."""
-
-
-@dataclass(frozen=True)
-class BusOptions:
-    """Properties of an emulated bus.
-
-    Attributes:
-        bitrate: Bit rate [bit/s].
-        stuffing: Stuff bits of a frame: `actual`, or `worst` for its length.
-        queue: Largest number of frames that wait in the host's controller.
-        restart: Time from bus-off until the host's controller restarts [s]; None: never.
-    """
-
-    bitrate: int = 1_000_000
-    stuffing: str = "actual"
-    queue: int = QUEUE
-    restart: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +76,7 @@ class Emulator:
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings],
         emulation: EmulationOptions,
+        faults: Sequence[Fault] = (),
     ) -> None:
         """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
 
@@ -105,24 +89,22 @@ class Emulator:
         self.wires: dict[str, Wire] = {}
         self.buses: dict[str, EmulatedBus] = {}
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
-        for drive in drives:
-            index = actuators.index(drive.name)
-            usual = EncoderModel()
-            encoder = Encoder(plant, drive, index, emulation.encoders.get(drive.name, usual), emulation.seed)
-            delay = emulation.actuators.get(drive.name, ActuatorOptions()).brake_delay
-            motor = Motor(world, plant, index, drive, delay)
-            quirks = emulation.quirks.get(drive.name, {})
-            self.nodes[drive.name] = DRIVES[drive.protocol](world, media[drive.bus], drive, encoder, motor, quirks)
-        for sensor in sensors:
-            index, usual = coordinates.index(sensor.name), EncoderModel()
-            options = emulation.encoders.get(sensor.name, usual)
-            encoder = Encoder(plant, sensor, index, options, emulation.seed, coordinate=True)
-            quirks = emulation.quirks.get(sensor.name, {})
-            self.nodes[sensor.name] = ENCODERS[sensor.protocol](world, media[sensor.bus], sensor, encoder, quirks)
+        for node in (*drives, *sensors):
+            name, medium, quirks = node.name, media[node.bus], emulation.quirks.get(node.name, {})
+            index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
+            options = emulation.encoders.get(name, EncoderModel())
+            encoder = Encoder(plant, node, index, options, emulation.seed)
+            if isinstance(node, DriveSettings):
+                motor = Motor(world, plant, index, node)
+                self.nodes[name] = DRIVES[node.protocol](world, medium, node, encoder, motor, quirks)
+            else:
+                self.nodes[name] = ENCODERS[node.protocol](world, medium, node, encoder, quirks)
         self.observer = Observer(world, drives)
         self.host_faults = HostFaults()
-        for node in self.nodes.values():
-            node.boot()
+        self._faults, self._seed = faults, emulation.seed
+        for each in self.nodes.values():
+            each.boot()
+        schedule(faults, "power_on", self, emulation.seed)
 
     @classmethod
     def build(
@@ -132,7 +114,7 @@ class Emulator:
         period: float,
         drives: Sequence[DriveSettings],
         sensors: Sequence[SensorSettings] = (),
-        buses: Mapping[str, BusOptions] | None = None,
+        buses: Mapping[str, int] | None = None,
         emulation: EmulationOptions | None = None,
         faults: Sequence[Fault] = (),
     ) -> "Emulator":
@@ -144,7 +126,7 @@ class Emulator:
             period: Period of the loop [s].
             drives: One per actuator.
             sensors: Nodes that only measure.
-            buses: Name -> properties; None: one bus `main` with the usual ones.
+            buses: Name -> bit rate [bit/s]; None: one bus `main` at 1 Mbit/s.
             emulation: Properties of the machine; None: the usual ones.
             faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
 
@@ -153,24 +135,15 @@ class Emulator:
         """
         emulation = emulation or EmulationOptions()
         world = World()
-        wires = {
-            name: Wire(world, name, options.bitrate, options.stuffing)
-            for name, options in (buses or {"main": BusOptions()}).items()
-        }
+        wires = {name: Wire(world, name, bitrate) for name, bitrate in (buses or {"main": 1_000_000}).items()}
         plant = make_plant(system, start, period, drives, emulation)
-        emulator = cls(world, plant, wires, drives, sensors, emulation)
+        emulator = cls(world, plant, wires, drives, sensors, emulation, faults)
         emulator.wires = wires
         emulator.observer.jitter = JITTER + nanoseconds(WAITING * period)
-        for name, options in (buses or {"main": BusOptions()}).items():
-            restart = None if options.restart is None else nanoseconds(options.restart)
-            emulator.buses[name] = EmulatedBus(wires[name], options.queue, restart)
-            emulator.observer.watch(wires[name])
-        emulator._faults, emulator._seed = faults, emulation.seed
-        schedule(faults, "power_on", emulator, emulation.seed)
+        for name, wire in wires.items():
+            emulator.buses[name] = EmulatedBus(wire)
+            emulator.observer.watch(wire)
         return emulator
-
-    _faults: Sequence[Fault] = ()
-    _seed = 0
 
     def engaged(self) -> None:
         """Schedules the faults whose time counts from the start of the task."""

@@ -1,4 +1,4 @@
-"""The measurement of one node: resolution, noise, latency, and the faults of an encoder.
+"""The measurement of one node: resolution, noise, and the faults of an encoder.
 
 Design: a reading is x~ = r floor((x + noise) / r + 1/2), as in `servoctl.simulation.realism`. The noise is a stream of
 each encoder, because drives read their encoders at their own times, not once per tick of the loop.
@@ -8,9 +8,9 @@ import random
 from dataclasses import dataclass
 from math import floor, nan
 
-from hil.drives.settings import SensorSettings
+from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.loop.clock import SECOND, nanoseconds
+from hil.loop.clock import SECOND
 from servoctl.simulation.realism import quantised
 
 
@@ -21,14 +21,10 @@ class EncoderModel:
     Attributes:
         resolution: Smallest step of position [rad]; 0: none.
         noise: Standard deviation of position [rad].
-        velocity_noise: Standard deviation of velocity [rad/s].
-        latency: Age of its readings [s].
     """
 
     resolution: float = 0.0
     noise: float = 0.0
-    velocity_noise: float = 0.0
-    latency: float = 0.0
 
 
 class Encoder:
@@ -51,23 +47,21 @@ class Encoder:
         index: int,
         options: EncoderModel,
         seed: int,
-        coordinate: bool = False,
     ) -> None:
         """Connects the encoder.
 
         Args:
             plant: The machine.
-            settings: Gear, sign and offset.
+            settings: Gear, sign and offset. The encoder of a drive measures the displacement conjugate to its
+                actuator, that of a sensor a coordinate.
             index: Number of the actuator, or of the coordinate.
             options: Its properties.
             seed: Seed of the run; each encoder has its own stream of noise.
-            coordinate: Whether it measures a coordinate; else the displacement conjugate to an actuator.
         """
-        self._plant, self._index, self._coordinate = plant, index, coordinate
+        self._plant, self._index = plant, index
+        self._coordinate = coordinate = not isinstance(settings, DriveSettings)
         self._gear, self._offset = settings.motor_rate(1.0), settings.offset
-        self._options, self._latency = options, nanoseconds(options.latency)
-        if self._latency:
-            plant.remember(self._latency)
+        self._options = options
         self._random = random.Random(f"{seed}/{settings.bus}/{settings.name}/{coordinate}")
         self.jump = self.drift = 0.0
         self.drifting = 0
@@ -82,11 +76,8 @@ class Encoder:
         if self.stuck and self._held is not None:
             return self._held
         options = self._options
-        if self._coordinate or self._latency:
-            displacement, rate = self._look(now)
-        else:
-            positions, rates = self._plant.motion(now)
-            displacement, rate = positions[self._index], rates[self._index]
+        positions, rates = self._plant.state(now) if self._coordinate else self._plant.motion(now)
+        displacement, rate = float(positions[self._index]), float(rates[self._index])
         if self.drift:
             displacement += self.drift * (now - self.drifting) / SECOND
             rate += self.drift
@@ -95,8 +86,6 @@ class Encoder:
             position, velocity = -position, -velocity
         if options.noise:
             position += self._random.gauss(0.0, options.noise)
-        if options.velocity_noise:
-            velocity += self._random.gauss(0.0, options.velocity_noise)
         if options.resolution:
             position = quantised(position, options.resolution, floor)
         if self.wrap is not None:
@@ -108,12 +97,3 @@ class Encoder:
     def freeze(self, stuck: bool) -> None:
         """Makes it repeat its next reading, or measure again."""
         self.stuck, self._held = stuck, None
-
-    def _look(self, now: int) -> tuple[float, float]:
-        """Displacement and rate of a coordinate, or of an earlier moment."""
-        place = 0 if self._coordinate else 2
-        if self._latency:
-            seen = self._plant.past(max(0, now - self._latency), now)
-            return float(seen[place][self._index]), float(seen[place + 1][self._index])
-        q, v = self._plant.state(now)
-        return float(q[self._index]), float(v[self._index])

@@ -8,8 +8,7 @@ from typing import Protocol
 from hil.bus.frame_bits import frame_bits
 from hil.emulator.bus import EmulatedBus
 from hil.emulator.cia402 import CiA402, CiA402Encoder
-from hil.emulator.disturbance import Disturbance
-from hil.emulator.disturbances import Corruption, Delay, Duplicate, Loss
+from hil.emulator.disturbances import Corruption, Delay, Disturbance, Duplicate, Loss, Selection
 from hil.emulator.faults import Fault
 from hil.emulator.host_faults import HostFaults
 from hil.emulator.node import EmulatedDrive, EmulatedNode
@@ -95,19 +94,19 @@ class FaultInjector:
 
     def _lost(self) -> End:
         p = self._parameters
-        return self._disturb(self._loss().lose(p["p"], p["burst"]))
+        return self._disturb(Loss(self._which(), p["p"], p["burst"]))
 
     def _delay(self) -> End:
         p = self._parameters
         constant, jitter, spike = (nanoseconds(p[name]) for name in ("delay", "jitter", "spike"))
-        return self._disturb(Delay(*self._which()).delay(constant, jitter, spike, p["spike_p"]))
+        return self._disturb(Delay(self._which(), constant, jitter, spike, p["spike_p"]))
 
     def _duplicate(self) -> End:
         p = self._parameters
-        return self._disturb(Duplicate(*self._which()).repeat(p["n"], nanoseconds(p["age"]), p["p"]))
+        return self._disturb(Duplicate(self._which(), p["n"], nanoseconds(p["age"]), p["p"]))
 
     def _corruption(self) -> End:
-        return self._disturb(Corruption(*self._which()).corrupt(self._parameters["p"]))
+        return self._disturb(Corruption(self._which(), self._parameters["p"]))
 
     def _cut(self) -> End:
         ends = []
@@ -200,7 +199,7 @@ class FaultInjector:
         node = self._node.settings
         # the host's own heartbeat is a frame of 0x700 and above; an ODrive listens to commands alone
         identity, mask = (0x700, 0x780) if node.protocol == "cia402" else (node.node << 5, 0x7E0)
-        loss = Loss(self._random, "from_host", identity, mask).lose(1.0, 1)
+        loss = Loss(Selection(self._random, "from_host", identity, mask), 1.0, 1)
         return _disturb(self._emulator.wires[node.bus], loss)
 
     def _encoder_jump(self) -> End:
@@ -269,12 +268,9 @@ class FaultInjector:
             return [(self._emulator.wires[node.settings.bus], node.station)]
         return [(wire, self._emulator.buses[wire.name].station) for wire in self._wires()]
 
-    def _which(self) -> tuple[random.Random, str, int | None, int]:
+    def _which(self) -> Selection:
         p = self._parameters
-        return self._random, p["direction"], p["id"], p["mask"]
-
-    def _loss(self) -> Loss:
-        return Loss(*self._which())
+        return Selection(self._random, p["direction"], p["id"], p["mask"])
 
     def _disturb(self, disturbance: Disturbance) -> End:
         return partial(_all, [_disturb(wire, disturbance) for wire in self._wires()])

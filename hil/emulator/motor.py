@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 from hil.drives.settings import DriveSettings
 from hil.emulator.plant import SimulatedPlant
-from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import Event, World, cancel
+
+BRAKE_DELAY = 30_000_000
+"""Time that a brake takes to close [ns]."""
 
 
 class Motor:
@@ -16,7 +18,7 @@ class Motor:
         told: Called with `torque on` or `torque off` at each change.
     """
 
-    def __init__(self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings, delay: float) -> None:
+    def __init__(self, world: World, plant: SimulatedPlant, index: int, settings: DriveSettings) -> None:
         """Starts without torque, with the brake closed if there is one.
 
         Args:
@@ -24,10 +26,8 @@ class Motor:
             plant: The machine.
             index: Number of the actuator.
             settings: Settings of the drive.
-            delay: Time that the brake takes to close [s].
         """
         self._world, self._plant, self.index, self._brake = world, plant, index, settings.brake
-        self._delay = nanoseconds(delay)
         self._closing: Event | None = None
         self.enabled = False
         self.told: Callable[[str], None] = lambda word: None
@@ -59,7 +59,7 @@ class Motor:
         self.told("torque off")
         self._plant.command(self.index, 0.0, self._world.now)
         if self._brake:
-            self._closing = self._world.after(self._delay, self._close)
+            self._closing = self._world.after(BRAKE_DELAY, self._close)
 
     def _close(self) -> None:
         self._plant.brake(self.index, True, self._world.now)

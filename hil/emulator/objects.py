@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 U8, U16, U32, I8, I16, I32 = (struct.Struct(code) for code in ("<B", "<H", "<I", "<b", "<h", "<i"))
 
-TOGGLE, LENGTH_TOO_LONG, UNKNOWN_COMMAND = 0x0503_0000, 0x0607_0012, 0x0504_0001
-READ_ONLY, WRITE_ONLY, NO_OBJECT, NOT_MAPPABLE, PDO_TOO_LONG = (
-    0x0601_0002, 0x0601_0001, 0x0602_0000, 0x0604_0041, 0x0604_0042,
-)  # fmt: skip
-WRONG_LENGTH, NO_SUBINDEX, OUT_OF_RANGE, STATE_FORBIDS, UNSUPPORTED = (
-    0x0607_0010, 0x0609_0011, 0x0609_0030, 0x0800_0022, 0x0601_0000,
-)  # fmt: skip
+UNKNOWN_COMMAND, UNSUPPORTED, READ_ONLY, NO_OBJECT = 0x0504_0001, 0x0601_0000, 0x0601_0002, 0x0602_0000
+NOT_MAPPABLE, PDO_TOO_LONG, WRONG_LENGTH = 0x0604_0041, 0x0604_0042, 0x0607_0010
+NO_SUBINDEX, OUT_OF_RANGE = 0x0609_0011, 0x0609_0030
 
 
 @dataclass(frozen=True)
@@ -34,6 +30,13 @@ class ObjectEntry:
     mappable: bool = False
     low: int | None = None
     high: int | None = None
+
+    def refusal(self, value: int) -> int:
+        """Abort code of a write of this value; 0: none."""
+        if self.access != "rw":
+            return READ_ONLY
+        low, high = self.low, self.high
+        return OUT_OF_RANGE if (low is not None and value < low) or (high is not None and value > high) else 0
 
 
 Key = tuple[int, int]

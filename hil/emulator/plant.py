@@ -8,7 +8,6 @@ constraints: closing one removes the velocity along it by a plastic impulse; bra
 integration.
 """
 
-from collections import deque
 from functools import partial
 from math import isfinite
 
@@ -22,7 +21,6 @@ from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.realism import friction_loss
-from servoctl.simulation.runge_kutta import hermite, hermite_rate
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -128,11 +126,6 @@ class SimulatedPlant:
         self.diverged: int | None = None
         self._seen: tuple[int, Array] | None = None
         self._moving: tuple[int, list[float], list[float]] | None = None
-        self._past: deque[tuple[int, Array, Array, Array, Array]] = deque(maxlen=1)
-
-    def remember(self, time: int) -> None:
-        """Keeps past states for this time [ns], for encoders with latency."""
-        self._past = deque(self._past, maxlen=max(self._past.maxlen or 1, time // self.step + 3))
 
     def command(self, index: int, torque: float, now: int) -> None:
         """Commands a torque of an actuator's motor [N m]."""
@@ -160,23 +153,10 @@ class SimulatedPlant:
         """Displacements conjugate to the actuators, and their rates."""
         moving = self._moving
         if moving is None or moving[0] != now:
-            _, _, _, displacements, rates = self._measured(now, self._look(now))
+            q, v = self.state(now)
+            displacements, rates = self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
             moving = self._moving = now, displacements.tolist(), rates.tolist()
         return moving[1], moving[2]
-
-    def past(self, then: int, now: int) -> tuple[Array, Array, Array, Array]:
-        """q, v, displacements and rates at an earlier time, by cubic interpolation between remembered steps."""
-        later = self._measured(now, self._look(now))
-        if then >= now:
-            return later[1:]
-        for earlier in reversed(self._past):
-            if earlier[0] <= then:
-                h, z = (later[0] - earlier[0]) / SECOND, (then - earlier[0]) / max(1, later[0] - earlier[0])
-                pose = earlier[1], earlier[2], later[1], later[2], h, z
-                motors = earlier[3], earlier[4], later[3], later[4], h, z
-                return hermite(*pose), hermite_rate(*pose), hermite(*motors), hermite_rate(*motors)
-            later = earlier
-        return later[1:]
 
     def brake(self, index: int, closed: bool, now: int) -> None:
         """Closes or opens the brake of an actuator at this instant."""
@@ -214,25 +194,13 @@ class SimulatedPlant:
             seen = self._seen = now, x
         return seen[1]
 
-    def _measured(self, now: int, x: Array) -> tuple[int, Array, Array, Array, Array]:
-        n = self.model.n
-        q, v = x[:n], x[n:]
-        return now, q, v, self.displacements.motors(q), self.displacements.rates(q, v, self._time(now))
-
     def _partial(self, now: int) -> Array:
         x = self._advance(self._x, now - self._now, now, self._friction())
         return x if _finite(x) else self._x
 
     def _take_together(self) -> bool:
         """Takes `TOGETHER` steps in one call; returns False if something needs attention at each step."""
-        if (
-            self._rubs
-            or self._brakes
-            or self._still
-            or self._closing
-            or self.diverged is not None
-            or self._past.maxlen != 1
-        ):
+        if self._rubs or self._brakes or self._still or self._closing or self.diverged is not None:
             return False
         then = self._now + TOGETHER * self.step
         x = self._advance.together(self._x, self.step, then)
@@ -245,8 +213,6 @@ class SimulatedPlant:
 
     def _take(self, then: int) -> None:
         """Takes one step, to `then` [ns]."""
-        if self._past.maxlen != 1:
-            self._past.append(self._measured(self._now, self._x))
         x = self._advance(self._x, then - self._now, then, self._friction())
         self._advance.keep()
         self._now, self._seen, self._moving = then, None, None

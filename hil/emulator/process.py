@@ -13,7 +13,6 @@ from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.emulator import EmulationOptions, Emulator, make_plant
-from hil.emulator.fault_effects import schedule
 from hil.emulator.faults import KINDS, Fault
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
@@ -168,12 +167,11 @@ class EmulatorServer:
         world, self._lag, self._waiting = World(), self._clock.now(), True
         for outlet in self.outlets.values():
             outlet.begin(world)
-        self.emulator = Emulator(world, plant, self.outlets, self._drives, self._sensors, self._likeness)
+        self.emulator = Emulator(world, plant, self.outlets, self._drives, self._sensors, self._likeness, self._faults)
         self._motors = [node.motor for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
         for node in self.emulator.nodes.values():
             if isinstance(node, EmulatedDrive):
                 node.motor.told = partial(self._tell, self._tell_line, node.settings)
-        schedule(self._faults, "power_on", self.emulator, self._likeness.seed)
 
     def _asked(self) -> bool:
         """Whether another loop has the drives; if one had them before, they are powered on again."""
@@ -190,7 +188,7 @@ class EmulatorServer:
         """Schedules the faults whose time counts from the start of the task."""
         if self._waiting:
             self._waiting = False
-            schedule(self._faults, "engaged", self.emulator, self._likeness.seed)
+            self.emulator.engaged()
 
     def serve(self, stop: Callable[[], bool]) -> None:
         """Runs until `stop()`.

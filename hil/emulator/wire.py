@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from hil.bus.base import Link
-from hil.bus.frame_bits import frame_bits, worst_bits
-from hil.emulator.disturbance import Disturbance
+from hil.bus.frame_bits import frame_bits
+from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import BUS_OFF, NO_ACK_CLASS, PASSIVE, Station, key
 from hil.frame import Frame
 from hil.loop.clock import SECOND
@@ -54,23 +54,19 @@ class Wire:
         troubled: Whether some receive error count may not be zero.
     """
 
-    def __init__(self, world: World, name: str, bitrate: int, stuffing: str = "actual") -> None:
+    def __init__(self, world: World, name: str, bitrate: int) -> None:
         """Makes an idle bus.
 
         Args:
             world: Its time.
             name: Its name in the config.
             bitrate: Bit rate [bit/s].
-            stuffing: `actual`, or `worst`: every frame has the most stuff bits that its length allows.
         """
-        if stuffing not in ("actual", "worst"):
-            raise ValueError(f"stuffing: expected actual or worst, got {stuffing!r}")
         self.world, self.name, self.bitrate = world, name, bitrate
         self.stations: list[Station] = []
         self.taps: list[Tap] = []
         self.disturbances: list[Disturbance] = []
         self.busy = self.frames = self.errors = 0
-        self._bits = frame_bits if stuffing == "actual" else _worst_bits
         self.troubled = False
         self._online: int | None = None
         self._plain = False
@@ -213,7 +209,7 @@ class Wire:
 
     def _begin(self, start: int, sender: Station, finish: Callable[[], None] | None = None) -> None:
         frame = sender.queue[0]
-        length = self._bits(frame) * SECOND // self.bitrate
+        length = frame_bits(frame) * SECOND // self.bitrate
         self._going, self._active, self._free = (frame, sender), True, start + length
         self.busy += length
         self.world.at(start + length - self._interframe, finish or self._finish)
@@ -274,7 +270,7 @@ class Wire:
         if station.tec >= PASSIVE or station.trying:
             return
         station.trying = True
-        bits = self._bits(station.queue[0]) - END_OF_FRAME + ERROR_FRAME
+        bits = frame_bits(station.queue[0]) - END_OF_FRAME + ERROR_FRAME
         self.world.after(self.duration(bits), partial(self._unacknowledged, station))
 
     def _unacknowledged(self, station: Station) -> None:
@@ -341,7 +337,3 @@ class Wire:
     def force_off(self, station: Station) -> None:
         """Forces a station bus-off, as a defective transceiver does."""
         station.count(tec=BUS_OFF)
-
-
-def _worst_bits(frame: Frame) -> int:
-    return worst_bits(len(frame.data), frame.extended)

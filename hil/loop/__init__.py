@@ -12,15 +12,6 @@ from hil.loop.tick import Tick, TickLoop
 from hil.loop.virtual_time import VirtualClock
 
 __all__ = [
-    "SECOND",
-    "Clock",
-    "Controller",
-    "Finding",
-    "Reading",
-    "Rig",
-    "Tick",
-    "TickLoop",
-    "VirtualClock",
-    "WallClock",
+    "SECOND", "Clock", "Controller", "Finding", "Reading", "Rig", "Tick", "TickLoop", "VirtualClock", "WallClock",
     "nanoseconds",
-]
+]  # fmt: skip

@@ -9,21 +9,11 @@ import numpy as np
 
 from hil.bus.frame_bits import least_bits
 from hil.loop.clock import SECOND
-from hil.recorder.memory import EXTENDED, FRAME, REMOTE
+from hil.recorder.memory import EXTENDED, FIELDS, REMOTE
 from servoctl.types import Array
 
 MOST = 600
 """Largest number of windows."""
-
-RECORD = np.dtype(
-    {
-        "names": ["time", "bus", "flags", "length"],
-        "formats": ["<i8", "u1", "u1", "u1"],
-        "offsets": [0, 12, 13, 14],
-        "itemsize": FRAME.size,
-    }
-)
-"""The fields of a `memory.FRAME` that are needed here."""
 
 
 class BusBits:
@@ -35,7 +25,7 @@ class BusBits:
 
     def add(self, data: bytes) -> None:
         """Counts frames, given as consecutive `memory.FRAME` records."""
-        frames = np.frombuffer(data, RECORD)
+        frames = np.frombuffer(data, FIELDS)
         if not len(frames):
             return
         payload = np.where(frames["flags"] & REMOTE, 0, frames["length"].astype(np.int64))

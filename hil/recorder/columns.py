@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hil.drives.base import Node
-from hil.safety.stages import Phase
+from hil.safety.plan import Phase
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.rows import Chunk
 from servoctl.simulation.simulate import Columns

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hil.frame import Frame
-from hil.recorder.process import INTEGERS
+from hil.recorder.memory import named_columns
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -46,8 +46,5 @@ class InMemory:
     def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """The recorded run; `metadata` is added to that of its start."""
         table = np.array(self._rows).reshape(len(self._rows), len(self._columns))
-        columns = {name: table[:, i] for i, name in enumerate(self._columns)}
-        for name in INTEGERS:
-            if name in columns:
-                columns[name] = np.nan_to_num(columns[name], nan=-1.0).astype(np.int64)
+        columns = named_columns(table, self._columns)
         return Trajectory(columns, self._columns, {**self._metadata, **(metadata or {})})

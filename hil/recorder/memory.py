@@ -4,6 +4,7 @@ import mmap
 import os
 import struct
 import tempfile
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,17 @@ from servoctl.types import Array
 
 FRAME = struct.Struct("<qIBBBx8s")
 """A frame in the ring: time [ns], id, bus, flags, length, data."""
+
+FIELDS = np.dtype(
+    {
+        "names": ["time", "id", "bus", "flags", "length"], "formats": ["<i8", "<u4", "u1", "u1", "u1"],
+        "offsets": [0, 8, 12, 13, 14], "itemsize": FRAME.size,
+    }
+)  # fmt: skip
+"""The fields of `FRAME` without the data, for arrays of frames."""
+
+INTEGERS = ("status", "rank", "passive_rank")
+"""Columns of whole numbers; -1 stands for an unknown one."""
 
 SENT, EXTENDED, REMOTE, ERROR = 1, 2, 4, 8
 """Flags of a frame."""
@@ -111,6 +123,14 @@ def nameless(name: str, size: int) -> int:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
     return descriptor
+
+
+def named_columns(table: Array, names: Iterable[str]) -> dict[str, Array]:
+    """The columns of a table of rows, by name."""
+    columns = {name: table[:, i] for i, name in enumerate(names)}
+    for name in columns.keys() & set(INTEGERS):
+        columns[name] = np.where(np.isfinite(columns[name]), columns[name], -1.0).astype(np.int64)
+    return columns
 
 
 def unpacked(time: int, id: int, bus: int, flags: int, length: int, data: bytes) -> tuple[int, bool, Frame, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from hil.recorder.bits import BusBits
 from hil.recorder.events import EventLog, split
 from hil.recorder.frame_log import FrameLog
-from hil.recorder.memory import FRAME, Capacity, SharedRings
+from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
 from servoctl.types import Array
@@ -22,9 +22,6 @@ IDLE, BUSY = 0.02, 0.001
 
 FLUSH = 1.0
 """Time between two flushes of the frames to disk, in a run on the wall clock [s]."""
-
-INTEGERS = ("status", "rank", "passive_rank")
-"""Columns that are integers in a run folder; a number that is not finite becomes -1."""
 
 
 def failed(metadata: Mapping[str, Any], error: str) -> dict[str, Any]:
@@ -140,7 +137,9 @@ class FolderWriter:
         self._span: tuple[float, float] | None = None
         self._broken: set[str] = set()
         self._flushed = time.monotonic()
-        self.folder.append(self._columns(np.empty((0, len(settings.columns)))))  # also a run without rows has columns
+        self.folder.append(
+            named_columns(np.empty((0, len(settings.columns))), settings.columns)
+        )  # also a run without rows has columns
 
     @property
     def filling(self) -> bool:
@@ -167,17 +166,11 @@ class FolderWriter:
             self.folder.append({})  # raises if earlier rows could not be written
             return
         table = np.frombuffer(data).reshape(-1, len(self._settings.columns))
-        columns = self._columns(table)
+        columns = named_columns(table, self._settings.columns)
         self.folder.append(columns)
         first, last = float(columns["t"][0]), float(columns["t"][-1])
         self._span = (first if self._span is None else self._span[0], last)
         self._counts["rows"] += len(table)
-
-    def _columns(self, table: Array) -> dict[str, Array]:
-        columns = {name: table[:, i] for i, name in enumerate(self._settings.columns)}
-        for name in columns.keys() & set(INTEGERS):
-            columns[name] = np.where(np.isfinite(columns[name]), columns[name], -1.0).astype(np.int64)
-        return columns
 
     def _write_frames(self, data: bytes) -> None:
         self._frames.add(FRAME.iter_unpack(data))

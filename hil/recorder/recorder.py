@@ -2,31 +2,27 @@
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
 import time as wall
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from hil.frame import Frame
+from hil.recorder.child import start_child
 from hil.recorder.events import as_entry, encode
 from hil.recorder.memory import FRAME, Capacity, SharedRings
 from hil.recorder.process import RecorderSettings, failed
 from hil.recorder.ring import Ring
 from servoctl.errors import RunFolderError
-from servoctl.run_folder import load_run, say_end
+from servoctl.run_folder import ended_by, load_run, say_end
 from servoctl.run_folder.trajectory import Trajectory, plain
 from servoctl.types import Array
 
 PATIENCE = 0.001
 """Time between two attempts to find room, in a run that must lose nothing [s]."""
-
-PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.recorder.process import main; main(int(sys.argv[1]))"
-"""Program of the recorder's process. Unlike multiprocessing, it does not import the user's script."""
 
 
 class Recorder:
@@ -69,26 +65,14 @@ class Recorder:
         self._rows, self._frames, self._events = self._memory.rows, self._memory.frames, self._memory.events
         self._lossless, self._metadata = lossless, dict(plain(metadata))
         settings = RecorderSettings(
-            self._memory.descriptor,
-            capacity,
-            os.path.abspath(folder),
-            dict(columns),
-            plain(metadata),
-            config_text,
-            lossless,
-            os.getpid(),
-        )
+            self._memory.descriptor, capacity, os.path.abspath(folder), dict(columns), plain(metadata), config_text,
+            lossless, os.getpid(),
+        )  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self._connection, there = Pipe()
         self._closed = False
         try:
-            with there, no_signals():
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, str(there.fileno()), *sys.path],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=(there.fileno(), self._memory.descriptor),
-                )
+            self._process = start_child("hil.recorder.process", there, self._memory.descriptor)
             with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
                 self._connection.send(settings)
             self.path = Path(self._answer("ready"))
@@ -218,11 +202,8 @@ class Recorder:
         if error is None:
             self.close()
             return
-        end = {"status": "failed", "error": f"{type(error).__name__}: {error}"}
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            end = {"status": "interrupted"}
         try:
-            self.close(end)
+            self.close(ended_by(error))
         except RunFolderError as second:  # it must not hide the first
             error.add_note(f"the run folder could not be closed: {second}")
 
@@ -259,17 +240,3 @@ class Recorder:
             self._process.wait()
         self._lost, self._complaint, self._closed = self.lost, self._memory.problem or None, True
         self._memory.close()
-
-
-@contextlib.contextmanager
-def no_signals() -> Iterator[None]:
-    """A process that is started inside ignores Ctrl-C, Ctrl-Z and the end of the terminal, which reach all processes.
-
-    The loop first stops the machine, and then closes the recorder.
-    """
-    ignored = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -16,7 +16,7 @@ from hil.drives.settings import DriveSettings
 from hil.loop import SECOND
 from hil.recorder import read_frames
 from hil.recorder.columns import STAGES
-from hil.safety.stages import WORKING, Phase
+from hil.safety.plan import WORKING, Phase
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 

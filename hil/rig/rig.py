@@ -16,7 +16,8 @@ from hil.rig.dispatch import BusExchange, Dispatch
 from hil.rig.handshake import Handshake
 from hil.safety.drive_rig import DriveRig
 from hil.safety.monitor import Monitor
-from hil.sensing import Prediction, Sensing
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
 from servoctl.errors import in_one_line
 from servoctl.types import Array, State
 

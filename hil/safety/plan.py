@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
+from math import isfinite
+
+import numpy as np
 
 from servoctl.types import Array
 
@@ -21,6 +24,24 @@ class Stage(IntEnum):
 
     FULL = 3
     """The task runs."""
+
+
+class Phase(Enum):
+    """Present state of a run; the value is shown to the operator and recorded."""
+
+    SHADOW = "shadow"
+    WAITING = "waiting for samples"
+    ENABLING = "enabling"
+    ZERO = "zero"
+    RAMP = "ramp"
+    FULL = "full"
+    STOPPING = "stopping"
+    DISABLING = "disabling"
+    OVER = "over"
+
+
+WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING)
+"""Phases in which every drive should be enabled."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +73,27 @@ class RunPlan:
     errors: Callable[[float, Array, Array], dict[str, tuple[float, float]]]
     stops_on: frozenset[int] = frozenset()
     resolved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def too_large(self, errors: Mapping[str, tuple[float, float]]) -> list[str]:
+        """The task rows whose violation or rate forbids the start of the task."""
+        # a row without a rate has NaN there, and fmax ignores NaN
+        return [name for name, pair in errors.items() if not np.fmax(*np.abs(pair)) < self.engage_tolerance]
+
+    def why_not_engaged(self, name: str, error: tuple[float, float]) -> str:
+        """Violation and rate of a row, the smallest steps that can be measured, and the remedy."""
+        tolerance, resolved = self.engage_tolerance, self.resolved.get(name, (0.0, 0.0))
+        parts, coarsest = [], 0.0
+        for word, value, step in zip(("violation", "rate"), error, resolved, strict=True):
+            size = abs(value)
+            if not isfinite(size):
+                parts.append(f"no {word}")
+                continue
+            parts.append(f"{word} {size:.3g}" + (f", measured in steps of {step:.2g}" if step else ""))
+            coarsest = max(coarsest, step if size >= tolerance else 0.0)
+        remedy = "the pose that is held is not a start of the task: check initial.q and the gains"
+        if coarsest >= tolerance:
+            remedy = (
+                f"the tolerance is finer than the measurement: set engage_tolerance to {coarsest:.2g} or more, "
+                "or use finer encoders"
+            )
+        return f"{'; '.join(parts)}; tolerance {tolerance:g}; {remedy}"

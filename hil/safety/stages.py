@@ -5,7 +5,6 @@ directly to `DISABLING`; from there only the end can follow. Task time stands st
 """
 
 from collections.abc import Sequence
-from enum import Enum
 
 import numpy as np
 
@@ -15,26 +14,8 @@ from hil.safety.drive_rig import DriveRig
 from hil.safety.events import EventKind, Reaction, kind_of
 from hil.safety.limits import Limits
 from hil.safety.monitor import Monitor, finite
-from hil.safety.plan import RunPlan, Stage
+from hil.safety.plan import WORKING, Phase, RunPlan, Stage
 from servoctl.types import Array, Status
-
-
-class Phase(Enum):
-    """Present state of a run; the value is shown to the operator and recorded."""
-
-    SHADOW = "shadow"
-    WAITING = "waiting for samples"
-    ENABLING = "enabling"
-    ZERO = "zero"
-    RAMP = "ramp"
-    FULL = "full"
-    STOPPING = "stopping"
-    DISABLING = "disabling"
-    OVER = "over"
-
-
-WORKING = (Phase.ZERO, Phase.RAMP, Phase.FULL, Phase.STOPPING)
-"""Phases in which every drive should be enabled."""
 
 FIRST_SAMPLES = 1.0
 """Time limit for the first sample of every node [s]."""
@@ -256,37 +237,17 @@ class Stages:
         return [(1.0 - share) * held + share * torque for held, torque in zip(hold, law, strict=True)]
 
     def _engaged(self, now: int, reading: Reading) -> bool:
-        tolerance = self._plan.engage_tolerance
         errors = self._plan.errors(self.task_time, reading.q, reading.v)
-        # a row without a rate has NaN there, and fmax ignores NaN
-        too_large = [name for name, pair in errors.items() if not np.fmax(*np.abs(pair)) < tolerance]
+        too_large = self._plan.too_large(errors)
         if not too_large:
             return True
         if self._engage_by is None:
             self._engage_by = now + nanoseconds(ENGAGE_TIME)
         elif now > self._engage_by:
             for name in too_large:
-                self._monitor.report(now, EventKind.NOT_ENGAGED, name, self._not_engaged(name, errors[name]))
+                detail = self._plan.why_not_engaged(name, errors[name])
+                self._monitor.report(now, EventKind.NOT_ENGAGED, name, detail)
         return False
-
-    def _not_engaged(self, name: str, error: tuple[float, float]) -> str:
-        """Violation and rate of a row, the smallest steps that can be measured, and the remedy."""
-        tolerance, resolved = self._plan.engage_tolerance, self._plan.resolved.get(name, (0.0, 0.0))
-        parts, coarsest = [], 0.0
-        for word, value, step in zip(("violation", "rate"), error, resolved, strict=True):
-            size = abs(value)
-            if not finite([size]):
-                parts.append(f"no {word}")
-                continue
-            parts.append(f"{word} {size:.3g}" + (f", measured in steps of {step:.2g}" if step else ""))
-            coarsest = max(coarsest, step if size >= tolerance else 0.0)
-        remedy = "the pose that is held is not a start of the task: check initial.q and the gains"
-        if coarsest >= tolerance:
-            remedy = (
-                f"the tolerance is finer than the measurement: set engage_tolerance to {coarsest:.2g} or more, "
-                "or use finer encoders"
-            )
-        return f"{'; '.join(parts)}; tolerance {tolerance:g}; {remedy}"
 
     def _full(self, tick: Tick, reading: Reading) -> list[float]:
         self._check_status(tick.began)

@@ -29,7 +29,6 @@ class Channel:
         name: Name of the actuator or, for an encoder node, of the coordinate.
         resolution: Smallest step of the position [joint unit].
         encoder: Whether it is an encoder node on a coordinate; False: a drive.
-        tolerance: Further known error, as of geometry or of the zero point [joint unit].
         speed_limit: Largest speed of the joint [joint unit/s]; infinite: the measured and predicted speeds are used.
         leap: Further motion allowed between two samples of a joint without a speed limit [joint unit].
         turn: Displacement after which a wrapping encoder starts again [joint unit].
@@ -42,7 +41,6 @@ class Channel:
     name: str
     resolution: float
     encoder: bool = False
-    tolerance: float = 0.0
     speed_limit: float = np.inf
     leap: float = np.inf
     turn: float = np.inf
@@ -102,7 +100,7 @@ class Displacements:
         self._constant = self._constant_jacobian(plant, around)
         resolutions = np.array([c.resolution for c in channels], dtype=float)
         self.weights = np.maximum(resolutions.min(initial=np.inf) / resolutions, LEAST_WEIGHT)
-        self.errors = resolutions + [c.tolerance for c in channels]
+        self.errors = resolutions
 
     def __call__(self, plant: Plant, q: Array) -> Array:
         """h(q), on numbers or on symbols."""

@@ -5,11 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servoctl.engine.kernel import Kernel
+from hil.sensing.state_function import StateFunction
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
-from servoctl.engine.select_engine import run_fast
-from servoctl.engine.trace import trace
-from servoctl.errors import PlantError, TraceError
+from servoctl.errors import PlantError
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
@@ -64,18 +62,8 @@ class GravityCompensation:
 
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance = model.plain, rank_tolerance
-        self._rest, self._parameters = np.zeros(model.n), self._model.parameters
-        self._kernel: Kernel | None = None
-        if engine == "numpy" or model.opaque is not None:
-            return
-        try:
-            variables = self._model.symbols()
-            state = State(variables["t"][0], variables["q"], variables["v"])
-            hold = trace(self._hold, state, self._model.symbolic_matrices(variables))
-            self._kernel = Kernel.compile("hold", variables, hold._asdict())
-        except TraceError:
-            return
-        run_fast(self._kernel, engine)
+        self._rest = np.zeros(model.n)
+        self._function = StateFunction("hold", self._model, self._hold, Hold._fields, engine)
 
     def __call__(self, t: float, q: Array) -> Hold:
         """Inputs that hold the pose q at the time t [s].
@@ -83,10 +71,7 @@ class GravityCompensation:
         Raises:
             PlantError: The mass matrix is not positive definite, or a term is not finite.
         """
-        if self._kernel is not None:
-            return Hold(*self._kernel(t, q, self._rest, self._parameters))
-        state = State(t, q, self._rest)
-        return self._hold(state, self._model.matrices(state))
+        return Hold(*self._function(State(t, q, self._rest)))
 
     def _hold(self, state: State, matrices: Matrices) -> Hold:
         terms = assemble(state, matrices, self._tolerance)

@@ -6,7 +6,7 @@ Only redundant measurements show these (`Redundancy`).
 """
 
 import math
-from typing import Final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ IN_A_ROW = 2
 """Consecutive implausible samples that stop the machine."""
 
 
-class AxisMemory:
+class AxisMemory(NamedTuple):
     """State of an axis between two samples.
 
     Attributes:
@@ -46,20 +46,11 @@ class AxisMemory:
         moved: When the encoder last moved [ns].
     """
 
-    def __init__(
-        self,
-        accepted: Sample | None = None,
-        seen: int = -1,
-        rejected: int = 0,
-        travel: float = 0.0,
-        moved: int = 0,
-    ) -> None:
-
-        self.accepted: Final = accepted
-        self.seen: Final = seen
-        self.rejected: Final = rejected
-        self.travel: Final = travel
-        self.moved: Final = moved
+    accepted: Sample | None = None
+    seen: int = -1
+    rejected: int = 0
+    travel: float = 0.0
+    moved: int = 0
 
 
 def judge(
@@ -83,9 +74,8 @@ def judge(
     last = memory.accepted
     reason = _implausible(channel, unit, last, sample, rate, expected)
     if reason:
-        rejected = memory.rejected + 1
-        memory = AxisMemory(memory.accepted, sample.time, rejected, memory.travel, memory.moved)
-        return memory, Finding(channel.name, reason, rejected >= IN_A_ROW)
+        memory = memory._replace(seen=sample.time, rejected=memory.rejected + 1)
+        return memory, Finding(channel.name, reason, memory.rejected >= IN_A_ROW)
     if last is None or sample.position != last.position or not math.isfinite(expected):
         return AxisMemory(sample, sample.time, 0, 0.0, sample.time), None
     elapsed = (sample.time - last.time) / SECOND

@@ -10,10 +10,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from hil.sensing.state_function import traced_kernel
 from servoctl.engine.kernel import BufferedCall, Kernel
 from servoctl.engine.select_engine import run_fast
-from servoctl.engine.symbol import symbols
-from servoctl.engine.trace import trace
 from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
@@ -75,21 +74,17 @@ class Prediction:
 
     def _rates(self, t: float, x: Array, u: Array) -> Array:
         state = State(t, x[: self._n], x[self._n :])
-        return self._motion(state, self._model.matrices(state), u)
+        return self._motion(state, self._model.matrices(state), u)[0]
 
-    def _motion(self, state: State, matrices: Matrices, u: Array) -> Array:
+    def _motion(self, state: State, matrices: Matrices, u: Array) -> tuple[Array]:
         terms = assemble(state, matrices, self._tolerance)
         if terms.finite is False or terms.positive is False:
-            return np.full(2 * self._n, np.nan)
-        return np.concatenate([state.v, terms.acceleration(u)])
+            return (np.full(2 * self._n, np.nan),)
+        return (np.concatenate([state.v, terms.acceleration(u)]),)
 
     def _compile(self) -> Kernel:
-        n, m = self._n, self._model.m
-        variables = {**self._model.symbols(), "u": symbols("u", m)}
-        state = State(variables["t"][0], variables["q"], variables["v"])
-        matrices = self._model.symbolic_matrices(variables)
-        rates = trace(self._motion, state, matrices, variables["u"])
-        motion = Kernel.compile("motion", variables, {"rates": rates}).called()
+        n = self._n
+        motion = traced_kernel("motion", self._model, self._motion, ("rates",), {"u": self._model.m}).called()
         times, x, u, p = (ca.SX.sym(*size) for size in self._sizes().items())
 
         def change(t: Any, x: Any) -> Any:

@@ -3,8 +3,6 @@
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from hil.loop.clock import SECOND
 
 
@@ -56,23 +54,6 @@ class RateFilter:
         predicted = track.position + track.rate * elapsed
         innovation = position - predicted
         return Track(time, predicted + alpha * innovation, track.rate + beta / elapsed * innovation)
-
-    def rate_bound(self, resolution: float, interval: float) -> float:
-        """Largest error of the rate caused by position errors up to `resolution` [joint unit/s].
-
-        This is the 1-norm of the impulse response of `beta / T z (z - 1) / (z - p)^2`, times the resolution.
-        """
-        _, beta = self.gains(interval)
-        p = self._pole(interval)
-        # impulse response k -> p^k (1 - k (1 - p) / p): one change of sign, at k = p / (1 - p)
-        k = np.arange(int(40.0 * self.tau / interval) + 60)
-        response = p**k * (1.0 - k * (1.0 - p) / p)
-        return beta / interval * float(np.abs(response).sum()) * resolution
-
-    def lag(self, interval: float) -> float:
-        """Delay of the rate under constant acceleration [s], exact."""
-        alpha, beta = self.gains(interval)
-        return interval * (2.0 * alpha - beta) / (2.0 * beta)
 
     def _pole(self, elapsed: float) -> float:
         return math.exp(-2.0 * elapsed / self.tau)

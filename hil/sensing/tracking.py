@@ -20,12 +20,8 @@ import numpy as np
 
 from hil.loop.rig import Finding
 from hil.sensing.channels import Channel
-from servoctl.engine.kernel import Kernel
+from hil.sensing.state_function import StateFunction
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.engine.select_engine import run_fast
-from servoctl.engine.symbol import symbols
-from servoctl.engine.trace import trace
-from servoctl.errors import TraceError
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.types import Array, State
@@ -73,31 +69,17 @@ class DisturbanceObserver:
     def __init__(self, model: Model, rank_tolerance: float = 1e-6, engine: str = "auto") -> None:
         self._model, self._tolerance, self.n = model.plain, rank_tolerance, model.n
         self._rest = np.zeros(model.n)
-        self._kernel: Kernel | None = None
-        if engine == "numpy" or model.opaque is not None:
-            return
-        try:
-            variables = {**self._model.symbols(), "acceleration": symbols("acceleration", model.n)}
-            state = State(variables["t"][0], variables["q"], variables["v"])
-            d = trace(self._torques, state, self._model.symbolic_matrices(variables), variables["acceleration"])
-            self._kernel = Kernel.compile("disturbance", variables, {"d": d})
-        except TraceError:
-            return
-        run_fast(self._kernel, engine)
+        further = {"acceleration": model.n}
+        self._function = StateFunction("disturbance", self._model, self._torques, ("d",), engine, further)
 
     def __call__(self, t: float, q: Array, acceleration: Array) -> Array:
         """d at a pose, for an unpredicted acceleration of shape (n,)."""
-        if self._kernel is not None:
-            (d,) = self._kernel(t, q, self._rest, self._model.parameters, acceleration)
-            return d
-        state = State(t, q, self._rest)
-        return self._torques(state, self._model.matrices(state), acceleration)
+        return self._function(State(t, q, self._rest), acceleration)[0]
 
-    def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> Array:
+    def _torques(self, state: State, matrices: Matrices, acceleration: Array) -> tuple[Array]:
         terms = assemble(state, matrices, self._tolerance)
         inputs = decompose(terms.project(terms.inputs), RANK_TOLERANCE, frobenius(terms.inputs))
-        d: Array = inputs.solve(terms.L.T @ acceleration)
-        return d
+        return (inputs.solve(terms.L.T @ acceleration),)
 
 
 class TrackingMonitor:

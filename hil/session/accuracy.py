@@ -24,13 +24,12 @@ from scipy.linalg import expm
 from hil.assembly.prepare import RigSetup
 from hil.drives import Feedback
 from hil.recorder.columns import STAGES
-from hil.safety.stages import Phase
+from hil.safety.plan import Phase
 from hil.sensing.sample_errors import sample_errors
-from servoctl.engine.kernel import Kernel
-from servoctl.engine.trace import trace
+from hil.sensing.state_function import StateFunction
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
-from servoctl.mechanics.terms import Terms, assemble
+from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array, State
 
@@ -89,19 +88,15 @@ def explained_errors(setup: RigSetup, trajectory: Trajectory) -> dict[str, float
 def _chain(model: Model, tolerance: float) -> Chain:
     """The function of this plant; compiled if the plant can be traced."""
 
-    def derivatives(terms: Terms) -> tuple[Array, Array]:
+    def derivatives(state: State, matrices: Matrices) -> tuple[Array, Array]:
+        terms = assemble(state, matrices, tolerance)
         task = terms.matrices.task
         columns = [task.violation.reshape(-1, 1), task.violation_rate.reshape(-1, 1)]
         columns += [] if task.higher is None else [task.higher]
         return terms.task_map, np.concatenate(columns, axis=1)
 
-    if model.opaque is not None:
-        return lambda state: _without_nan(*derivatives(assemble(state, model.matrices(state), tolerance)))
-    variables = model.symbols()
-    state = State(variables["t"][0], variables["q"], variables["v"])
-    T, violations = trace(lambda: derivatives(assemble(state, model.symbolic_matrices(variables), tolerance)))
-    kernel = Kernel.compile("errors", variables, {"T": T, "violations": violations})
-    return lambda state: _without_nan(*kernel(state.t, state.q, state.v, model.parameters))
+    function = StateFunction("errors", model, derivatives, ("T", "violations"), "vm")
+    return lambda state: _without_nan(*function(state))
 
 
 def _without_nan(T: Array, violations: Array) -> tuple[Array, Array]:

@@ -3,14 +3,14 @@
 import math
 from typing import Any, Protocol
 
-from hil.assembly.live_gains import LiveGains
-from hil.loop import SECOND, Controller, Reading, Tick
+from hil.assembly.prepare import RigSetup
+from hil.loop import SECOND, Controller, Reading, Tick, nanoseconds
 from hil.loop.tick import TickTimes
 from hil.loop.timing import Distribution, Timing
 from hil.recorder.columns import ColumnLayout
 from hil.rig.rig import CanRig
-from hil.safety.stages import Phase, Stages
-from servoctl.simulation.closed_loop import Loop
+from hil.safety.plan import Phase
+from hil.safety.stages import Stages
 from servoctl.types import Array
 
 
@@ -25,13 +25,11 @@ class Logbook:
     """Rows and timing of a run.
 
     Args:
-        loop: Closed loop of the law.
+        setup: Closed loop of the law, gains that may change, nodes and period.
         controller: Evaluates the law.
         rig: The machine.
         stages: Decides which torques are sent.
-        live_gains: Gains that may change.
         table: Columns of a row.
-        timing: Lateness and sample ages; filled here.
         recording: Receives the rows.
         emulated: Whether the rows hold the true state of a simulated plant.
 
@@ -42,20 +40,20 @@ class Logbook:
 
     def __init__(
         self,
-        loop: Loop,
+        setup: RigSetup,
         controller: Controller,
         rig: CanRig,
         stages: Stages,
-        live_gains: LiveGains,
         table: ColumnLayout,
-        timing: Timing,
         recording: Recording,
         emulated: bool,
     ) -> None:
 
-        self._loop, self._controller, self._rig, self._stages = loop, controller, rig, stages
-        self._live_gains, self._table, self._recording, self._emulated = live_gains, table, recording, emulated
-        self.timing = timing
+        loop = self._loop = setup.loop
+        self._controller, self._rig, self._stages, self._live_gains = controller, rig, stages, setup.live_gains
+        self._table, self._recording, self._emulated = table, recording, emulated
+        names = [node.settings.name for node in (*setup.drives, *setup.sensors)]
+        self.timing = Timing(nanoseconds(setup.settings.values.period), names)
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
         self._inputs = loop.layout.slices["u"]

@@ -4,12 +4,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from hil.assembly.live_gains import LiveGains
+from hil.assembly.prepare import RigSetup
 from hil.loop import Controller, Tick
 from hil.loop.stop_signals import StopSignals
 from hil.rig.rig import CanRig
 from hil.safety import EventKind
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase
+from hil.safety.stages import Stages
 from hil.session.reporter import Reporter
 from hil.view import LivePage
 from hil.view.plan import SIGNAL
@@ -27,10 +28,10 @@ class OperatorLink:
     """Connects the operator with a run.
 
     Args:
-        stages: Takes the request to stop.
-        rig: Its bring-up is cancelled by the request.
-        live_gains: Gains that may change.
+        setup: Gains that may change.
         controller: Takes the changed law.
+        rig: Its bring-up is cancelled by the request to stop.
+        stages: Takes the request to stop.
         reporter: Receives events.
         lockstep: Whether time is virtual.
         signals: Signals that request the stop, already handled; None: they are handled during `listen`.
@@ -42,15 +43,15 @@ class OperatorLink:
 
     def __init__(
         self,
-        stages: Stages,
-        rig: CanRig,
-        live_gains: LiveGains,
+        setup: RigSetup,
         controller: Controller,
+        rig: CanRig,
+        stages: Stages,
         reporter: Reporter,
         lockstep: bool,
         signals: StopSignals | None,
     ) -> None:
-        self._stages, self._rig, self._live_gains, self._controller = stages, rig, live_gains, controller
+        self._stages, self._rig, self._live_gains, self._controller = stages, rig, setup.live_gains, controller
         self._reporter, self._lockstep, self._signals = reporter, lockstep, signals
         self.stop_reason = ""
         self.view: LivePage | None = None

@@ -8,7 +8,7 @@ always agree, also for a run that never began or whose recorder died.
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,23 +20,20 @@ from hil.loop import SECOND, Controller, Reading, Tick, TickLoop
 from hil.loop.realtime import Grant, without_collector
 from hil.loop.stop_signals import StopSignals
 from hil.loop.tick import TickTimes
-from hil.loop.timing import Timing
 from hil.recorder import InMemory, Recorder
 from hil.recorder.columns import ColumnLayout
 from hil.rig.dispatch import Dispatch
 from hil.rig.rig import CanRig
 from hil.safety import Event, EventKind, Limits, Monitor
 from hil.safety.events import Origin
-from hil.safety.plan import Stage
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase, Stage
+from hil.safety.stages import Stages
 from hil.session.logbook import Logbook
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import Reporter
-from hil.session.summary import bus_states, drive_states, outcome, timing_figures
+from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.view import LivePage
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
-from servoctl.mechanics.drawing import drawing
-from servoctl.run_folder import write_drawing
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
 
@@ -142,26 +139,9 @@ class HilRun:
         )
         limits = Limits(setup.settings.drives, values.period, environment.clock.now)
         self._stages = Stages(self._rig, self._controller, self._monitor, limits, self._plan)
-        self._logbook = Logbook(
-            setup.loop,
-            self._controller,
-            self._rig,
-            self._stages,
-            setup.live_gains,
-            self._table,
-            Timing(round(values.period * SECOND), [node.settings.name for node in nodes]),
-            self.recorder,
-            environment.truth is not None,
-        )
-        self.operator = OperatorLink(
-            self._stages,
-            self._rig,
-            setup.live_gains,
-            self._controller,
-            self._reporter,
-            environment.lockstep,
-            signals,
-        )
+        parts = self._controller, self._rig, self._stages
+        self._logbook = Logbook(setup, *parts, self._table, self.recorder, environment.truth is not None)
+        self.operator = OperatorLink(setup, *parts, self._reporter, environment.lockstep, signals)
 
     def show(self, view: LivePage) -> None:
         """Connects a live page; its viewers can stop the run and change gains."""
@@ -287,9 +267,15 @@ class HilRun:
         code, ending = self._monitor.exit_code, outcome(self._monitor)
         drives, sends = self._setup.drives, self._rig.sends
         unconfirmed = tuple(drive.settings.name for drive in drives if drive.possibly_on) if sends else ()
+        cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
+        timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
+        duration = self._ticks * self._setup.settings.values.period
         facts = {
-            **self.facts, **self._figures(), **ending, "stage": self._stage.name.lower(), "bus": buses,
-            "drives": drive_states(drives, sends), **more,
+            **self.facts, "timing": self.facts.get("timing", {}) | timing, "steps": self._ticks,
+            "evaluations": self._setup.loop.evaluations, "duration": duration, "wall_time": self._wall_time,
+            "realtime_factor": duration / self._wall_time if self._wall_time else None,
+            "task_span": self._task_span if len(self._task_span) == 2 else [], **ending,
+            "stage": self._stage.name.lower(), "bus": buses, "drives": drive_states(drives, sends), **more,
         }  # fmt: skip
         shown = {"status": ending["status"], "exit_code": code, "error": ending.get("error")}
         try:
@@ -300,7 +286,9 @@ class HilRun:
         finally:
             if self.operator.view is not None:
                 self.operator.view.close(shown)
-        return Result(code, tuple(self._monitor.events), unconfirmed, self._draw(trajectory))
+        folder = self.recorder.path if isinstance(self.recorder, Recorder) else None
+        drawn = with_drawing(trajectory, self._setup.loop.system.model, folder)
+        return Result(code, tuple(self._monitor.events), unconfirmed, drawn)
 
     def _attempt(self, action: Callable[[], T], default: T) -> T:
         """Result of an action; if it raises, the exception is reported and the run counts as failed."""
@@ -309,26 +297,3 @@ class HilRun:
         except Exception as error:
             self._reporter.report_exception(error)
             return default
-
-    def _figures(self) -> dict[str, Any]:
-        """Durations of the run and of its ticks."""
-        cpu = self._cpu_time / self._ticks if self._ticks and not self._environment.lockstep else None
-        timing = timing_figures(self._logbook.timing, self._logbook.parts, cpu)
-        duration = self._ticks * self._setup.settings.values.period
-        return {
-            "timing": self.facts.get("timing", {}) | timing, "duration": duration, "steps": self._ticks,
-            "evaluations": self._setup.loop.evaluations, "wall_time": self._wall_time,
-            "realtime_factor": duration / self._wall_time if self._wall_time else None,
-            "task_span": self._task_span if len(self._task_span) == 2 else [],
-        }  # fmt: skip
-
-    def _draw(self, trajectory: Trajectory) -> Trajectory:
-        """The run with its drawing, which is also written to its folder. An error of the plant leaves it out."""
-        run = trajectory
-        with suppress(Exception):
-            task_time = run.columns.get("task_time")
-            frames = drawing(self._setup.loop.system.model, run.t, run.q, run.v, task_time)
-            run = replace(run, drawing=frames)
-            if frames and isinstance(self.recorder, Recorder):
-                write_drawing(self.recorder.path, frames)
-        return run

@@ -1,8 +1,6 @@
 """Serves a config's emulated drives on buses that a loop in another process can open."""
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hil.assembly.emulation import emulation_options, simulated_system
@@ -14,10 +12,9 @@ from hil.emulator.process import EmulatorServer, open_for_emulation
 from hil.emulator.targets import targets
 from hil.loop import WallClock
 from hil.loop.realtime import PRIORITY, prepare
+from hil.loop.stop_signals import StopSignals
 from servoctl.config.overrides import Override
 from servoctl.errors import ConfigError
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Served:
@@ -28,7 +25,7 @@ class Served:
     """
 
     def __init__(self, setup: RigSetup, server: EmulatorServer, buses: dict[str, Bus]) -> None:
-        self._server, self._buses, self._over = server, buses, False
+        self._server, self._buses = server, buses
         self.notes = [_line(setup, name) for name in buses]
 
     def run(self, say: Callable[[str], None]) -> None:
@@ -41,28 +38,16 @@ class Served:
             BusError: A bus is down.
         """
         try:
-            with self._signals(), prepare(PRIORITY - 10) as granted:
+            with StopSignals(suspend=False) as signals, prepare(PRIORITY - 10) as granted:
                 for grant in granted.missing:
                     say(f"note: {grant.sentence}")
-                self._server.serve(lambda: self._over)
+                self._server.serve(lambda: bool(signals.first))
         finally:
             self.close()
 
     def close(self) -> None:
         """Closes the buses."""
         close_all(self._buses.values())
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._end) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _end(self, number: int, frame: object) -> None:
-        self._over = True
 
 
 def serve(

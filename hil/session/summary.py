@@ -1,12 +1,19 @@
 """What `summary.json` holds about a run on drives: outcome, drives, buses, timing."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hil.bus.base import Health
 from hil.drives import Drive
 from hil.loop.timing import Distribution, Timing
 from hil.safety import EventKind, Monitor
+from servoctl.mechanics.drawing import drawing
+from servoctl.mechanics.model import Model
+from servoctl.run_folder import write_drawing
+from servoctl.run_folder.trajectory import Trajectory
 
 STATUSES = {0: "done", 130: "interrupted"}
 """Exit code -> status of the run; `stopped` for any other code."""
@@ -52,3 +59,14 @@ def timing_figures(timing: Timing, parts: Mapping[str, Distribution], cpu_time: 
     """
     figures = timing.as_dict() | {f"{name}_s": part.as_dict() for name, part in parts.items()}
     return figures if cpu_time is None else figures | {"cpu_per_tick_s": cpu_time}
+
+
+def with_drawing(trajectory: Trajectory, model: Model, folder: Path | None) -> Trajectory:
+    """The run with its drawing, which is also written to its folder; an error of the plant leaves it out."""
+    run = trajectory
+    with suppress(Exception):
+        frames = drawing(model, run.t, run.q, run.v, run.columns.get("task_time"))
+        run = replace(run, drawing=frames)
+        if frames and folder is not None:
+            write_drawing(folder, frames)
+    return run

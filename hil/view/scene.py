@@ -10,7 +10,7 @@ import numpy as np
 from hil.bus.frame_bits import worst_bits
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
-from hil.recorder.memory import ERROR, EXTENDED, SENT, SharedRings
+from hil.recorder.memory import ERROR, EXTENDED, FIELDS, SENT, SharedRings
 from hil.view.machine import MachineDrawing, plain
 from hil.view.ring_reader import RingReader
 from servoctl.types import Array
@@ -23,16 +23,6 @@ LOAD_TIME = 1.0
 
 KEPT_EVENTS = 2000
 """Largest number of past events that a new viewer gets."""
-
-FRAMES = np.dtype(
-    {
-        "names": ["time", "id", "bus", "flags", "length"],
-        "formats": ["<i8", "<u4", "u1", "u1", "u1"],
-        "offsets": [0, 8, 12, 13, 14],
-        "itemsize": 24,
-    }
-)
-"""Layout of `recorder.memory.FRAME`, without the data."""
 
 BITS = np.array([[worst_bits(min(size, 8), extended) for size in range(256)] for extended in (False, True)])
 """Largest number of bits of a frame, by extended id (0 or 1) and number of bytes."""
@@ -83,7 +73,7 @@ class Scene:
         over = max(0, len(self.events) - KEPT_EVENTS)
         self.events, self.dropped = self.events[over:], self.dropped + over
         frames, _ = self._frames.look()
-        self._count(np.frombuffer(frames, FRAMES))
+        self._count(np.frombuffer(frames, FIELDS))
         rows, missed = self._rows.look()
         self.missed += missed
         table = np.frombuffer(rows).reshape(-1, len(self._columns))
@@ -151,7 +141,7 @@ class BusTraffic:
         self._counts = {"sent": 0, "received": 0, "errors": 0}
 
     def add(self, frames: Any) -> None:
-        """Counts frames, an array of dtype `FRAMES`."""
+        """Counts frames, an array of dtype `memory.FIELDS`."""
         if not len(frames):
             return
         flags = frames["flags"]

@@ -5,7 +5,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Pipe
@@ -14,7 +13,7 @@ from typing import Any, Self
 
 from hil.loop import SECOND
 from hil.recorder import Recorder
-from hil.recorder.recorder import no_signals
+from hil.recorder.child import start_child
 from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
 from hil.view.requests import Requests
 from servoctl.assembly.classes import file_of
@@ -26,8 +25,6 @@ START = 20.0
 
 AHEAD = 0.01
 """With a page, a run in virtual time stays at most this far ahead of the wall clock [s]."""
-
-PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from hil.view.process import main; main(int(sys.argv[1]))"
 
 
 class LivePage:
@@ -70,13 +67,7 @@ class LivePage:
         self._began: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            with there, no_signals():
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, str(there.fileno()), *sys.path],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=(there.fileno(), memory, self._requests.descriptor),
-                )
+            self._process = start_child("hil.view.process", there, memory, self._requests.descriptor)
             self._connection.send(settings)
             word, text = self._connection.recv() if self._connection.poll(START) else ("failed", "it does not answer")
         except (OSError, EOFError) as error:

@@ -46,11 +46,11 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     part = 10 if effort.quick else PART
     share = part * STEP / duration
     notes = peers.notes()
-    run, whole = closed_loop("vm"), closed_loop("vm")
+    run, whole = closed_loop(), closed_loop()
     x = np.concatenate([run.start.q, run.start.v])
     contestants: dict[str, Contestant] = {}
     ends: dict[str, Array] = {}
-    fast = compiled(closed_loop("vm"))
+    fast = compiled(closed_loop())
     problem = on_c(fast, None)
     for name, loop in {C: fast, VM: compiled(run)}.items():
         if name == C and problem is not None:
@@ -105,7 +105,7 @@ def pinocchio_part(steps: int) -> Contestant | None:
     law = next((law for law in laws(peers.installed()) if law.name == "Pinocchio + pinv"), None)
     if law is None:
         return None
-    go = _peer(law.motion, law.tree.joint_angles(closed_loop("vm").start.q), steps)
+    go = _peer(law.motion, law.tree.joint_angles(closed_loop().start.q), steps)
     return timed(lambda _: go())
 
 

@@ -39,16 +39,8 @@ PUBLISHED_TABLES = tuple((tol, gains) for gains in ((0.0, 0.0), PUBLISHED_GAINS)
 PUBLISHED_COLUMNS = (("violation", ".1e"), ("evaluations", ","), ("steps", ","), ("cpu_time", ".2f"))
 
 HEADER = (
-    "method",
-    "result",
-    "angle [rad]",
-    "energy [J]",
-    "sum psi^2 [m^2]",
-    "evaluations",
-    "steps",
-    "CPU [s]",
-    "rank",
-)
+    "method", "result", "angle [rad]", "energy [J]", "sum psi^2 [m^2]", "evaluations", "steps", "CPU [s]", "rank",
+)  # fmt: skip
 
 
 def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:

@@ -56,22 +56,14 @@ def states(count: int) -> States:
     return States(t, q + SPREAD[0] * source.normal(size=q.shape), v + SPREAD[1] * source.normal(size=q.shape))
 
 
-def closed_loop(engine: str = "vm", step: float = 0.001) -> Run:
-    """The shipped run on an engine."""
-    return load(CONFIG, [f"run.integrator.step={step!r}"], engine)
+def closed_loop() -> Run:
+    """The shipped run on the virtual machine."""
+    return load(CONFIG, ["run.integrator.step=0.001"], "vm")
 
 
-def open_loop(alpha: float = 5.0, step: float = 0.01, engine: str = "vm", method: str = "rk4") -> Run:
-    """One second under constant torques.
-
-    Args:
-        alpha: Baumgarte's alpha = beta for the loop [1/s].
-        step: Integration step [s].
-        engine: `auto`, `c`, `vm` or `numpy`.
-        method: `rk4`, or `dop853` with `step` as its tolerance.
-    """
+def open_loop(alpha: float = 5.0) -> Run:
+    """One second under constant torques, with Baumgarte's alpha = beta [1/s] for the loop."""
     inputs = ", ".join(f"u{i}: {value!r}" for i, value in enumerate(map(float, TORQUES), start=1))
-    how = f"step: {step!r}" if method == "rk4" else f"rtol: {step!r}, atol: {step!r}"
     angles = ", ".join(f"theta{i}: {float(value)!r}" for i, value in enumerate(START, start=1))
     overrides = [
         "law=none",
@@ -80,10 +72,10 @@ def open_loop(alpha: float = 5.0, step: float = 0.01, engine: str = "vm", method
         f"initial.q={{{angles}}}",
         f"plant.passive.correction={{baumgarte: {{alpha: {alpha!r}, beta: {alpha!r}}}}}",
         "run.duration=1",
-        f"run.integrator={{method: {method}, {how}}}",
-        "run.output_step=0.01" if method == "dop853" else "run.output_step=1",
+        "run.integrator={method: rk4, step: 0.01}",
+        "run.output_step=1",
     ]
-    return load(CONFIG, overrides, engine)
+    return load(CONFIG, overrides, "vm")
 
 
 def on_c(loop: CompiledLoop, parts: int | None) -> str | None:

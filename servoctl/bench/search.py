@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,9 @@ from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import Progress
 from servoctl.bench.timing import interleaved, timed
 from servoctl.types import Array
+
+WORTH = 2.0
+"""A series ends when it takes this many times as long as the best candidate of its program."""
 
 Motion = tuple[Array, Array]
 """Times, shape (rows,), and angles, shape (rows, angles)."""
@@ -65,7 +68,7 @@ def attempt(candidate: Candidate, exact: Callable[[Array], Array]) -> SearchResu
 
 
 def fastest(
-    candidates: Iterable[Candidate], exact: Callable[[Array], Array], tolerance: float, worth: float = 2.0
+    candidates: Iterable[Candidate], exact: Callable[[Array], Array], tolerance: float
 ) -> tuple[dict[str, SearchResult], list[SearchResult]]:
     """For each program the fastest candidate that is accurate enough; if none is, the most accurate.
 
@@ -73,7 +76,6 @@ def fastest(
         candidates: What to try.
         exact: Times -> angles.
         tolerance: Largest error [rad].
-        worth: A series ends when it takes this many times as long as the best candidate of its program.
 
     Returns:
         Program -> its best trial, and all trials.
@@ -83,7 +85,7 @@ def fastest(
     for candidate in candidates:
         best, series = best_of.get(candidate.name), (candidate.name, candidate.series)
         last = [t.seconds for t in tried if (t.candidate.name, t.candidate.series) == series][-1:]
-        if best is not None and best.error <= tolerance and last and last[0] > worth * best.seconds:
+        if best is not None and best.error <= tolerance and last and last[0] > WORTH * best.seconds:
             continue
         trial = attempt(candidate, exact)
         if trial.error <= tolerance:  # the least of several runs: the first one starts with cold caches
@@ -127,6 +129,11 @@ def race(best: Mapping[str, SearchResult], tolerance: float, progress: Progress,
         Competitor(label, times[label], trial.error, tolerance)
         for label, trial in zip(contestants, best.values(), strict=True)
     ]
+
+
+def named(best: Mapping[str, SearchResult], entries: Sequence[Competitor]) -> list[Competitor]:
+    """The entries of a race under the names of their programs alone."""
+    return [replace(entry, name=name) for name, entry in zip(best, entries, strict=True)]
 
 
 def trial_values(trials: Sequence[SearchResult]) -> list[dict[str, Any]]:

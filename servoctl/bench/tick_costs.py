@@ -27,13 +27,9 @@ RESTED = 3.0
 """Longest paced run [s]."""
 
 WORLD, READ, DECIDE, WRITE, LOG, REST = (
-    "emulated world",
-    "read: SYNC, dispatch, sensing",
-    "decide: stages, law, safety",
-    "write: torques, watchdogs",
-    "log: row, timing",
-    "the loop itself",
-)
+    "emulated world", "read: SYNC, dispatch, sensing", "decide: stages, law, safety", "write: torques, watchdogs",
+    "log: row, timing", "the loop itself",
+)  # fmt: skip
 
 
 class Watch:

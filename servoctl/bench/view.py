@@ -14,16 +14,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from hil.assembly.prepare import load
+from hil.view.requests import Requests
 from servoctl.bench.fresh import ProcessError
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
-from servoctl.bench.view_cost import costs
 from servoctl.run_folder import load_run
 from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
@@ -45,6 +46,7 @@ WINDOW, EDGE = 1.0, 0.2
 """Time that the page's process is frozen or runs, and the part at both ends that is left out [s]."""
 
 DRAWS = 1000
+CALLS = 20_000
 
 
 def view(effort: Effort, progress: Progress) -> BenchReport:
@@ -56,7 +58,7 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
     """
     with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
         frozen, with_page = _halves(Path(folder), 12 if effort.quick else 80, progress)
-    own = costs(CONFIG)
+    own = loop_costs(CONFIG)
     names = "without the page", "with the page and two viewers that read nothing"
     percents = (50.0, 99.0, 99.9)
     figures = [np.percentile(np.concatenate(half), percents).tolist() for half in (frozen, with_page)]
@@ -184,3 +186,35 @@ def _wait_for(process: subprocess.Popen[bytes], file: Path, words: str) -> str:
             raise ProcessError(f"servoctl {file.stem}: did not print {words!r}: {last}")
         time.sleep(0.05)
     return output
+
+
+def loop_costs(config: str) -> dict[str, float]:
+    """CPU time of each part [s], the least of five series.
+
+    Args:
+        config: A config with a `hil` section and one baumgarte correction for all tasks.
+    """
+    live = "hil.live={law.correction.baumgarte.alpha: [0.1, 50], law.correction.baumgarte.beta: [0.1, 50]}"
+    prepared = load(config, [live])
+    gains, take_law, requests = prepared.live_gains, prepared.loop.take_law, Requests(2)
+    first = gains.values[0]
+    found = {
+        "a tick: what the operator wants, and nothing on its way": _least(requests.look)
+        + _least(lambda: gains.advance(take_law)),
+        "a wish for a gain, behind the torque": _least(lambda: gains.request(0, first + 0.1), 500),
+    }
+    gains.ramp = 10**9
+    gains.request(0, first + 0.1)
+    found["a tick while a gain is on its way"] = _least(lambda: gains.advance(take_law), 1000)
+    requests.close()
+    return found
+
+
+def _least(call: Callable[[], object], calls: int = CALLS) -> float:
+    series = []
+    for _ in range(5):
+        began = time.thread_time()
+        for _ in range(calls):
+            call()
+        series.append((time.thread_time() - began) / calls)
+    return min(series)

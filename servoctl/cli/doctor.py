@@ -16,7 +16,6 @@ from servoctl.engine import cache, compiler
 from servoctl.errors import CompileError
 
 CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
-LOCK_CURRENT = 1  # MCL_CURRENT of sys/mman.h
 
 
 def doctor(
@@ -51,6 +50,7 @@ def _clear_cache(as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """The features of this machine as JSON-ready values; `lacks` has one sentence per missing feature."""
+    rights = _rights()
     findings: dict[str, Any] = {
         "servoctl": version("servoctl"),
         "python": platform.python_version(),
@@ -64,8 +64,8 @@ def examine() -> dict[str, Any]:
         "cache_used": cache.refusal() is None,
         "can_interfaces": _can_interfaces(),
         "realtime_kernel": Path("/sys/kernel/realtime").exists(),
-        "sched_fifo": _may_run_in_real_time(),
-        "memory_lock": _may_lock_memory(),
+        "sched_fifo": rights["priority"],
+        "memory_lock": rights["memory"],
         "memlock_bytes": _memlock_limit(),
         "packages": {name: _version(name) for name in _dependencies()},
     }
@@ -117,31 +117,12 @@ def _can_interfaces() -> list[str]:
     return [kind.parent.name for kind in kinds if kind.read_text().strip() == CAN_INTERFACE]
 
 
-def _may_run_in_real_time() -> bool:
-    """Whether this process may use SCHED_FIFO: tries it, and undoes it at once."""
-    if not hasattr(os, "sched_setscheduler"):
-        return False
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
-    except OSError:
-        return False
-    os.sched_setscheduler(0, policy, parameters)
-    return True
+def _rights() -> dict[str, bool]:
+    """Right of a real-time loop -> whether this process has it."""
+    from hil.loop.realtime import prepare
 
-
-def _may_lock_memory() -> bool:
-    """Whether this process may lock its memory: tries it, and undoes it at once."""
-    import ctypes
-
-    try:
-        libc = ctypes.CDLL(None)
-        locked = bool(libc.mlockall(LOCK_CURRENT) == 0)
-    except (OSError, AttributeError, TypeError):  # the system has no mlockall
-        return False
-    if locked:
-        libc.munlockall()
-    return locked
+    with prepare() as granted:
+        return {grant.name: grant.granted for grant in granted.grants}
 
 
 def _memlock_limit() -> int | str | None:

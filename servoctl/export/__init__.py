@@ -5,6 +5,7 @@ compares it with the NumPy engine. The C allocates nothing, prints nothing and k
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from servoctl.export.law import law
 from servoctl.export.single import FloatError, measure
 from servoctl.export.source import StandaloneSource
 from servoctl.export.trial import test
-from servoctl.export.usage import MAKEFILE, README, example
+from servoctl.export.usage import example
 from servoctl.export.vectors import Vector, vectors
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
@@ -32,6 +33,9 @@ TOLERANCE = 1e-9
 
 SLACK = 4.0
 """In float the test allows this many times the measured error, because other compilers round differently."""
+
+TEMPLATES = Path(__file__).with_name("templates")
+"""Files that are the same for every law."""
 
 __all__ = ["Export", "export", "write"]
 
@@ -114,8 +118,7 @@ def export(run: Run, single: bool = False) -> Export:
         f"{name}_law.c": law(facts),
         f"{name}_law_test.c": test(facts, references, tolerance),
         f"{name}_law_example.c": example(facts, float(run.start.t), _start(run, loop)),
-        "Makefile": MAKEFILE,
-        "README.txt": README,
+        **{path.name: path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.iterdir())},
     }
     float_error, differs = (None, 0) if measured is None else (measured.error, measured.same.count(False))
     return Export(name, files, source.cost, source.stack, len(references), left_out, float_error, differs)

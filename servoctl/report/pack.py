@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.report.scales import histogram_edges
+from servoctl.report.scales import histogram_edges, least_and_greatest
 from servoctl.types import Array
 
 BINS = 80
@@ -66,16 +66,10 @@ def thinned(x: Array, points: int, ends: bool = False) -> Array:
     size = bucket(len(x), points)
     if size == 1:
         return x
-    blocks = np.pad(x, (0, -len(x) % size), mode="edge").reshape(-1, size)
-    if ends:
-        return blocks[:, [0, -1]].ravel()
-    gap = np.isnan(blocks)
-    pair = np.stack(
-        [np.argmin(np.where(gap, np.inf, blocks), axis=1), np.argmax(np.where(gap, -np.inf, blocks), axis=1)], axis=1
-    )
-    pair.sort(axis=1)
-    kept: Array = np.take_along_axis(blocks, pair, axis=1).ravel()
-    return kept
+    if not ends:
+        return x[least_and_greatest(x, size)]
+    first = np.arange(0, len(x), size)
+    return x[np.minimum(np.stack([first, first + size - 1], axis=1).ravel(), len(x) - 1)]
 
 
 class Blob:

@@ -35,17 +35,9 @@ NUMBERS = 550_000
 
 SHEETS = ("uPlot.min.css", "style.css", "page.css")
 SCRIPTS = (
-    "uPlot.iife.min.js",
-    "scales.js",
-    "plots.js",
-    "data.js",
-    "solids.js",
-    "scene.js",
-    "player.js",
-    "panels.js",
-    "tables.js",
-    "page.js",
-)
+    "uPlot.iife.min.js", "scales.js", "plots.js", "data.js", "solids.js", "scene.js", "player.js", "panels.js",
+    "tables.js", "page.js",
+)  # fmt: skip
 
 
 def write(folders: Sequence[str | PathLike[str]], path: str | PathLike[str]) -> Path:

@@ -169,5 +169,17 @@ def histogram_edges(values: Array, bins: int, spread: float = SPREAD) -> Array:
     return np.linspace(low, high, bins + 1)
 
 
+def least_and_greatest(x: Array, size: int) -> Array:
+    """Rows of the least and of the greatest value of every bucket of `size` rows, in order, two per bucket.
+
+    Of a bucket without a number these are rows without a number; the last bucket may be shorter.
+    """
+    blocks = np.pad(x, (0, -len(x) % size), mode="edge").reshape(-1, size)
+    gap = np.isnan(blocks)
+    ends = (np.argmin(np.where(gap, np.inf, blocks), axis=1), np.argmax(np.where(gap, -np.inf, blocks), axis=1))
+    rows = np.sort(np.stack(ends, axis=1), axis=1) + size * np.arange(len(blocks))[:, None]
+    return np.minimum(rows.ravel(), len(x) - 1)
+
+
 def _finite(x: Array) -> Array:
     return x[np.isfinite(x)]

@@ -6,11 +6,12 @@ not change. Lines are labelled at their right end in their colour, instead of a 
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from servoctl.report.scales import Scale
+from servoctl.report.scales import Scale, least_and_greatest
 from servoctl.types import Array
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DPI = 160
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#882255")
 """Colours that colour-blind people can distinguish: six from Okabe and Ito, two from Paul Tol."""
 
-INK, QUIET, GRID = "#222222", "#6B6B6B", "#E7E7E7"
+INK, QUIET = "#222222", "#6B6B6B"
 NAMED = 8
 """Up to this many lines of a panel are all labelled; of more lines, `NAMED - 2` evenly chosen ones are."""
 
@@ -36,40 +37,8 @@ TO_BE_NAMED = "to be named"
 HUGE = 1e150
 """Larger values are not drawn: axis limits would overflow."""
 
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.edgecolor": "#A0A0A0",
-    "axes.linewidth": 0.6,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlepad": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "ytick.minor.size": 0,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "pdf.fonttype": 42,  # text stays text
-    "figure.constrained_layout.w_pad": 0.08,
-    "figure.constrained_layout.h_pad": 0.08,
-}
+STYLE = Path(__file__).with_name("pictures.mplstyle")
+"""Settings of matplotlib for all pictures."""
 
 
 @contextlib.contextmanager
@@ -134,13 +103,7 @@ def envelope(t: Array, x: Array, buckets: int = BUCKETS) -> tuple[Array, Array]:
     rows = len(x)
     if rows <= 4 * buckets:
         return t, x
-    size = -(-rows // buckets)
-    blocks = np.pad(x, (0, -rows % size), mode="edge").reshape(-1, size)
-    start = np.arange(len(blocks)) * size
-    gap = np.isnan(blocks)
-    least = start + np.argmin(np.where(gap, np.inf, blocks), axis=1)
-    greatest = start + np.argmax(np.where(gap, -np.inf, blocks), axis=1)
-    index = np.unique(np.minimum(np.concatenate([[0], least, greatest, [rows - 1]]), rows - 1))
+    index = np.unique([0, *least_and_greatest(x, -(-rows // buckets)), rows - 1])
     return t[index], x[index]
 
 

@@ -6,7 +6,7 @@ written to a temporary file, synchronised and renamed. No data is lost: an earli
 """
 
 from servoctl.run_folder.reader import load_run, read_summary
-from servoctl.run_folder.whole import say_end, write_drawing
+from servoctl.run_folder.whole import ended_by, say_end, write_drawing
 from servoctl.run_folder.writer import FLUSH_INTERVAL, RunFolder, save
 
-__all__ = ["FLUSH_INTERVAL", "RunFolder", "load_run", "read_summary", "save", "say_end", "write_drawing"]
+__all__ = ["FLUSH_INTERVAL", "RunFolder", "ended_by", "load_run", "read_summary", "save", "say_end", "write_drawing"]

@@ -74,6 +74,14 @@ def _overwrite(path: Path, *texts: bytes) -> bool:
     return False
 
 
+def ended_by(error: BaseException) -> dict[str, Any]:
+    """Status and error of a run that this exception ends."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return {"status": "interrupted"}
+    why = str(error) if isinstance(error, RunFolderError) else f"{type(error).__name__}: {error}"
+    return {"status": "failed", "error": why}
+
+
 def say_end(folder: Path, metadata: dict[str, Any], units: dict[str, str] | None = None) -> None:
     """Writes the end of a run into `summary.json` when its folder cannot be closed; never raises.
 

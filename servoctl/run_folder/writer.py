@@ -19,6 +19,7 @@ from servoctl.run_folder.files import CONFIG, END_OF_STREAM, FILES, STREAM, repl
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.run_folder.whole import (
     RESERVE,
+    ended_by,
     say_end,
     schema_metadata,
     write_drawing,
@@ -185,10 +186,7 @@ class RunFolder:
         if error is None:
             self.close()
             return
-        why = str(error) if isinstance(error, RunFolderError) else f"{type(error).__name__}: {error}"
-        end = {"status": "failed", "error": why}
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            end = {"status": "interrupted"}
+        end = ended_by(error)
         try:
             self.close(end)
         except RunFolderError as second:  # this error must not hide the first one

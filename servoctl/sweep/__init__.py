@@ -6,15 +6,6 @@ from servoctl.sweep.store import RowStore, identity_of
 from servoctl.sweep.study import Study, plan, sweep
 
 __all__ = [
-    "SAMPLES",
-    "RowStore",
-    "Study",
-    "Vary",
-    "identity_of",
-    "make_folder",
-    "plan",
-    "points_of",
-    "read_varies",
-    "save",
+    "SAMPLES", "RowStore", "Study", "Vary", "identity_of", "make_folder", "plan", "points_of", "read_varies", "save",
     "sweep",
-]
+]  # fmt: skip

@@ -11,9 +11,11 @@ from servoctl.config.problems import unit_of
 from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
+from servoctl.tune.importance import importance
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
-from servoctl.tune.store import evaluation_of, point_of, refined_from
+from servoctl.tune.store import evaluation_of
+from servoctl.tune.stored import REFINED
 from servoctl.types import Array
 from servoctl.version import VERSION
 
@@ -131,8 +133,6 @@ class Tuning:
 
     def importance(self) -> dict[str, float]:
         """Path -> its importance for reaching the best trials, all together 1; empty if there are too few trials."""
-        from servoctl.tune.importance import importance
-
         searched = [trial for trial in self.trials if trial.evaluation.values and trial.refined is None]
         return importance(self.problem.tune, [(trial.at, trial.evaluation.values[0]) for trial in searched])
 
@@ -176,7 +176,9 @@ class Tuning:
 
 def trials_of(stored: Sequence["FrozenTrial"]) -> tuple[Trial, ...]:
     """The trials of a stored study."""
-    return tuple(Trial(trial.number, point_of(trial), evaluation_of(trial), refined_from(trial)) for trial in stored)
+    return tuple(
+        Trial(trial.number, dict(trial.params), evaluation_of(trial), trial.user_attrs.get(REFINED)) for trial in stored
+    )
 
 
 def _descent_summary(refinement: Refinement) -> dict[str, Any]:

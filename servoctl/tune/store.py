@@ -14,7 +14,7 @@ from servoctl.errors import ConfigError, RunFolderError, in_one_line
 from servoctl.run_folder.files import CONFIG
 from servoctl.sweep.store import difference
 from servoctl.tune.evaluator import DONE, Evaluation
-from servoctl.tune.problem import Point, SearchProblem
+from servoctl.tune.problem import SearchProblem
 from servoctl.tune.stored import BEGAN_WITH, EVALUATION, REFINED, REMEDY, check_study, check_trial
 
 if TYPE_CHECKING:
@@ -188,16 +188,6 @@ def identity(problem: SearchProblem) -> dict[str, Any]:
 def evaluation_of(trial: "FrozenTrial") -> Evaluation:
     """The evaluation of a stored trial."""
     return Evaluation.of_dict(trial.user_attrs[EVALUATION])
-
-
-def point_of(trial: "FrozenTrial") -> Point:
-    """The values of a stored trial: path -> value."""
-    return dict(trial.params)
-
-
-def refined_from(trial: "FrozenTrial") -> int | None:
-    """Number of the trial from which a descent found this one; None: the search chose it."""
-    return trial.user_attrs.get(REFINED)
 
 
 def in_folder(folder: Path) -> str:

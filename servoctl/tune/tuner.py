@@ -20,7 +20,7 @@ from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Descent, Refinement
 from servoctl.tune.result import Tuning, trials_of
 from servoctl.tune.search import distributions, refined, search
-from servoctl.tune.store import Store, evaluation_of, identity, in_folder, point_of, refined_from
+from servoctl.tune.store import Store, identity, in_folder
 
 if TYPE_CHECKING:
     from servoctl.sweep.cluster import Cluster
@@ -100,14 +100,14 @@ def _refined(problem: SearchProblem, descent: Descent | None, evaluator: Evaluat
     """
     if descent is None:
         return None
-    done = [trial for trial in store.searched if evaluation_of(trial).status == DONE]
+    done = [trial for trial in trials_of(store.searched) if trial.evaluation.status == DONE]
     if not done:
         return Refinement(None, why="no trial is feasible")
-    best = min(done, key=lambda trial: evaluation_of(trial).values)
-    for trial in store.trials:
-        if refined_from(trial) == best.number:
-            return Refinement(best.number, 0, (), point_of(trial), evaluation_of(trial))
-    refinement = descent(best.number, point_of(best), evaluation_of(best), evaluator)
+    best = min(done, key=lambda trial: trial.evaluation.values)
+    for trial in trials_of(store.trials):
+        if trial.refined == best.number:
+            return Refinement(best.number, 0, (), trial.at, trial.evaluation)
+    refinement = descent(best.number, best.at, best.evaluation, evaluator)
     if refinement.point is not None:
         store.add(refined(problem, refinement))
     return refinement

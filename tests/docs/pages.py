@@ -8,4 +8,5 @@ sys.path.insert(0, str(DOCS))
 
 import blocks as blocks  # noqa: E402
 import equations as equations  # noqa: E402
+import fault_texts as fault_texts  # noqa: E402
 import made as made  # noqa: E402

@@ -8,10 +8,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
-from pages import DOCS
+from pages import DOCS, fault_texts
 
 from hil.drives.protocols import PROTOCOLS
-from hil.emulator.fault_texts import COMMON, PLACES, TEXTS
 from hil.emulator.faults import KINDS
 from servoctl.config.problems import json_schema
 from servoctl.sweep.metrics import METRICS
@@ -92,14 +91,16 @@ def test_the_table_of_metrics_lists_every_metric_on_the_tuning_page() -> None:
 
 
 def test_every_kind_of_fault_and_every_field_of_it_is_listed(config: str) -> None:
-    assert TEXTS.keys() == KINDS.keys()
+    assert fault_texts.TEXTS.keys() == KINDS.keys()
     for name, kind in KINDS.items():
-        assert TEXTS[name][1].keys() == kind.options.keys(), name
-        assert kind.target in PLACES
-        row = next(line for line in config.splitlines() if line.startswith(f"| `{name}` | {TEXTS[name][0]}"))
+        assert fault_texts.TEXTS[name][1].keys() == kind.options.keys(), name
+        assert kind.target in fault_texts.PLACES
+        row = next(
+            line for line in config.splitlines() if line.startswith(f"| `{name}` | {fault_texts.TEXTS[name][0]}")
+        )
         assert all(f"`{field}`" in row for field in kind.options)
     assert "`mask` (0x7FF)" in config and "`code` (0x8000020): SDO abort code" in config
-    assert all(f"| `{field}` |" in config for field in COMMON)
+    assert all(f"| `{field}` |" in config for field in fault_texts.COMMON)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from canopen.objectdictionary import ObjectDictionary, ODVariable
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.emulator import BusOptions, EmulationOptions, Emulator
+from hil.emulator.emulator import EmulationOptions, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
 from hil.frame import Frame
@@ -113,7 +113,6 @@ def bench(
     quirks: Mapping[str, Any] | None = None,
     seed: int = 0,
     encoder: EncoderModel | None = None,
-    bus: BusOptions | None = None,
     actuator: ActuatorOptions | None = None,
 ) -> Bench:
     """Drives on the machine of `Axes`, at rest at x = 0.5, y = 0."""
@@ -130,8 +129,7 @@ def bench(
         seed=seed,
         engine="vm",
     )
-    buses = {"main": bus or BusOptions()}
-    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, buses, emulation, read))
+    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, None, emulation, read))
 
 
 def dictionary() -> ObjectDictionary:

@@ -16,7 +16,7 @@ from hil.bus import BusError, Link
 from hil.bus.identity import PAYLOAD, REPLY, REQUEST, answer, answers_as_emulator, is_question, question
 from hil.bus.multicast import MulticastChannel
 from hil.bus.open import open_bus
-from hil.bus.python_can import Filter, PythonCanBus
+from hil.bus.python_can import PythonCanBus
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
 from hil.loop.virtual_time import VirtualClock
@@ -36,9 +36,9 @@ def keys(request: pytest.FixtureRequest) -> Iterator[Keys]:
 class Pair:
     """Two buses on one channel."""
 
-    def __init__(self, keys: Keys, filters: tuple[Filter, ...] = ()) -> None:
+    def __init__(self, keys: Keys) -> None:
         self.clock = WallClock()
-        self.ours = open_bus("ours", keys, self.clock, filters)
+        self.ours = open_bus("ours", keys, self.clock)
         self.theirs = open_bus("theirs", keys, self.clock)
 
     def __enter__(self) -> "Pair":
@@ -119,18 +119,6 @@ def test_receiving_until_a_past_time_takes_a_frame_that_is_already_there(keys: K
         assert pair.ours.receive(pair.clock.now() + ENOUGH) is not None
         second = pair.ours.receive(0)
         assert second is not None and second.extended
-
-
-def test_excluded_frames_are_skipped_and_do_not_end_a_read(keys: Keys) -> None:
-    filters = (Filter(0x180, 0x780), Filter(0x1FFF5E51, extended=True))
-    with Pair(keys, filters) as pair:
-        for identity in (0x100, 0x181, 0x1FF, 0x200, 0x7FF):
-            pair.theirs.send(Frame(identity))
-        pair.theirs.send(Frame(0x180, extended=True))
-        pair.theirs.send(Frame(0x1FFF5E51, extended=True))
-        first = pair.ours.receive(pair.clock.now() + ENOUGH)
-        assert first is not None and first.id == 0x181
-        assert [frame.id for frame in pair.take(pair.ours, 2)] == [0x1FF, 0x1FFF5E51]
 
 
 def test_error_frames_are_left_out_and_the_worst_link_stays_until_an_operator_resets_it(keys: Keys) -> None:

@@ -14,7 +14,6 @@ from interfaces import absent, keys_of
 
 from hil.bus import BusError, Link
 from hil.bus.open import open_bus
-from hil.bus.python_can import Filter
 from hil.frame import Frame
 from hil.loop.clock import SECOND, WallClock
 
@@ -162,20 +161,6 @@ def test_frames_without_room_in_the_receive_buffer_are_counted(keys: Keys) -> No
     sender.close()
     slow.close()
     assert slow.health.lost + slow.health.received == 500
-
-
-def test_the_kernel_drops_frames_that_the_filters_exclude(keys: Keys) -> None:
-    clock = WallClock()
-    slow = open_bus("slow", keys, clock, [Filter(0x181)], receive_buffer=SMALL)
-    sender = open_bus("sender", keys, clock)
-    for _ in range(500):
-        sender.send(Frame(0x200))
-    sender.send(Frame(0x181, b"\x01"))
-    frame = slow.receive(clock.now() + ENOUGH)
-    assert frame is not None and frame.id == 0x181
-    assert (slow.health.received, slow.health.lost) == (1, 0)
-    sender.close()
-    slow.close()
 
 
 def test_echoes_from_the_kernel_are_dropped(keys: Keys) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hil.recorder.columns import STAGES
 from hil.replay.replay import replay
 from hil.safety.events import EventKind
-from hil.sensing import task_errors
+from hil.sensing.gravity import task_errors
 from hil.session.start import ReadyRun, Request, start
 from servoctl.config import load_config, shipped_configs
 from servoctl.run_folder.trajectory import Trajectory

@@ -380,7 +380,7 @@ def scene(seed: int) -> list[tuple[int, str]]:
     from hil.emulator.encoder import EncoderModel
 
     drives = [drive_settings("odrive", node=1), drive_settings("odrive", name="b", node=2)]
-    noise = EncoderModel(noise=1e-3, velocity_noise=1e-2)
+    noise = EncoderModel(noise=1e-3)
     host = bench(*drives, faults=faults, quirks={"watchdog": False}, seed=seed, encoder=noise)
     host.collect(1.0)
     enable(host, 0.5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.bus import BusError, Link
 from hil.bus.frame_bits import frame_bits, least_bits, worst_bits
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.disturbance import Disturbance
+from hil.emulator.disturbances import Disturbance
 from hil.emulator.station import Station
 from hil.emulator.wire import Wire
 from hil.frame import Frame
@@ -143,11 +143,11 @@ def test_one_station_sends_in_the_order_of_its_queue() -> None:
 
 
 def test_load_equals_the_sum_of_the_frames() -> None:
-    bench = Bench(bitrate=250_000, stuffing="worst")
+    bench = Bench(bitrate=250_000)
     for _ in range(7):
         bench["a"].send(Frame(0x20, bytes(6)))
     bench.world.advance(10 * MILLISECOND)
-    assert bench.wire.load() == pytest.approx(7 * worst_bits(6) / 250_000 / 0.010, abs=1e-12)
+    assert bench.wire.load() == pytest.approx(7 * frame_bits(Frame(0x20, bytes(6))) / 250_000 / 0.010, abs=1e-12)
 
 
 class Corrupt(Disturbance):

@@ -12,7 +12,7 @@ from hil.loop import SECOND
 from hil.recorder.columns import STAGES
 from hil.safety import Reaction
 from hil.safety.plan import Stage
-from hil.sensing import task_errors
+from hil.sensing.gravity import task_errors
 from hil.session.accuracy import explained_errors
 from hil.session.run import HilRun, Result
 from servoctl.run_folder.trajectory import Trajectory

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hil.assembly.measuring import resolved_steps
 from hil.assembly.prepare import load
-from hil.assembly.resolution import resolved_steps
 from hil.safety import EventKind
 from hil.session.start import Request, start
 

@@ -12,7 +12,9 @@ from hil.frame import Frame
 from hil.loop.clock import nanoseconds
 from hil.loop.virtual_time import VirtualClock
 from hil.rig.dispatch import Dispatch
-from hil.sensing import Channel, Prediction, Sensing
+from hil.sensing.channels import Channel
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Sensing
 from servoctl.bench.faults.plant import Carts
 from servoctl.bench.faults.scenario import machine
 from servoctl.mechanics.model import Model

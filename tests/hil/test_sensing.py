@@ -9,7 +9,8 @@ from machines import parallelogram, rate, robots, three_rrr
 from scipy.linalg import null_space
 
 import servoctl as sc
-from hil.sensing import Channel, Coordinates, Displacements, Estimate
+from hil.sensing.channels import Channel, Displacements
+from hil.sensing.coordinates import Coordinates, Estimate
 from hil.sensing.observability import require_observability
 from hil.sensing.plausibility import Redundancy
 from plants.coordinated_robots import CoordinatedRobots

@@ -11,7 +11,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import null_space
 
 import servoctl as sc
-from hil.sensing import GravityCompensation, Prediction, falls_without_torque, task_errors
+from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
+from hil.sensing.prediction import Prediction
 from plants.chain import Chain
 from plants.coordinated_robots import CoordinatedRobots
 from plants.parallelogram import Parallelogram

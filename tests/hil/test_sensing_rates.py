@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hil.drives import Sample
 from hil.loop import Finding
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel
+from hil.sensing.channels import Channel
 from hil.sensing.plausibility import AxisMemory, judge
 from hil.sensing.rates import RateFilter, Track
 
@@ -28,19 +28,37 @@ def follow(positions: list[float], period: float = T, filter: RateFilter = FILTE
     return track
 
 
+def lag(filter: RateFilter, interval: float) -> float:
+    """Delay of the rate under constant acceleration [s], exact."""
+    alpha, beta = filter.gains(interval)
+    return interval * (2.0 * alpha - beta) / (2.0 * beta)
+
+
+def rate_bound(filter: RateFilter, resolution: float, interval: float) -> float:
+    """Largest error of the rate caused by position errors up to `resolution` [joint unit/s].
+
+    This is the 1-norm of the impulse response of `beta / T z (z - 1) / (z - p)^2`, times the resolution.
+    """
+    beta, p = filter.gains(interval)[1], math.exp(-2.0 * interval / filter.tau)
+    # impulse response k -> p^k (1 - k (1 - p) / p): one change of sign, at k = p / (1 - p)
+    k = np.arange(int(40.0 * filter.tau / interval) + 60)
+    response = p**k * (1.0 - k * (1.0 - p) / p)
+    return beta / interval * float(np.abs(response).sum()) * resolution
+
+
 def test_a_constant_speed_is_found_without_error() -> None:
     assert follow([3.0 + 0.7 * k * T for k in range(60)]).rate == pytest.approx(0.7, abs=1e-9)
 
 
 def test_the_speed_lags_by_the_stated_time_under_constant_acceleration() -> None:
     track = follow([5.0 * (k * T) ** 2 / 2 for k in range(100)])
-    assert 5.0 * 99 * T - track.rate == pytest.approx(5.0 * FILTER.lag(T), rel=1e-6)
-    assert FILTER.lag(T) == pytest.approx(T * (1 / np.tanh(0.5) - 0.5))
-    assert RateFilter(0.1).lag(1e-3) == pytest.approx(0.1 - 1e-3 / 2, rel=1e-3), "the time constant, less half a period"
+    assert 5.0 * 99 * T - track.rate == pytest.approx(5.0 * lag(FILTER, T), rel=1e-6)
+    assert lag(FILTER, T) == pytest.approx(T * (1 / np.tanh(0.5) - 0.5))
+    assert lag(RateFilter(0.1), 1e-3) == pytest.approx(0.1 - 1e-3 / 2, rel=1e-3), "the time constant less T/2"
 
 
 def test_no_position_error_within_the_resolution_exceeds_the_bound_of_the_rate() -> None:
-    resolution, bound = 1e-4, FILTER.rate_bound(1e-4, T)
+    resolution, bound = 1e-4, rate_bound(FILTER, 1e-4, T)
     random = np.random.default_rng(0)
     # the worst case has the signs of the impulse response, backwards; the first sample sets the position
     impulse = [follow([0.0] * (80 - k) + [1.0] + [0.0] * k).rate for k in range(80)]

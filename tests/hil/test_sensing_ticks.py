@@ -8,7 +8,9 @@ from machines import rate, robots
 
 from hil.drives import Feedback, Sample
 from hil.loop.clock import nanoseconds
-from hil.sensing import Channel, Measurement, Prediction, Sensing
+from hil.sensing.channels import Channel
+from hil.sensing.prediction import Prediction
+from hil.sensing.sensing import Measurement, Sensing
 from plants.coordinated_robots import CoordinatedRobots
 from plants.two_mass_spring import TwoMassSpring
 from servoctl.mechanics.model import Model

@@ -10,8 +10,8 @@ from hil.drives import Condition, Drive, DriveError, Sample
 from hil.loop import Finding, Reading, Tick
 from hil.safety import Bounds, EventKind, Limits, Monitor, Reaction
 from hil.safety.drive_rig import DriveRig
-from hil.safety.plan import RunPlan, Stage
-from hil.safety.stages import Phase, Stages
+from hil.safety.plan import Phase, RunPlan, Stage
+from hil.safety.stages import Stages
 from servoctl.types import Array, Status
 from tests.hil.test_monitor import Silent, settings
 

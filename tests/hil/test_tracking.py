@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hil.sensing import Channel, DisturbanceObserver, TrackingMonitor
-from hil.sensing.tracking import REMEDY, WINDOW
+from hil.sensing.channels import Channel
+from hil.sensing.tracking import REMEDY, WINDOW, DisturbanceObserver, TrackingMonitor
 from hil.session.run import Result
 from hil.session.start import Request, start
 from servoctl.mechanics.model import Model

@@ -1,4 +1,4 @@
-"""Effect and fields of each kind of fault, for the reference; a test compares it with `faults.KINDS`."""
+"""Effect and fields of each kind of fault, for the reference; a test compares it with `hil.emulator.faults.KINDS`."""
 
 COMMON = {
     "kind": "what goes wrong, one of the kinds below",

@@ -1,0 +1,68 @@
+"""Functions of a state and of the plant's matrices there, compiled where the plant can be traced."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.select_engine import run_fast
+from servoctl.engine.symbol import symbols
+from servoctl.engine.trace import trace
+from servoctl.errors import TraceError
+from servoctl.mechanics.model import Model
+from servoctl.types import Array, State
+
+Function = Callable[..., Any]
+"""(state, matrices, *further arrays) -> a tuple of arrays, on numbers or symbols."""
+
+
+def traced_kernel(
+    name: str, model: Model, function: Function, outputs: tuple[str, ...], further: Mapping[str, int] | None = None
+) -> Kernel:
+    """The function as a kernel of t, q, v, the parameters and the further inputs (name -> length).
+
+    Raises:
+        TraceError: The plant or the function cannot be traced.
+    """
+    inputs = {each: symbols(each, size) for each, size in (further or {}).items()}
+    variables = {**model.symbols(), **inputs}
+    state = State(variables["t"][0], variables["q"], variables["v"])
+    results = trace(function, state, model.symbolic_matrices(variables), *inputs.values())
+    return Kernel.compile(name, variables, dict(zip(outputs, results, strict=True)))
+
+
+class StateFunction:
+    """The function at a state: compiled, or in NumPy where the plant cannot be traced.
+
+    Args:
+        name: Name of the kernel.
+        model: The plant.
+        function: What is evaluated.
+        outputs: Names of its results.
+        engine: `auto`, `c`, `vm` or `numpy`.
+        further: Further inputs: name -> length.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        function: Function,
+        outputs: tuple[str, ...],
+        engine: str = "auto",
+        further: Mapping[str, int] | None = None,
+    ) -> None:
+        self._model, self._function = model, function
+        self._kernel: Kernel | None = None
+        if engine == "numpy" or model.opaque is not None:
+            return
+        try:
+            self._kernel = traced_kernel(name, model, function, outputs, further)
+        except TraceError:
+            return
+        run_fast(self._kernel, engine)
+
+    def __call__(self, state: State, *further: Array) -> tuple[Array, ...]:
+        """The results at a state."""
+        if self._kernel is not None:
+            return tuple(self._kernel(state.t, state.q, state.v, self._model.parameters, *further))
+        return tuple(self._function(state, self._model.matrices(state), *further))
