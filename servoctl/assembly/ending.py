@@ -11,7 +11,8 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.simulate import RUNAWAY, Settings
+from servoctl.simulation.settings import Settings
+from servoctl.simulation.simulate import RUNAWAY
 from servoctl.simulation.system import System
 from servoctl.types import State, Status
 

@@ -15,7 +15,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
 FILTERED = 2.0
