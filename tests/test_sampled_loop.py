@@ -207,13 +207,28 @@ def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
 
 @pytest.mark.parametrize("law", ["{p_feedback: {P: 0.05}}", "{baumgarte: {alpha: 4, beta: 4}}"])
 @pytest.mark.parametrize("velocity", ["drive", "filter"])
-def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str) -> None:
+@pytest.mark.parametrize("lag", [0.0, 0.01])
+def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str, lag: float) -> None:
     """The spring, which `check` leaves out of a hold, moves it by less than a percent."""
-    given = [f"law.correction={law}", f"hil.velocity={velocity}", "hil.period=0.005"]
+    given = [
+        f"law.correction={law}",
+        f"hil.velocity={velocity}",
+        "hil.period=0.005",
+        f"hil.emulation.current_lag={lag}",
+    ]
     found = loop_margins(sc.load("two_mass_spring_drive", given, engine="vm"), drives=True)
     assert found.stable and found.gain_factor is not None
     assert found.share * found.gain_factor == pytest.approx(1.0, rel=0.01)
     assert ("velocities from positions" in found.timing) == (velocity == "filter")
+    assert ("lag 0.01 s" in found.timing) == (lag > 0.0)
+
+
+def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
+    given = ["hil.prediction=true", "hil.emulation.viscous_friction=0.1"]
+    notes = " ".join(analyse(sc.load("two_mass_spring_drive", given, engine="vm"), change=0.0).notes)
+    assert "on drives: the lag is hil.emulation.current_lag, 0.001 s" in notes
+    assert "on drives: the figures leave out hil.prediction, hil.emulation.viscous_friction" in notes
+    assert "leave out" not in " ".join(analyse(sc.load("two_mass_spring_drive", engine="vm"), change=0.0).notes)
 
 
 def test_a_filter_of_the_velocity_lowers_the_period_that_gains_bear() -> None:
