@@ -17,6 +17,7 @@ from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
+from servoctl.linear.reserve import gain_margin
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters, run_timing
 from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
@@ -239,3 +240,15 @@ def test_a_filter_of_the_velocity_lowers_the_period_that_gains_bear() -> None:
 def test_margins_of_what_is_not_there_are_refused() -> None:
     with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
         loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)
+
+
+@pytest.mark.parametrize("alpha", [5.0, 21.5443, 39.2, 100.0, 200.0])
+def test_a_free_drift_beside_a_fast_pole_is_neutral_so_the_gain_margin_is_unlimited(alpha: float) -> None:
+    """PD feedback on two sprung masses is stable at any gain; their common motion drifts: a double pole at 0."""
+    assert gain_margin(sc.load("two_mass_spring", [f"law.correction.baumgarte.alpha={alpha}"], engine="vm")) == math.inf
+
+
+@pytest.mark.parametrize("slow", [[1e-3], [1e-3, -1e-3], [1e-3 + 1j, 1e-3 - 1j]])
+def test_a_slow_growth_beside_a_fast_pole_is_found(slow: list[complex]) -> None:
+    assert grows(np.array([*slow, -2e4]), None)
+    assert not grows(np.array([*(x - 2 * x.real for x in np.array(slow[:1])), -2e4]), None)

@@ -201,7 +201,10 @@ def grows(poles: Array, period: float | None) -> bool:
     if period is None:
         if not (poles.real > 0.0).any():
             return False
-        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means_of_clusters(poles, REPEATED))
+        # rounding errors are relative to the matrix, so a fast pole spreads a double pole at 0 further
+        rounding = ROUNDING * max(1.0, float(np.abs(poles).max()))
+        means = means_of_clusters(poles, REPEATED, rounding)
+        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means)
     worst = float(np.abs(poles).max(initial=0.0))
     if worst <= 1.0 + CIRCLE or worst >= 1.0 + SPREAD:
         return worst > 1.0 + CIRCLE
