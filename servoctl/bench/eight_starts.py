@@ -19,7 +19,7 @@ DEFAULT = "default: projection"
 
 IMPLICIT = {
     "radau, rtol 1e-7": "{method: radau, rtol: 1e-7, atol: 1e-9}",
-    "cvodes, rtol 1e-7": "{method: cvodes, rtol: 1e-7, atol: 1e-9}",
+    "cvodes, rtol 1e-9": "{method: cvodes, rtol: 1e-9, atol: 1e-12}",
 }
 """Implicit methods, which run by default settings only: each run takes half a minute."""
 

@@ -15,7 +15,7 @@ SLOW = {
     "rk4 1 ms": "{method: rk4, step: 0.001}",
     "lsoda": "{method: lsoda, rtol: 1e-9, atol: 1e-12}",
     "radau": "{method: radau, rtol: 1e-7, atol: 1e-9}",
-    "cvodes": "{method: cvodes, rtol: 1e-7, atol: 1e-9}",
+    "cvodes": "{method: cvodes, rtol: 1e-9, atol: 1e-12}",
 }
 CORRECTED = "plant.passive={correction: {baumgarte: {alpha: 10, beta: 10}}, projection: false}"
 
