@@ -16,7 +16,7 @@ from servoctl.engine.cost import operations
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.foresight import Foresight, foresee
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 

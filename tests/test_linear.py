@@ -20,7 +20,7 @@ from servoctl.linear.margins import margin
 from servoctl.linear.modes import means_of_clusters, modes
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State
 
 

@@ -17,6 +17,7 @@ from servoctl.laws.hold import close, differences, hold
 from servoctl.linear import analyse, loop_margins
 from servoctl.linear.jacobians import local
 from servoctl.linear.modes import modes
+from servoctl.linear.reserve import gain_margin
 from servoctl.linear.sampled import LocalLoop, grows, means_of_clusters, run_timing
 from servoctl.simulation.integrate import sampled
 from servoctl.types import Array
@@ -209,13 +210,28 @@ def test_a_pole_of_the_velocity_filter_is_in_the_loop_on_drives() -> None:
 
 @pytest.mark.parametrize("law", ["{p_feedback: {P: 0.05}}", "{baumgarte: {alpha: 4, beta: 4}}"])
 @pytest.mark.parametrize("velocity", ["drive", "filter"])
-def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str) -> None:
+@pytest.mark.parametrize("lag", [0.0, 0.01])
+def test_check_and_the_margins_on_drives_know_the_same_limit_of_the_gains(law: str, velocity: str, lag: float) -> None:
     """The spring, which `check` leaves out of a hold, moves it by less than a percent."""
-    given = [f"law.correction={law}", f"hil.velocity={velocity}", "hil.period=0.005"]
+    given = [
+        f"law.correction={law}",
+        f"hil.velocity={velocity}",
+        "hil.period=0.005",
+        f"hil.emulation.current_lag={lag}",
+    ]
     found = loop_margins(sc.load("two_mass_spring_drive", given, engine="vm"), drives=True)
     assert found.stable and found.gain_factor is not None
     assert found.share * found.gain_factor == pytest.approx(1.0, rel=0.01)
     assert ("velocities from positions" in found.timing) == (velocity == "filter")
+    assert ("lag 0.01 s" in found.timing) == (lag > 0.0)
+
+
+def test_analyse_says_what_its_figures_on_drives_leave_out() -> None:
+    given = ["hil.prediction=true", "hil.emulation.viscous_friction=0.1"]
+    notes = " ".join(analyse(sc.load("two_mass_spring_drive", given, engine="vm"), change=0.0).notes)
+    assert "on drives: the lag is hil.emulation.current_lag, 0.001 s" in notes
+    assert "on drives: the figures leave out hil.prediction, hil.emulation.viscous_friction" in notes
+    assert "leave out" not in " ".join(analyse(sc.load("two_mass_spring_drive", engine="vm"), change=0.0).notes)
 
 
 def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
@@ -226,3 +242,15 @@ def test_a_velocity_filter_lowers_the_longest_stable_period() -> None:
 def test_margins_on_drives_are_refused_without_drives() -> None:
     with pytest.raises(TaskError, match=r"loop_margins: the run has no drives \(nothing has margins\)"):
         loop_margins(sc.load("two_mass_spring", engine="vm"), drives=True)
+
+
+@pytest.mark.parametrize("alpha", [5.0, 21.5443, 39.2, 100.0, 200.0])
+def test_a_free_drift_beside_a_fast_pole_is_neutral_so_the_gain_margin_is_unlimited(alpha: float) -> None:
+    """PD feedback on two sprung masses is stable at any gain; their common motion drifts: a double pole at 0."""
+    assert gain_margin(sc.load("two_mass_spring", [f"law.correction.baumgarte.alpha={alpha}"], engine="vm")) == math.inf
+
+
+@pytest.mark.parametrize("slow", [[1e-3], [1e-3, -1e-3], [1e-3 + 1j, 1e-3 - 1j]])
+def test_a_slow_growth_beside_a_fast_pole_is_found(slow: list[complex]) -> None:
+    assert grows(np.array([*slow, -2e4]), None)
+    assert not grows(np.array([*(x - 2 * x.real for x in np.array(slow[:1])), -2e4]), None)

@@ -15,6 +15,7 @@ from servoctl.sweep.picture import draw
 ALPHA, P, PERIOD = "law.correction.baumgarte.alpha", "law.correction.p_feedback.P", "run.period"
 SHORT = ["run.duration=0.3", "run.integrator={method: rk4}", "run.output_step=", "initial.max_violation=1"]
 FEEDBACK = "law.correction={p_feedback: {P: 1}}"
+NO_LAG = "hil.emulation.current_lag=0"
 CRITICAL = "law.correction={baumgarte: {alpha: 20, beta: 20}}"
 
 
@@ -29,12 +30,12 @@ def test_the_limit_on_drives_matches_the_closed_form(
 ) -> None:
     """kappa h of first-order feedback, and alpha h of a double pole, by cycles of delay."""
     monkeypatch.setattr(gains, "DRIVES_DELAY", delay)
-    found = limits("two_mass_spring_drive", [FEEDBACK], f"{P}=0.0002:0.01")
+    found = limits("two_mass_spring_drive", [FEEDBACK, NO_LAG], f"{P}=0.0002:0.01")
     (step,) = found["stability limit"].crossings  # the run has no period: what a step of rk4 bears
     assert 0.001 / step == pytest.approx(2.7853, abs=5e-4)
     (crossing,) = found["stability limit on drives"].crossings
     assert 0.001 / crossing == pytest.approx(feedback, abs=5e-4)
-    found = limits("two_mass_spring_drive", [CRITICAL], "hil.period=0.001:0.1")
+    found = limits("two_mass_spring_drive", [CRITICAL, NO_LAG], "hil.period=0.001:0.1")
     (crossing,) = found["stability limit on drives"].crossings
     assert 20.0 * crossing == pytest.approx(critical, abs=5e-4)
 

@@ -66,6 +66,7 @@ class EventKind(Enum):
     START_POSE = (Reaction.DISABLE, Origin.RIG, "the encoders contradict the start pose")
     FOREIGN = (Reaction.STOP, Origin.RIG, "another master commands the drive")
     HANDSHAKE = (Reaction.DISABLE, Origin.RIG, "the drive refuses, or does not answer in time")
+    UNMET = (Reaction.WARN, Origin.TASK, "the task was missed over most of the run")
     INTERRUPTED = (Reaction.STOP, Origin.OPERATOR, "the operator stops the run")
     EXCEPTION = (Reaction.DISABLE, Origin.RIG, "the loop has failed")
     NOT_CONFIRMED = (Reaction.WARN, Origin.RIG, "THE DRIVE DID NOT CONFIRM THAT IT IS OFF: use the emergency stop")

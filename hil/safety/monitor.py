@@ -209,8 +209,8 @@ class Monitor:
             self.report(now, EventKind.OVERRUNS, "", f"{100 * share:.0f} % of the last second")
 
     def verdicts(self) -> Iterator[Event]:
-        """Events that end the run, in order."""
-        return (event for event in self.events if event.kind.reaction >= Reaction.STOP)
+        """Events by which the run does not count as done, in order."""
+        return (event for event in self.events if event.kind.reaction >= Reaction.STOP or event.kind is EventKind.UNMET)
 
     @property
     def exit_code(self) -> int:

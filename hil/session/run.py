@@ -29,10 +29,12 @@ from hil.safety.events import Origin
 from hil.safety.plan import Phase, Stage
 from hil.safety.stages import Stages
 from hil.session.logbook import Logbook
+from hil.session.missed import MissedTicks
 from hil.session.operator import CHECK_EVERY, OperatorLink
 from hil.session.reporter import Reporter
 from hil.session.summary import bus_states, drive_states, outcome, timing_figures, with_drawing
 from hil.view import LivePage
+from servoctl.assembly.ending import why_missed
 from servoctl.errors import RunFolderError, ServoctlError, in_one_line
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.types import Array
@@ -106,6 +108,7 @@ class HilRun:
         self.columns = columns = self._table.units
         self._began = self._engaged = False
         self._task_span: list[float] = []
+        self._missed = MissedTicks(setup.loop, setup.run.settings.settling_band)
         self._wall_time, self._cpu_time, self._ticks = 0.0, 0.0, 0
         self._progress: Callable[[float], None] | None = None
         text = "" if setup.run.loaded is None else setup.run.loaded.text
@@ -251,6 +254,7 @@ class HilRun:
         self._ticks = tick.number + 1
         if stages.mode is Phase.FULL:
             self._task_span = [*self._task_span[:1], tick.began / SECOND]
+            self._missed.tick(*self._table.parts[2:])
         if tick.number % CHECK_EVERY == 0 and (problem := self.recorder.problem) is not None:
             self._reporter.report(EventKind.RECORDER, "", problem)
         self.operator.attend(tick)
@@ -258,8 +262,17 @@ class HilRun:
         if self._progress is not None and tick.number % 100 == 0:
             self._progress(min(1.0, stages.task_time / self._plan.duration))
 
+    def _judge(self) -> None:
+        """Reports the required tasks that a run missed, unless another event ended it."""
+        missed, run = self._missed.missed(), self._setup.run
+        if missed and not self._monitor.exit_code:
+            why = why_missed(run.system, self._setup.start, run.task_map, missed)
+            shares = ", ".join(f"{task} in {share:.0%} of the ticks" for task, share in missed.items())
+            self._reporter.report(EventKind.UNMET, "", f"{shares}; {why}")
+
     def _close(self) -> Result:
         """Closes buses, folder and live page."""
+        self._attempt(self._judge, None)
         more: dict[str, Any] = self._attempt(self._environment.facts, {})
         buses = bus_states(self._attempt(self._dispatch.healths, dict[str, Health]()))
         self._attempt(self._dispatch.close, None)

@@ -14,16 +14,21 @@ from servoctl.mechanics.drawing import drawing
 from servoctl.mechanics.model import Model
 from servoctl.run_folder import write_drawing
 from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Status
 
 STATUSES = {0: "done", 130: "interrupted"}
 """Exit code -> status of the run; `stopped` for any other code."""
+
+MISSED = Status.MISSED.name.lower()
+"""Status of a run that missed a required task."""
 
 
 def outcome(monitor: Monitor) -> dict[str, Any]:
     """Status, error, faults and counts; they follow from the same events as the exit code."""
     code, ending_events = monitor.exit_code, list(monitor.verdicts())
+    unmet = bool(ending_events) and ending_events[0].kind is EventKind.UNMET
     values: dict[str, Any] = {
-        "status": STATUSES.get(code, "stopped"),
+        "status": MISSED if unmet else STATUSES.get(code, "stopped"),
         "faults": [str(event) for event in ending_events],
         "counts": {kind.name.lower(): count for kind, count in monitor.counts.items()},
     }

@@ -13,7 +13,7 @@ from servoctl.expression import Expression
 from servoctl.laws.law import Law
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.rows import METHODS, Integrator
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array
 
 ENGINES = ("auto", "c", "vm", "numpy")

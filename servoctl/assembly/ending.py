@@ -1,5 +1,6 @@
 """How did a simulated run end? Status, error and the known cause, from the trajectory and the closed loop."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from servoctl.mechanics.task_map import TaskMap
 from servoctl.run_folder.missed import missed_tasks, sentence
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
-from servoctl.simulation.simulate import RUNAWAY, Settings
+from servoctl.simulation.settings import Settings
+from servoctl.simulation.simulate import RUNAWAY
 from servoctl.simulation.system import System
 from servoctl.types import State, Status
 
@@ -80,8 +82,7 @@ class EndOfRun:
         missed = missed_tasks(self.trajectory, [self.system.model.task_rows[i].name for i in law.excused])
         if not missed:
             return {}
-        causes = [finding.text for finding in self._task_findings() if self._concerns(finding, missed)]
-        why = "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
+        why = why_missed(self.system, self.start, self.task_map, missed)
         return {"status": MISSED, "error": f"{sentence(missed)} ({why})", "diagnosis": why}
 
     def _is_far_away(self) -> bool:
@@ -141,9 +142,22 @@ class EndOfRun:
     def _task_findings(self) -> list[Finding]:
         return of_task(self.system, self.start, self.task_map)
 
-    def _concerns(self, finding: Finding, missed: dict[str, float]) -> bool:
-        groups = {row.group for row in self.system.model.task_rows if row.name in finding.rows}
-        return bool(groups.intersection(missed))
+
+def why_missed(system: System, start: State, task_map: TaskMap | None, missed: Collection[str]) -> str:
+    """The known cause of missed tasks, else what to do about them.
+
+    Args:
+        system: Plant, law and constraints.
+        start: Initial state.
+        task_map: What the actuators can do for the task.
+        missed: Names of the tasks.
+    """
+    causes = []
+    for finding in of_task(system, start, task_map):
+        groups = {row.group for row in system.model.task_rows if row.name in finding.rows}
+        if groups.intersection(missed):
+            causes.append(finding.text)
+    return "; ".join(causes) or "set required: false in a task that may be missed, or priority: 2"
 
 
 def _size(state: State) -> float:

@@ -15,7 +15,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
 from servoctl.mechanics.model import Row
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 
 FILTERED = 2.0
@@ -49,12 +49,12 @@ class Spacing:
 
     @classmethod
     def on_drives(cls, hil: Hil) -> "Spacing":
-        """Spacing of the loop on drives.
+        """Spacing of the loop on drives, with the lag of emulated ones.
 
         The delay of one cycle counts under `hil.prediction` too: a prediction is only as good as its model.
         """
-        tau = velocity_filter(hil) or 0.0
-        return cls("hil.period", hil.period, held=True, delay=DRIVES_DELAY, velocity=tau / hil.period)
+        h, tau, lag = hil.period, velocity_filter(hil) or 0.0, hil.emulation.current_lag
+        return cls("hil.period", h, held=True, delay=DRIVES_DELAY, lag=lag / h, velocity=tau / h)
 
     def longest(self, damping: float, stiffness: float, has_rate: bool = True, higher: tuple[float, ...] = ()) -> float:
         """Longest h at which a violation with these gains still decays [s]; arguments as for `gain_limits.poles`."""

@@ -43,7 +43,7 @@ from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
 from servoctl.simulation.rows import Integrator
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 

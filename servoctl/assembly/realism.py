@@ -17,7 +17,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.realism import Friction, Realism
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
 

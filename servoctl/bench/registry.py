@@ -16,6 +16,7 @@ from servoctl.bench.scaling import scaling_study
 from servoctl.bench.startup import startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
+from servoctl.bench.tune import tune
 from servoctl.bench.view import view
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sweep": sweep,
     "realism": realism,
     "margins": margins,
+    "tune": tune,
     "scaling": scaling_study,
     "startup": startup,
     "memory": memory,

@@ -13,6 +13,7 @@ from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.hil_figures import say_figures
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
+from servoctl.cli.phases import Phases
 from servoctl.cli.run import headline
 from servoctl.errors import in_one_line
 
@@ -56,7 +57,9 @@ def hil(
     from hil.session.start import Request, start
 
     request = Request(config, tuple(changes_of(set_file, overrides)), stage, duration, armed, require_rt, engine, cpu)
+    phases = Phases()
     ready = start(request)
+    phases.end("loading, tracing and compiling")
     for line in ready.notes:
         note(line)
     folder = out or fresh_folder(ready.name)
@@ -76,7 +79,7 @@ def hil(
         note("interrupted before the first frame")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     try:
-        _say_end(ready, result, folder, as_json)
+        _say_end(ready, result, folder, as_json, phases)
     except KeyboardInterrupt:
         note(f"interrupted: the run had already ended, and {folder} is complete")
     finally:
@@ -85,13 +88,15 @@ def hil(
     raise typer.Exit(result.exit_code)
 
 
-def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool) -> None:
+def _say_end(ready: "ReadyRun", result: "Result", folder: Path, as_json: bool, phases: Phases) -> None:
     """Prints the result of a run; a failure here does not change the exit code."""
     summary = result.trajectory.summary()
+    phases.end("bring-up and writing", "running", share=summary["wall_time"])
     if as_json:
         say_json(summary)
         return
     say(headline(summary))
+    say(str(phases))
     bounds = {}
     try:
         bounds = ready.accuracy(result.trajectory)

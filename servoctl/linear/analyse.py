@@ -85,7 +85,7 @@ def analyse(run: Run, at: State | float | None = None, change: float = CHANGE) -
     shifted = robustness(run, state, memory, change) if change else []
     warnings += [_destabilises(one) for one in shifted[1:] if shifted[0].stable and not one.stable]
     moving = bool(np.abs(rates).max(initial=0.0) > 1e-9)
-    notes = tuple(_notes(run, found))
+    notes = (*_notes(run, found), *_notes_on_drives(run))
     return Analysis(state, tuple(found), tuple(margins), moving, tuple(warnings), tuple(shifted), notes)
 
 
@@ -103,6 +103,27 @@ def _notes(run: Run, found: list[Mode]) -> list[str]:
         notes.append(
             "poles of the sampled loop are s = ln z / period, with hold, delay and lag; poles at z = 0 are left out"
         )
+    return notes
+
+
+def _notes_on_drives(run: Run) -> list[str]:
+    """The same, for the loop on drives."""
+    hil = None if run.loaded is None else run.loaded.config.hil
+    if hil is None or run.system.law is None:
+        return []
+    emulation = hil.emulation
+    notes = [
+        f"on drives: the lag is hil.emulation.current_lag, {emulation.current_lag:g} s (on real drives, set it to the "
+        "time constant of their current loop)"
+    ]
+    left_out = {
+        "hil.prediction": hil.prediction,
+        "hil.emulation.coulomb_friction": emulation.coulomb_friction,
+        "hil.emulation.viscous_friction": emulation.viscous_friction,
+        "hil.emulation.parameters": emulation.parameters,
+    }
+    if any(left_out.values()):
+        notes.append(f"on drives: the figures leave out {', '.join(name for name, value in left_out.items() if value)}")
     return notes
 
 

@@ -110,12 +110,12 @@ def run_timing(run: Run) -> Timing:
 
 
 def drives_timing(run: Run) -> Timing | None:
-    """Timing on drives, without current lag; None if the config has no `hil`."""
+    """Timing on drives, with the lag of emulated ones; None if the config has no `hil`."""
     spacing = None if run.loaded is None else drives_spacing(run.loaded)
     if spacing is None or spacing.h is None or run.loaded is None or run.loaded.config.hil is None:
         return None
-    m, hil = run.system.model.m, run.loaded.config.hil
-    return Timing(spacing.h, (spacing.delay * spacing.h,) * m, (0.0,) * m, velocity_filter(hil), True)
+    m, h, hil = run.system.model.m, spacing.h, run.loaded.config.hil
+    return Timing(h, (spacing.delay * h,) * m, (spacing.lag * h,) * m, velocity_filter(hil), True)
 
 
 def timings(run: Run) -> list[Timing]:
@@ -201,7 +201,10 @@ def grows(poles: Array, period: float | None) -> bool:
     if period is None:
         if not (poles.real > 0.0).any():
             return False
-        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means_of_clusters(poles, REPEATED))
+        # rounding errors are relative to the matrix, so a fast pole spreads a double pole at 0 further
+        rounding = ROUNDING * max(1.0, float(np.abs(poles).max()))
+        means = means_of_clusters(poles, REPEATED, rounding)
+        return any(pole.real > NEUTRAL * (1.0 + abs(pole)) for pole in means)
     worst = float(np.abs(poles).max(initial=0.0))
     if worst <= 1.0 + CIRCLE or worst >= 1.0 + SPREAD:
         return worst > 1.0 + CIRCLE

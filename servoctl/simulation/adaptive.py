@@ -156,14 +156,11 @@ def _steps_in_c(loop: Loop, steps: AdaptiveSteps, progress: Progress) -> Generat
 def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: Integrator) -> Iterator[Chunk]:
     """Runs SUNDIALS' CVODES through CasADi, over 100 output times at once (1 with projection)."""
     assert isinstance(loop, CompiledLoop)
-    t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
-    problem = {"t": t, "x": y, "p": p, "ode": loop.rates_kernel.function(t, y, p)[0]}
-    options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
-    options |= {"show_eval_warnings": False, "disable_internal_warnings": True}  # the chunk reports what went wrong
+    solvers = Solvers(loop, integrator)
     length = 1 if loop.projects else 100
     for left in range(0, len(times) - 1, length):
         part = times[left : left + length + 1]
-        states, reason = _stretch(problem, options, part, x, loop.parameters)
+        states, reason = _stretch(solvers, part, x)
         kept = len(states) if reason is None else len(states) + 1
         for s, state in zip(part[:kept], [x, *states], strict=False):
             stopped = collector.add(float(s), np.array(state), loop.rates(float(s), state)[1])
@@ -179,20 +176,49 @@ def cvodes(loop: Loop, collector: Collector, x: Array, times: Grid, integrator: 
     yield last_row(loop, collector, times[-1], x)
 
 
-def _stretch(
-    problem: dict[str, Any], options: dict[str, Any], part: Array, x: Array, parameters: Array
-) -> tuple[list[Array], str | None]:
+class Solvers:
+    """CVODES over grids of times, built once for each grid of times since the start of a stretch.
+
+    Args:
+        loop: The closed loop.
+        integrator: Its tolerances.
+    """
+
+    def __init__(self, loop: CompiledLoop, integrator: Integrator) -> None:
+        t, y, p = ca.MX.sym("t"), ca.MX.sym("x", loop.size), ca.MX.sym("p", len(loop.parameters))
+        start = ca.MX.sym("start")
+        rates = loop.rates_kernel.function(start + t, y, p)[0]
+        self._problem = {"t": t, "x": y, "p": ca.vertcat(start, p), "ode": rates}
+        self._options = {"reltol": integrator.rtol, "abstol": integrator.atol, "max_num_steps": 100_000}
+        # the chunk reports what went wrong
+        self._options |= {"show_eval_warnings": False, "disable_internal_warnings": True}
+        self._parameters = loop.parameters
+        self._built: dict[tuple[float, ...], Any] = {}
+
+    def states(self, part: Array, x: Array) -> list[Array]:
+        """States at part[1:], from x at part[0].
+
+        Raises:
+            RuntimeError: CVODES cannot go on.
+        """
+        grid = tuple(float(f"{s - part[0]:.12g}") for s in part)  # equal steps differ by rounding
+        if grid not in self._built:
+            self._built[grid] = ca.integrator("solver", "cvodes", self._problem, 0.0, list(grid[1:]), self._options)
+        given = np.concatenate([part[:1], self._parameters])
+        return list(self._built[grid](x0=x, p=given)["xf"].full().T)
+
+
+def _stretch(solvers: Solvers, part: Array, x: Array) -> tuple[list[Array], str | None]:
     """States at part[1:] as far as they are reached, and why the next one is not."""
-    solver = ca.integrator("solver", "cvodes", problem, float(part[0]), part[1:].tolist(), options)
     try:
-        return list(solver(x0=x, p=parameters)["xf"].full().T), None
+        return solvers.states(part, x), None
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
     if len(part) == 2:
         return [], reason
     states: list[Array] = []
     for i in range(len(part) - 1):
-        further, wrong = _stretch(problem, options, part[i : i + 2], states[-1] if states else x, parameters)
+        further, wrong = _stretch(solvers, part[i : i + 2], states[-1] if states else x)
         if wrong is not None:
             return states, wrong
         states += further

@@ -22,8 +22,8 @@ from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.side_by_side import plan_of
-from servoctl.simulation.simulate import Settings
 from servoctl.simulation.system import System
 from servoctl.simulation.traced import CompiledLoop, OpaqueLoop
 from servoctl.types import State

@@ -14,7 +14,7 @@ from servoctl.simulation.adaptive import solver_of
 from servoctl.simulation.implicit import jacobian_of
 from servoctl.simulation.integrate import sampled
 from servoctl.simulation.progress import take_step
-from servoctl.simulation.simulate import Settings
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import State
 

@@ -1,12 +1,13 @@
 """Detects a computed motion that is not the motion of the plant.
 
-Three signs end a run, each with a message that says what to do:
+Four signs end a run, each with a message that says what to do:
 
 - the passive rank exceeds the rank that the constraints' geometry allows: drift makes dependent rows look independent;
 - the rank of the task rises by drift alone (see `task_rank`);
 - the energy is conserved, but has drifted by `DRIFT` of the largest kinetic energy so far. The last second is then
   repeated at half the step, or a tenth of the tolerances: if the drift falls, the step is too long; if it does not, the
-  equations are the cause.
+  equations are the cause;
+- dependent passive rows are corrected, not projected, and the motion depends on the step (see `repetition`).
 
 Design: the violation shows neither, because a mechanism with one constraint too many stays closed too. The rows up to
 the sign are kept; the row with the sign is the last.
@@ -14,7 +15,6 @@ the sign are kept; the row with the sign is the last.
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,9 @@ from servoctl.mechanics.passive_rank import dependent_rows
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
+from servoctl.simulation.repetition import Repetition, finer, finer_text
 from servoctl.simulation.rows import Integrator
+from servoctl.simulation.settings import Settings
 from servoctl.simulation.task_rank import TaskRank
 from servoctl.types import Array, State
 
@@ -69,15 +71,15 @@ class Monitor:
     Args:
         loop: The loop that runs.
         start: Its initial state.
-        integrator: How it steps.
+        settings: How it runs.
 
     Attributes:
         energies: Mechanical energy of every row so far [J]; empty if the plant has no `energy`, or inputs act.
         failed: Why the plant's energy cannot be computed; None if it can.
     """
 
-    def __init__(self, loop: Loop, start: State, integrator: Integrator) -> None:
-        self._loop, self._start, self._integrator = loop, start, integrator
+    def __init__(self, loop: Loop, start: State, settings: Settings) -> None:
+        self._loop, self._start, self._integrator = loop, start, settings.integrator
         self._model = loop.simulated().system.model
         self.energies: list[float] = []
         self.failed: str | None = None
@@ -85,6 +87,8 @@ class Monitor:
         self._has_energy = system.law is None and not system.inputs and self._energy(start) is not None
         self._conserved = self._has_energy and conserves_energy(loop, start)
         self._task_rank = TaskRank(loop)
+        corrected = system.passive.dependent(self._model) and not system.passive.projection
+        self._repetition = Repetition(loop, start, settings) if corrected and system.law is None else None
         self._past: deque[Moment] = deque()
         self._kinetic = 0.0
 
@@ -95,7 +99,7 @@ class Monitor:
             columns: Further rows of the run: column -> values.
         """
         rows = Trajectory(dict(columns))
-        ended = self._rank(rows) or self._task_rank.look(rows)
+        ended = self._rank(rows) or self._task_rank.look(rows) or self._repeats(rows)
         if self._has_energy:
             for i in range(len(rows) if ended is None else ended[0]):
                 if not self._has_energy:
@@ -118,6 +122,17 @@ class Monitor:
             f"t = {rows.t[i]:.6g} s: passive rank {ranks[i]}, but the constraints' geometry allows {allowed}: drift "
             f"makes dependent rows ({self._dependent()}) look independent, so the motion is no longer the plant's "
             f"({more}, or raise plant.passive.rank_tolerance above the drift)"
+        )
+
+    def _repeats(self, rows: Trajectory) -> tuple[int, str] | None:
+        found = None if self._repetition is None else self._repetition.look(rows)
+        if found is None:
+            return None
+        i, difference = found
+        return i, (
+            f"t = {rows.t[i]:.6g} s: at {finer_text(self._integrator)} {difference}: dependent rows "
+            f"({self._dependent()}) are corrected and not projected, so the motion depends on the step "
+            f"({_shorter(self._integrator)}, or set plant.passive.projection: true)"
         )
 
     def _dependent(self) -> str:
@@ -156,11 +171,10 @@ class Monitor:
     def _explanation(self, moment: Moment, drift: float) -> str:
         """Cause of a drift, found by a finer repetition of the last second."""
         first, how = self._past[0], self._integrator
-        finer = replace(how, step=how.step / 2, rtol=how.rtol / 10, atol=how.atol / 10)
-        again = self._repeated(first, moment.t, finer)
+        again = self._repeated(first, moment.t, finer(how))
         share = f"{drift:.3g} J, {drift / self._kinetic:.2g} of the largest kinetic energy"
         text = f"t = {moment.t:.6g} s: the energy, which nothing changes, is off by {share}"
-        settings = f"half the step of {how.step:g} s" if how.method == "rk4" else f"a tenth of rtol {how.rtol:g}"
+        settings = finer_text(how)
         falls = again is not None and again < FALLS * abs(moment.energy - first.energy)
         again_text = f"at {settings} it drifts less" if falls else f"it drifts as much again at {settings}"
         passive = self._loop.system.passive
@@ -170,8 +184,7 @@ class Monitor:
                 "the motion is no longer the plant's (set plant.passive.projection: true)"
             )
         if falls:
-            remedy = "shorten run.integrator.step" if how.method == "rk4" else "lower run.integrator.rtol and atol"
-            return f"{text}; {again_text}: the step is too long for this motion ({remedy})"
+            return f"{text}; {again_text}: the step is too long for this motion ({_shorter(how)})"
         pose = "a pose where the passive rank drops, a jump in a force, or an energy that is not the plant's own"
         return f"{text}; {again_text}: no step explains it, so the motion is not trustworthy (look for {pose})"
 
@@ -189,6 +202,11 @@ class Monitor:
             return None
         energy = self._energy(self._loop.split(*last)[0])
         return None if energy is None or not np.isfinite(energy) else abs(energy - first.energy)
+
+
+def _shorter(integrator: Integrator) -> str:
+    """What makes a run more accurate, for a message."""
+    return "shorten run.integrator.step" if integrator.method == "rk4" else "lower run.integrator.rtol and atol"
 
 
 def conserves_energy(loop: Loop, start: State) -> bool:

@@ -6,7 +6,6 @@ however the run ends. A run stops at a number that is not finite and reports whe
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,11 +15,12 @@ from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
-from servoctl.run_folder.trajectory import SETTLING_BAND, Trajectory
+from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import Monitor
-from servoctl.simulation.rows import Chunk, Integrator
+from servoctl.simulation.rows import Chunk
+from servoctl.simulation.settings import Settings
 from servoctl.types import Array, State, Status
 
 EVENTS = 1000
@@ -31,32 +31,6 @@ SHOWN = 12
 
 RUNAWAY = 1e6
 """A state above this has run away, in any unit."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a run.
-
-    Attributes:
-        duration: Length of the run [s].
-        integrator: How to step.
-        period: Period of a sampled law [s]; None: the law acts continuously.
-        output_step: Spacing of the rows of a continuous run [s]; None: every step.
-        seed: Seed of all random numbers of the run.
-        settling_band: A violation has settled when it stays below this [units of the row].
-    """
-
-    duration: float
-    integrator: Integrator = field(default_factory=Integrator)
-    period: float | None = None
-    output_step: float | None = None
-    seed: int = 0
-    settling_band: float = SETTLING_BAND
-
-    @property
-    def substeps(self) -> int | None:
-        """Steps of rk4 in one hold, 0 for an adaptive method; None: the law acts continuously."""
-        return None if self.period is None else self.integrator.substeps(self.period)
 
 
 Ending: TypeAlias = Callable[[Trajectory, dict[str, Any], State | None], dict[str, Any]]
@@ -147,7 +121,7 @@ def simulate_loop(
         KeyboardInterrupt: After the files are written.
         RunFolderError: The folder cannot be written.
     """
-    columns, monitor = Columns(loop), Monitor(loop, start, settings.integrator)
+    columns, monitor = Columns(loop), Monitor(loop, start, settings)
     model = loop.system.model
     tasks: dict[str, list[str]] = {}
     for row in model.task_rows:

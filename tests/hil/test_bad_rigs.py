@@ -15,6 +15,7 @@ from servoctl.config import shipped_configs
 BELT, SCARA, ROBOTS = "two_mass_spring_drive", "scara_drive", "coordinated_robots"
 DRIVE = "actuator: F, bus: main, protocol: odrive, node: 1, gear: 50"
 BUS = "interface: emulated, bitrate: 1000000"
+NO_LAG = ("  period: 0.001\n", "  period: 0.001\n  emulation: {current_lag: 0}\n")
 
 # config, (what it says, what it shall say)..., what must be said
 WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
@@ -137,7 +138,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str]], str]] = {
     ),
     "gains that the period does not bear": (
         BELT,
-        [("alpha: 8, beta: 8", "alpha: 500, beta: 500")],
+        [("alpha: 8, beta: 8", "alpha: 500, beta: 500"), NO_LAG],
         # a double pole at -a, one cycle late, decays for a h < 0.42616
         "hil.period: task.distance: unstable at a period of 0.001 s (delay 1 cycle): these gains are stable up to a "
         "period of 0.852 ms (shorten it, or lower the gains)",
@@ -259,7 +260,7 @@ def test_an_emulated_machine_that_cannot_be_is_told_from_the_model(
 
 
 def test_gains_above_half_of_the_stable_limit_give_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300")])
+    path = changed(tmp_path, BELT, [("alpha: 8, beta: 8", "alpha: 300, beta: 300"), NO_LAG])
     (warning,) = [note for note in load(path, engine="vm").notes if "hil.period" in note]
     assert warning.endswith(
         "task.distance: the period of 0.001 s (delay 1 cycle) is more than half of the longest stable period, 1.42 ms"

@@ -17,6 +17,10 @@ def test_the_figures_at_the_end_are_those_of_the_folder(tmp_path: Path, capsys: 
     out = capsys.readouterr().out
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     timing, bus = summary["timing"], summary["bus"]["main"]
+    parts = (
+        r"^[\d.]+ s in total: loading, tracing and compiling [\d.]+ s, bring-up and writing [\d.]+ s, running [\d.]+ s$"
+    )
+    assert re.search(parts, out, re.MULTILINE)
     header = next(line for line in out.splitlines() if line.startswith("time [us]"))
     assert header.split()[2:] == ["mean", "std", "p50", "p99", "p99.9", "max"]
     durations = {name: timing[f"{name}_s"] for name in ("lateness", "period", "execution", "read", "law", "write")}

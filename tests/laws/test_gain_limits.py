@@ -137,9 +137,12 @@ def test_poles_come_back_from_the_gains_of_poles() -> None:
     assert sorted(poles(damping, stiffness, True, higher).real) == pytest.approx([-5.0, -2.0, -1.0])
 
 
+NO_LAG = "hil.emulation.current_lag=0"
+
+
 def test_check_reports_the_longest_stable_period_in_simulation_and_on_drives() -> None:
     report = check(
-        sc.load("coordinated_robots", ["run.period=0.02", "law.correction={baumgarte: {alpha: 20, beta: 20}}"])
+        sc.load("coordinated_robots", ["run.period=0.02", "law.correction={baumgarte: {alpha: 20, beta: 20}}", NO_LAG])
     )
     simulated, on_drives = report.values["gains"]["level"], report.values["hil_gains"]["level"]
     assert simulated["longest"] == pytest.approx(1.0 / 20.0, rel=1e-9)
@@ -152,7 +155,7 @@ def test_check_reports_the_longest_stable_period_in_simulation_and_on_drives() -
 @pytest.mark.parametrize(("alpha", "said", "refused"), [(80, 0, 0), (90, 3, 0), (165, 3, 0), (175, 0, 3)])
 def test_check_warns_of_drives_from_half_of_the_limit_and_refuses_beyond(alpha: float, said: int, refused: int) -> None:
     """alpha h = 0.426 with one cycle of delay: 170 1/s at 2.5 ms."""
-    run = sc.load("coordinated_robots", [f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}"])
+    run = sc.load("coordinated_robots", [f"law.correction={{baumgarte: {{alpha: {alpha}, beta: {alpha}}}}}", NO_LAG])
     report = check(run)
     assert len([line for line in report.warnings if "more than half of the longest stable" in line]) == said
     errors = [line for line in report.errors if "hil.period: task." in line]
