@@ -6,6 +6,7 @@
 #include <string.h>
 
 typedef long long Bits;
+typedef double Scalar; /* one lane of V */
 #if LANES == 1
 typedef double V;
 typedef Bits M; /* of a comparison: 1 or 0 */
