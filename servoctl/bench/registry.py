@@ -10,6 +10,7 @@ from servoctl.bench.margins import margins
 from servoctl.bench.memory import memory
 from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.realism import realism
+from servoctl.bench.references import references
 from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
 from servoctl.bench.scaling import scaling_study
@@ -25,6 +26,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "closed_loop": closed_loop_run,
     "robots": robots,
     "parallelogram": parallelogram,
+    "references": references,
     "sweep": sweep,
     "realism": realism,
     "margins": margins,
