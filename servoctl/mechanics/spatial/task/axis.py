@@ -21,7 +21,7 @@ from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.placement import rotation_to
 from servoctl.mechanics.spatial.rotation import HALF_TURN, half_angle_ratio, skew
 from servoctl.mechanics.spatial.task.pose import OneFrame
-from servoctl.mechanics.spatial.task.target import TimeFunctions, direction_course, numbers, read
+from servoctl.mechanics.spatial.task.target import TargetValues, direction_course, numbers, read
 from servoctl.mechanics.spatial.task.targeted import naming
 from servoctl.types import Array
 
@@ -42,7 +42,7 @@ class Axis(OneFrame):
 
     frame: str
     axis: str | Sequence[float]
-    along: TimeFunctions
+    along: TargetValues
     relative_to: str | None = None
 
     target_fields: ClassVar = {"along": 3}

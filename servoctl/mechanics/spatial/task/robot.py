@@ -11,7 +11,7 @@ from servoctl.errors import TaskError
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.spatial.task.target import TimeFunction, TimeFunctions, course, name_problems, read_one
+from servoctl.mechanics.spatial.task.target import TargetValue, TargetValues, course, name_problems, read_one
 from servoctl.mechanics.spatial.task.targeted import Targeted, naming
 from servoctl.types import Array
 
@@ -34,7 +34,7 @@ class CentreOfMass(Targeted):
     """
 
     axes: Sequence[str]
-    value: TimeFunctions
+    value: TargetValues
 
     @property
     def target_fields(self) -> Mapping[str, int | None]:  # type: ignore[override]
@@ -75,7 +75,7 @@ class Posture(Targeted):
         joints: Name of a joint, or of any coordinate -> its value.
     """
 
-    joints: Mapping[str, TimeFunction]
+    joints: Mapping[str, TargetValue]
 
     def __post_init__(self) -> None:
         if not self.joints:

@@ -17,10 +17,10 @@ from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
 from servoctl.mechanics.spatial.rotation import vee
 from servoctl.types import Array, State
 
-TimeFunction = float | str | Expression | Callable[[Any], Any]
+TargetValue = float | str | Expression | Callable[[Any], Any]
 """A number, an equation of t and the plant's parameters, or a function of t that returns a number."""
 
-TimeFunctions = Sequence[TimeFunction] | Callable[[Any], Any]
+TargetValues = Sequence[TargetValue] | Callable[[Any], Any]
 """Several of them, or one function of t that returns all values."""
 
 
@@ -52,7 +52,7 @@ class RotationCourse(NamedTuple):
     angular_acceleration: Array
 
 
-def read(given: Any, count: int) -> TimeFunctions:
+def read(given: Any, count: int) -> TargetValues:
     """The values with every equation parsed.
 
     Raises:
@@ -67,7 +67,7 @@ def read(given: Any, count: int) -> TimeFunctions:
     return tuple(read_one(value) for value in given)
 
 
-def read_one(value: Any) -> TimeFunction:
+def read_one(value: Any) -> TargetValue:
     """A number as a float, an equation parsed, or the function as it is.
 
     Raises:
@@ -81,7 +81,7 @@ def read_one(value: Any) -> TimeFunction:
         raise TaskError(f"{value!r}: {error}" if isinstance(value, str) else str(error)) from error
 
 
-def name_problems(values: TimeFunctions, plant: Plant) -> list[str]:
+def name_problems(values: TargetValues, plant: Plant) -> list[str]:
     """One sentence for each word of an equation that is not a parameter of the plant."""
     found = []
     for value in values if isinstance(values, Sequence) else ():
@@ -100,7 +100,7 @@ def numbers(values: Any) -> list[float] | None:
     return list(values) if known else None
 
 
-def values_at(values: TimeFunctions, count: int, plant: Plant, now: Any) -> Array:
+def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array:
     """The values at a time, numbers or symbols, shape (count,); see `course`."""
     if callable(values):
         items: Any = trace(values, now)
@@ -115,7 +115,7 @@ def values_at(values: TimeFunctions, count: int, plant: Plant, now: Any) -> Arra
     return array
 
 
-def course(values: TimeFunctions, count: int, plant: Plant, t: Any, now: Any) -> Course:
+def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> Course:
     """The values at a time and their derivatives.
 
     Args:
@@ -132,13 +132,13 @@ def course(values: TimeFunctions, count: int, plant: Plant, t: Any, now: Any) ->
     return _derived(values_at(values, count, plant, now), t)
 
 
-def direction_course(values: TimeFunctions, plant: Plant, t: Any, now: Any) -> Course:
+def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Course:
     """The unit vector along three values and its derivatives; see `course`."""
     along = values_at(values, 3, plant, now)
     return _derived(along / np.sqrt(along @ along), t)
 
 
-def rotation_course(angles: TimeFunctions, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
+def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
     """The rotation that angles or quaternion components describe, and its derivatives; see `course`.
 
     Args:
@@ -170,7 +170,7 @@ def rotation_quaternion(p: Array) -> Array:
     return unit
 
 
-def _value(value: TimeFunction, plant: Plant, now: Any) -> Any:
+def _value(value: TargetValue, plant: Plant, now: Any) -> Any:
     if isinstance(value, Expression):
         n = len(plant.coordinates)
         return trace(equation_value, value, plant, State(now, np.zeros(n), np.zeros(n)))
