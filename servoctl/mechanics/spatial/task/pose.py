@@ -16,10 +16,11 @@ import numpy as np
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion
-from servoctl.mechanics.spatial.rotation import relative_motion, rotation_vector
+from servoctl.mechanics.spatial.rotation import far_turn, relative_motion, rotation_vector
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
 from servoctl.mechanics.spatial.task.target import Course, RotationCourse, TargetValues, numbers, rotation_course
 from servoctl.mechanics.spatial.task.targeted import naming
+from servoctl.types import Array
 
 
 class OneFrame(FrameConstraint):
@@ -90,6 +91,9 @@ class Turned(OneFrame):
         assert angles is not None  # `field_problems` says otherwise
         with naming(field):
             return rotation_course(angles, field, plant, t, self._time(t))
+
+    def warnings(self, violation: Array) -> list[str]:
+        return far_turn(violation[-3:])
 
     def field_problems(self) -> list[str]:
         found = super().field_problems()

@@ -1,6 +1,6 @@
 """Targets of tasks on frames: numbers, equations or functions of time, with exact first and second derivatives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import trace
 from servoctl.errors import ExpressionError, TaskError
-from servoctl.expression import Expression, check_names, constant, parse
+from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
@@ -113,6 +113,20 @@ def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array
         if not is_symbolic(item) and not isinstance(item, (int, float, np.number)):
             raise TaskError(f"a function of t returned {item!r} (expected numbers)")
     return array
+
+
+def with_signals(value: Any, signals: Mapping[str, TimeFunction]) -> Any:
+    """A target or a tuple of targets, in whose equations these names stand for functions of time."""
+    if isinstance(value, Expression):
+        return value.with_signals(signals)
+    return tuple(with_signals(item, signals) for item in value) if isinstance(value, tuple) else value
+
+
+def signals_of(value: Any) -> dict[str, TimeFunction]:
+    """Name -> function of time of all equations in a target or a tuple of targets."""
+    if isinstance(value, Expression):
+        return dict(value.signals)
+    return {name: each for item in value for name, each in signals_of(item).items()} if isinstance(value, tuple) else {}
 
 
 def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> Course:
