@@ -51,8 +51,9 @@ class Scene {
     this.#project(width, height);
     if (this.space) this.#floor(c); else this.#ruler(c, width, height);
     const shown = this.runs.filter((run) => !this.hidden.has(run.name));
-    for (const run of shown) this.#traces(c, run, t);
+    for (const run of shown) if (!run.drawing.solids.length) this.#traces(c, run, t);
     shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
+    for (const run of shown) if (run.drawing.solids.length) this.#traces(c, run, t); // a surface would hide them
     this.#scaleBar(c, height);
   }
 
@@ -184,7 +185,7 @@ class Scene {
 
   /** Draws a thin line from joint to joint, for links that have no surface. */
   #skeleton(c, { x, shape: [, count, d] }, i) {
-    this.#path(c, x.subarray(i * count * d, (i + 1) * count * d), [count, d], 0, count, "--quiet", 1, []);
+    this.#path(c, x.subarray(i * count * d, (i + 1) * count * d), [count, d], 0, count, "--quiet", 2, []);
   }
 
   #part(c, { name, x, shape: [, count, d] }, i, next, part) {
