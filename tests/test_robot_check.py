@@ -86,6 +86,22 @@ def test_motions_of_a_free_base_count_six(config: Path) -> None:
     assert run.motions.total == 8
 
 
+ALONE = "task=[{name: height, distance: [tool, [0, 0, 1]], value: 0.9, correction: {baumgarte: {alpha: 8, beta: 8}}}]"
+
+
+def test_a_motion_that_nothing_damps_is_counted(config: Path) -> None:
+    (found,) = load(config, ALONE).warnings
+    assert found.startswith("1 of 2 motions are held; 1 is free and least torques do not damp it (add a task `posture")
+
+
+@pytest.mark.parametrize("damped", ["law.secondary={damping: 1}", "law.allocation=constraint_force"])
+def test_a_free_motion_that_the_law_damps_is_no_warning(damped: str, config: Path) -> None:
+    run = load(config, ALONE, damped)
+    assert run.motions is not None
+    assert run.motions.line == "1 of 2 motions are held; 1 is free, and damped"
+    assert not [warning for warning in run.warnings if "motions are held" in warning]
+
+
 DRIVES = """\
 hil:
   period: 2.5*ms

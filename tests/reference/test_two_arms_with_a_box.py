@@ -157,20 +157,3 @@ def test_check_names_the_two_motions_that_nothing_damps() -> None:
     for remedy in ("`posture: initial` with priority: 2", "law.secondary.damping", "law.allocation: constraint_force"):
         assert remedy in found
     assert report.values["motions"] == {"total": 14, "held": 12, "free": 2, "damped": False}
-
-
-@pytest.mark.parametrize(
-    "remedy",
-    [
-        "task.rest={name: rest, posture: initial, priority: 2}",
-        "law.secondary={damping: 5}",
-    ],
-)
-def test_each_remedy_silences_the_warning(remedy: str) -> None:
-    if remedy.startswith("task"):
-        entry = remedy.partition("=")[2]
-        remedy = ELBOWS.replace("task: ", "task=") + entry + "]"
-    arms = run(remedy)
-    assert arms.motions is not None
-    assert arms.motions.damped or not arms.motions.free
-    assert not [warning for warning in arms.warnings if "motions are held" in warning]
