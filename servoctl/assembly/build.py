@@ -136,7 +136,9 @@ def _constraint(
             problems.add(error, "task", index, "class")
             return None
         constraint = instantiate(kind, entry.parameters or {}, problems, "task", index)
-        return constraint.with_signals(signals) if isinstance(constraint, Constraint) else None
+        if not isinstance(constraint, Constraint):
+            return None
+        return constraint.with_signals(signals) if signals else constraint
     field = "holonomic" if entry.holonomic is not None else "nonholonomic"
     text = entry.holonomic or entry.nonholonomic or ""
     equation = build_equation(text, plant, problems, "task", index, field, signals=signals)

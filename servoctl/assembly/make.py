@@ -270,6 +270,7 @@ def _bind(
             passive.projection,
             like,
             ground.passed,
+            ground.levels,
         )
     except ServoctlError as error:
         place = "plant" if isinstance(error, PlantError) else "task"

@@ -23,6 +23,7 @@ from scipy.special import ellipj, ellipk
 
 from servoctl.assembly.classes import load_class
 from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
+from servoctl.bench.reductions import REDUCTIONS
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
 from servoctl.mechanics.model import Model
@@ -56,7 +57,7 @@ class Experiment:
     """Settings of one run.
 
     Attributes:
-        method: A name of `METHODS`.
+        method: A name of `METHODS` or `REDUCTIONS`.
         tolerance: Relative and absolute tolerance of the integrator.
         rule: How the method decides the rank.
         alpha: Baumgarte's alpha [1/s]; alpha = beta = 0: no stabilisation.
@@ -185,6 +186,7 @@ class CompiledLinkage:
             "back": solve_upper(L, np.eye(12)),  # L^-T
             "free": free,
             "missing": m.passive.b - m.passive.A @ free,
+            "A": m.passive.A,
             "violation": m.passive.violation,
             "violation_rate": m.passive.violation_rate,
         }
@@ -207,7 +209,7 @@ class _Acceleration:
     """d/dt (q, v) for VODE; counts evaluations and collects the ranks."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self.machine, self.method, self.rule = machine(), METHODS[experiment.method], experiment.rule
+        self.machine, self.method, self.rule = machine(), experiment.method, experiment.rule
         self.damping, self.stiffness = 2.0 * experiment.alpha, experiment.beta**2
         self.evaluations, self.ranks = 0, set[int]()
 
@@ -215,11 +217,16 @@ class _Acceleration:
         self.evaluations += 1
         if not np.isfinite(y).all():
             return np.full(24, np.nan)
-        D, back, free, missing, violation, rate = self.machine.kernel(t, y[:12], y[12:], self.machine.parameters)
-        inverse, rank = self.method(D, self.rule)
+        D, back, free, missing, A, violation, rate = self.machine.kernel(t, y[:12], y[12:], self.machine.parameters)
+        corrected = missing - self.damping * rate - self.stiffness * violation
+        if self.method in REDUCTIONS:
+            reduction = REDUCTIONS[self.method](A, self.rule)
+            added, rank = reduction.solve(self.machine.M, corrected), reduction.rank
+        else:
+            inverse, rank = METHODS[self.method](D, self.rule)
+            added = back @ (inverse @ corrected)
         self.ranks.add(rank)
-        push = inverse @ (missing - self.damping * rate - self.stiffness * violation)
-        return np.concatenate([y[12:], free + back @ push])
+        return np.concatenate([y[12:], free + added])
 
 
 def simulate(experiment: Experiment, cap: float) -> RunError:
@@ -271,5 +278,5 @@ def _judged(
     drifts = energies - energies[0]
     wrong = (errors > ANGLE_LIMIT) | (np.abs(drifts) > ENERGY_LIMIT)
     until = times[max(int(np.argmax(wrong)) - 1, 0)] if wrong.any() else times[-1]
-    violation = machine.kernel(times[-1], q[-1], v[-1], machine.parameters)[4]
+    violation = machine.kernel(times[-1], q[-1], v[-1], machine.parameters)[5]
     return float(until), float(errors[-1]), float(drifts[-1]), float(violation @ violation)

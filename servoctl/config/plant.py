@@ -30,8 +30,9 @@ class PassiveLevelConfig(Section):
     after: tuple[str, ...] = Field(default=(), description="names of the levels that are enforced before this one")
     clearance: OneOrEach[Annotated[float, NumberField("a clearance >= 0, 0 where a row is exact", least=0)]] = Field(
         default=0.0,
-        description="compliance of a row: acceleration per unit of its multiplier [acceleration of the row / "
-        "multiplier]; 0 is exact; a number, or a list with one per row, in the order of groups",
+        description="compliance R of a row: acceleration per unit of its multiplier [acceleration of the row / "
+        "multiplier]; 0 is exact; a number, or a list with one per row, in the order of groups; with a "
+        "baumgarte correction such a row is a spring of stiffness beta^2/R with a damper 2 alpha/R",
     )
 
 
@@ -53,8 +54,8 @@ class Passive(Section):
     )
     levels: dict[str, PassiveLevelConfig] | None = Field(
         default=None,
-        description="name -> groups that `check` enforces level by level; runs ignore levels, because their order "
-        "does not change the motion of a rigid mechanism and clearances are not simulated",
+        description="name -> groups that `check` enforces level by level; a run takes only the clearances, because the "
+        "order does not change the motion",
     )
 
     @model_validator(mode="before")

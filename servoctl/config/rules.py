@@ -143,5 +143,12 @@ def _integrator(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _levels(values: Mapping[str, Any]) -> Iterator[Problem]:
-    for path, what in level_problems(mapping(values, "plant", "passive").get("levels")):
+    passive = mapping(values, "plant", "passive")
+    levels = passive.get("levels")
+    for path, what in level_problems(levels):
         yield Problem(("plant", "passive", "levels", *path), what)
+    for name in mapping(passive, "levels"):
+        clearance = mapping(passive, "levels", name).get("clearance")
+        if passive.get("projection") is True and clearance not in (None, 0, 0.0):
+            what = f"true would close the rows of level {name!r}, which yield (leave projection out, or clearance)"
+            yield Problem(("plant", "passive", "projection"), what)

@@ -84,6 +84,23 @@ def structure(thing: Any) -> tuple[Any, ...]:
     return (type(thing), rest, tuple(parameters.items()))
 
 
+class SameStructure:
+    """Key of a cache: things that differ only in parameters are equal, so they share what is derived from them.
+
+    Attributes:
+        thing: The thing.
+    """
+
+    def __init__(self, thing: Any) -> None:
+        self.thing, self._structure = thing, structure(thing)
+
+    def __hash__(self) -> int:
+        return hash(self._structure)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SameStructure) and self._structure == other._structure
+
+
 def _hashable(value: Any) -> Any:
     """The value in a form that can be hashed and compared."""
     if isinstance(value, np.ndarray):

@@ -98,6 +98,10 @@ class Constraint(ABC):
         """Why the constraint does not fit the plant, one sentence each, before anything is derived from it."""
         return []
 
+    def warnings(self, violation: Array) -> list[str]:
+        """What is worth knowing about a start with this violation of the rows, one sentence each."""
+        return []
+
     def row_labels(self) -> tuple[str, ...] | None:
         """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
         return None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.kernel import Kernel, directional, inputs, jacobian
-from servoctl.engine.parameters import parameter_values, structure, with_parameters
+from servoctl.engine.parameters import SameStructure, parameter_values, with_parameters
 from servoctl.engine.trace import trace
 from servoctl.errors import PlantError
 from servoctl.mechanics.plant import Plant
@@ -56,30 +56,17 @@ class LagrangianPlant(Plant):
         return self.kinetic_energy(q, v, t) + self.potential_energy(q, t)
 
 
-class _Key:
-    """Cache key: plants of the same structure are equal, so they share one compiled kernel."""
-
-    def __init__(self, plant: LagrangianPlant) -> None:
-        self.plant, self._structure = plant, structure(plant)
-
-    def __hash__(self) -> int:
-        return hash(self._structure)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._structure == other._structure
-
-
 def _kernel(plant: LagrangianPlant) -> Kernel:
-    return _derive(_Key(plant))
+    return _derive(SameStructure(plant))
 
 
 @lru_cache(maxsize=64)
-def _derive(key: _Key) -> Kernel:
-    n = len(key.plant.coordinates)
-    count = len(parameter_values(key.plant))
+def _derive(key: SameStructure) -> Kernel:
+    n = len(key.thing.coordinates)
+    count = len(parameter_values(key.thing))
     symbols = inputs({"t": (1,), "q": (n,), "v": (n,), "p": (count,)})
     t, q, v = symbols["t"], symbols["q"], symbols["v"]
-    plant = with_parameters(key.plant, symbols["p"])
+    plant = with_parameters(key.thing, symbols["p"])
 
     def scalar(value: Any) -> Array:
         return np.array([value], dtype=object)
@@ -99,7 +86,7 @@ def _derive(key: _Key) -> Kernel:
         - jacobian(momentum, t)[:, 0]
     )
     kernel = Kernel.compile("lagrange", symbols, {"M": M, "Q": Q})
-    _check_quadratic(key.plant, kernel)
+    _check_quadratic(key.thing, kernel)
     return kernel
 
 

@@ -1,8 +1,8 @@
 """A plant's own constraints in levels: which groups are enforced together, in which order, and what each level does.
 
-Design: the motion of a rigid mechanism does not depend on the order, because the recursion of `mechanics.hierarchy`
-ends at the motion under all constraints. A run therefore ignores levels; they show what each group of constraints adds
-and how much a clearance yields.
+Design: the motion does not depend on the order, because the recursion of `mechanics.hierarchy` ends at the motion under
+all constraints. A run therefore takes only the clearances of levels (`mechanics.terms.assemble`); the levels show what
+each group of constraints adds and how much a clearance yields.
 
 Source: Orsino 2017, figure 4.
 """

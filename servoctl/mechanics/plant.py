@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.mechanics.duality import dual_actuation
 from servoctl.types import Array
 
 
@@ -50,17 +51,25 @@ class Plant(ABC):
     def actuation(self, q: Array, t: float) -> Array:
         """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`.
 
+        It may be left out where `motor_positions` is given: B is then the transposed Jacobian of the displacements.
+
         Raises:
-            NotImplementedError: The plant has actuators and does not override this method.
+            NotImplementedError: The plant has actuators, and overrides neither this method nor `motor_positions`.
         """
-        if self.actuators:
-            raise NotImplementedError(f"{type(self).__name__}.actuation: missing, though there are actuators")
-        return np.zeros((len(self.coordinates), 0))
+        if not self.actuators:
+            return np.zeros((len(self.coordinates), 0))
+        if type(self).motor_positions is Plant.motor_positions:
+            raise NotImplementedError(
+                f"{type(self).__name__}.actuation: missing, though there are actuators (write actuation, or "
+                "motor_positions: the displacement of each actuator)"
+            )
+        return dual_actuation(self, q)
 
     def motor_positions(self, q: Array) -> Array | None:
         """rho(q), shape (m,): the displacement conjugate to each actuator, `rho' = B^T q'`, up to a constant.
 
-        None: `B^T q`, which holds where B is constant (see `mechanics.motors`). Override it where B is not constant.
+        None: `B^T q`, which holds where B is constant (see `mechanics.motors`). Override it where B is not constant, or
+        in place of `actuation`.
         """
         return None
 

@@ -11,8 +11,11 @@ occur, and these are the same for every square root of M. The same code runs on 
 Source: Liu et al. 2015, (11)-(14); Udwadia, Kalaba 2001.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from servoctl.engine.linalg import Decomposition, cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
 from servoctl.engine.symbol import is_symbolic, where
@@ -60,7 +63,8 @@ class Terms:
         L: Cholesky factor of M, or of its regular form, lower triangular, shape (n, n).
         positive: Whether M is symmetric and positive definite.
         finite: Whether every term is a finite number.
-        passive: Decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse.
+        passive: Decomposition of `Ahat L^-T`, which gives Z and the pseudoinverse; with clearances R, that of
+            `[Ahat L^-T, R^1/2]`, whose first n columns are meant below.
         free_acceleration: `N L^-1 (Q + c) + (Ahat L^-T)^+ bhat`, shape (n,): the mass-weighted acceleration at u = 0.
         inputs: `L^-1 B`, shape (n, m): the mass-weighted inputs before the passive constraints react.
         rows: `A L^-T`, shape (r, n): the mass-weighted task rows.
@@ -78,9 +82,7 @@ class Terms:
 
     def project(self, w: Array) -> Array:
         """N w: the part of w that the passive constraints allow, shape (n,) or (n, columns)."""
-        # two thin products; N = I - Z^T Z is never formed
-        Z = self.passive.row_basis
-        return w - Z.T @ (Z @ w) if len(Z) else w
+        return _project(self.passive, w)
 
     @property
     def task_map(self) -> Array:
@@ -111,7 +113,7 @@ class Terms:
         """
         w = self.free_acceleration + self.project(self.inputs @ u)
         if passive_correction is not None and len(passive_correction):
-            w = w + self.passive.solve(passive_correction)
+            w = w + self.passive.solve(passive_correction)[: len(w)]
         return solve_upper(self.L, w)
 
     def passive_force(self, acceleration: Array, u: Array) -> Array:
@@ -126,16 +128,29 @@ class Terms:
         return self.passive.residual(self.matrices.passive.b)
 
 
-def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
+def _project(passive: Decomposition, w: Array) -> Array:
+    """w - Z^T Z w, with the part of Z that belongs to the n coordinates; two thin products, N is never formed."""
+    Z = passive.row_basis[:, : len(w)]
+    return w - Z.T @ (Z @ w) if len(Z) else w
+
+
+def assemble(state: State, matrices: Matrices, rank_tolerance: Any, clearance: Sequence[Any] = ()) -> Terms:
     """The terms at a state: the algebra that all laws and simulations share.
 
     If a number is not finite or M is not positive definite, the flags `finite` and `positive` report it and the other
     fields mean nothing.
 
+    A row with a clearance R > 0 yields by `bhat - Ahat q'' = R lambda`. It is an exact row of a system with one more
+    coordinate per row, `[Ahat L^-T, R^1/2] [w; s] = bhat`, whose least change of (w, s) is the motion; no Gram matrix
+    `Ahat M^-1 Ahat^T + R` is formed.
+
     Args:
         state: The state.
         matrices: Plant and constraints there.
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
+        clearance: R of each passive row [acceleration of the row / its multiplier], 0: exact; empty: all are exact.
+
+    Source: Orsino 2017, (4.17), (4.18), for the clearance; the system with more coordinates is ours.
     """
     M, Q, B, c, passive, task = matrices.M, matrices.Q, matrices.B, matrices.c, matrices.passive, matrices.task
     finite = is_finite(state.t, state.q, state.v, M, Q, B, c, passive.A, passive.b, task.A, task.b)
@@ -151,10 +166,14 @@ def assemble(state: State, matrices: Matrices, rank_tolerance: Any) -> Terms:
         positive = where(symmetric, positive, 0.0)
     elif not symmetric:
         positive = False
-    split = decompose(solve_lower(L, passive.A.T).T, rank_tolerance)
+    rows = solve_lower(L, passive.A.T).T
+    scale = frobenius(rows)
+    if len(clearance):
+        rows = np.hstack([rows, np.diag(np.sqrt(np.asarray(clearance)))])
+    split = decompose(rows, rank_tolerance, scale)
     # w = N L^-1 (Q + c) + (Ahat L^-T)^+ bhat: c enters projected, since its normal part is absorbed by the constraints
     free = solve_lower(L, Q + c)
-    free_acceleration = free - split.row_basis.T @ (split.row_basis @ free) + split.solve(passive.b)
+    free_acceleration = _project(split, free) + split.solve(passive.b)[: len(free)]
     return Terms(
         state, matrices, L, positive, finite, split, free_acceleration, solve_lower(L, B), solve_lower(L, task.A.T).T
     )

@@ -39,5 +39,5 @@ class Signal:
         """Why there is no value at t [s], one sentence; None if there is one."""
         if self.curve.covers(t):
             return None
-        span = f"from t = {self.curve.start:g} to {self.curve.end:g} s"
-        return f"reference '{self.reference}' goes {span} (shorten the run, or extrapolate: hold)"
+        limit = f"starts at t = {self.curve.start:g} s" if t < self.curve.start else f"ends at t = {self.curve.end:g} s"
+        return f"reference '{self.reference}' {limit}; give extrapolate: hold, or shorten the run"

@@ -27,6 +27,8 @@ class PassiveStabilisation:
         rank_tolerance: A passive direction counts when its pivot exceeds this times |Ahat L^-T|_F.
         projection: Whether each step of a simulated run ends on the passive constraints.
         allowed: Largest passive rank that the constraints' geometry allows; a run with a larger rank is wrong.
+        clearance: R of each row, by which it yields; empty: all rows are exact. Under a correction such a row acts as a
+            spring of stiffness `stiffness / R` with a damper `damping / R`.
     """
 
     damping: tuple[float, ...]
@@ -34,6 +36,7 @@ class PassiveStabilisation:
     rank_tolerance: float
     projection: bool = False
     allowed: int = sys.maxsize
+    clearance: tuple[float, ...] = ()
 
     def dependent(self, model: Model) -> bool:
         """Whether rows depend on each other in every pose, not in singular poses alone."""
@@ -104,7 +107,7 @@ class System:
 
     def terms(self, state: State, matrices: Matrices) -> Terms:
         """Terms of motion, used by law and plant."""
-        return assemble(state, matrices, self.passive.rank_tolerance)
+        return assemble(state, matrices, self.passive.rank_tolerance, self.passive.clearance)
 
     def command(self, terms: Terms, memory: Array) -> Command:
         """The law's command, or the open loop's inputs."""

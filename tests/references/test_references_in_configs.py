@@ -11,6 +11,7 @@ import servoctl as sc
 from servoctl.assembly.make import make_run
 from servoctl.config import dump, load_config
 from servoctl.errors import ConfigError
+from servoctl.config.files import moved
 from servoctl.types import Array
 
 PLANT = '''
@@ -366,11 +367,21 @@ def test_units_and_expressions_stand_in_waypoints(folder: Path) -> None:
     assert run.signals["move_x"](0.5) == pytest.approx(math.pi / 2, rel=1e-15)
 
 
-def test_equations_of_classes_use_references(folder: Path) -> None:
-    Path("wheel.yaml").write_text(
-        'plant: {class: "slider.py:Arm"}\ninitial: {q: [0.5, 0.4]}\n'
-        "references: {path: {waypoints: [{t: 0, x: 1, y: 0.9}, {t: 1, x: 1.1, y: 0.8}]}}\n"
-        "task:\n  - {name: tip, class: servoctl.mechanics.planar:PointFollows, "
-        "parameters: {point: tip, x: path_x, y: path_y}}\n"
-        "law: {}\nrun: {duration: 0.01}\n"
-    )
+def test_tasks_that_are_classes_use_references(folder: Path) -> None:
+    code = "import servoctl as sc\n\n\nclass Follow(sc.Holonomic):\n    def phi(self, q, t):\n"
+    Path("follow.py").write_text(code + "        return q[0] - self.signals['path_x'](t) - self.signals['move_x'](t)\n")
+    equation = sc.load("c.yaml", engine="vm").simulate()
+    by_class = sc.load(
+        changed(('name: a, holonomic: "x - path_x - move_x"', 'name: a, class: "follow.py:Follow"')), engine="vm"
+    ).simulate()
+    assert np.array_equal(by_class.q, equation.q)
+
+
+def test_best_configs_of_a_search_find_the_files_of_references(folder: Path) -> None:
+    run = sc.load("c.yaml", engine="vm")
+    assert run.loaded is not None
+    (folder / "out" / "deep").mkdir(parents=True)
+    config = moved(run.loaded.config, run.loaded.folder, folder / "out" / "deep")
+    Path("out/deep/best.yaml").write_text(dump(config))
+    again = sc.load("out/deep/best.yaml", engine="vm")
+    assert again.signals == run.signals
