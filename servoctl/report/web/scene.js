@@ -94,8 +94,7 @@ class Scene {
     for (const { points, pose } of solids) {
       for (let frame = 0; frame < frames; frame += step) {
         const now = poseAt(pose, frame, frame, 0);
-        if (!now.every(Number.isFinite)) continue;
-        for (let i = 0; i < points.length; i += 3) {
+        for (let i = 0; now.every(Number.isFinite) && i < points.length; i += 3) {
           posed(now, points[i], points[i + 1], points[i + 2]).forEach((x, k) => {
             this.low[k] = Math.min(this.low[k], x);
             this.high[k] = Math.max(this.high[k], x);
