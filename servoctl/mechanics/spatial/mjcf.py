@@ -51,10 +51,10 @@ def read_mjcf(path: str | PathLike[str]) -> Description:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
-    return _Reader(path, model, mujoco).description()
+    return _ModelReader(path, model, mujoco).description()
 
 
-class _Reader:
+class _ModelReader:
     def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
         self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
         self._mujoco, self._findings = mujoco, Findings(path)
