@@ -8,7 +8,7 @@ from servoctl.assembly.problems import Problems
 from servoctl.config.document import FieldPath
 from servoctl.config.tasks import Task
 from servoctl.errors import TaskError
-from servoctl.expression import Expression, parse
+from servoctl.expression import Expression, constant, parse
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.spatial.plant import Robot
@@ -141,12 +141,15 @@ class FrameTask:
         columns = self._columns(QUATERNION)
         return None if columns is None else {"quaternion": columns}
 
-    def _equations(self, texts: str | Sequence[str]) -> tuple[Expression, ...]:
-        """The equations, which know the columns of references."""
-        every = (texts,) if isinstance(texts, str) else texts
-        return tuple(parse(text).with_signals(self._signals) for text in every)
+    def _equations(self, texts: str | Sequence[str]) -> tuple[float | Expression, ...]:
+        """Numbers, and equations that know the columns of references."""
+        return tuple(self._equation(text) for text in ((texts,) if isinstance(texts, str) else texts))
 
-    def _columns(self, names: Sequence[str]) -> tuple[Expression, ...] | None:
+    def _equation(self, text: str) -> float | Expression:
+        expression = parse(text).with_signals(self._signals)
+        return expression if expression.names or expression.uses_time else constant(text)
+
+    def _columns(self, names: Sequence[str]) -> tuple[float | Expression, ...] | None:
         """Columns of the entry's reference as equations; None if one is not there."""
         reference = self._entry.reference
         there = [signal.column for signal in self._signals.values() if signal.reference == reference]

@@ -7,7 +7,7 @@ import pytest
 from pages import DOCS, blocks, made
 
 PAGES = {made.name_of(page): page for page in made.pages()}
-SLOW = ("hil", "sweep", "run four_bars", "run swarm_50")
+SLOW = ("hil", "sweep", "run four_bars", "run swarm_50", "run two_arms_box")
 """Commands that make a page slow."""
 
 NOT_RUN = {

@@ -15,6 +15,7 @@ from servoctl.errors import ConfigError, MissingPackageError
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
 from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.mechanics.spatial.urdf_values import Findings
 from servoctl.mechanics.spatial.xml_file import read_xml
 
@@ -50,10 +51,10 @@ def read_mjcf(path: str | PathLike[str]) -> Description:
         model = mujoco.MjModel.from_xml_path(str(path))
     except ValueError as error:
         raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
-    return _Reader(path, model, mujoco).description()
+    return _ModelReader(path, model, mujoco).description()
 
 
-class _Reader:
+class _ModelReader:
     def __init__(self, path: Path, model: Any, mujoco: Any) -> None:
         self._path, self._model, self._kinds = path, model, mujoco.mjtJoint
         self._mujoco, self._findings = mujoco, Findings(path)
@@ -151,6 +152,9 @@ class _Reader:
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
+        if not np.allclose(model.opt.gravity, GRAVITY):
+            shown = ", ".join(f"{x:g}" for x in model.opt.gravity)
+            findings.note("option", f"the file's gravity, [{shown}], is not read", "give it as `gravity`")
         for count, (array, kind, what) in IGNORED.items():
             for i in np.flatnonzero(getattr(model, array)[: getattr(model, count)]).tolist():
                 findings.note(self._name(kind, i), what)

@@ -1,0 +1,211 @@
+"""Robots of configs: what a config builds, which files it finds from where, and what it refuses."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_robot import SMALL, small_urdf
+
+import servoctl as sc
+from servoctl.cli import main
+from servoctl.errors import ConfigError
+from servoctl.mechanics.spatial.plant import Robot
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small robot in a folder of its own, seen from another working folder."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    (home / "files").mkdir(parents=True)
+    other.mkdir()
+    monkeypatch.chdir(other)
+    (home / "files" / "small.urdf").write_text(small_urdf())
+    (home / "c.yaml").write_text(SMALL)
+    return home / "c.yaml"
+
+
+def load(config: Path, *overrides: str, **keys: str) -> sc.Run:
+    text = config.read_text()
+    for old, new in keys.items():
+        text = text.replace(old, new)
+    config.write_text(text)
+    return sc.load(config, overrides, engine="vm")
+
+
+def problems(config: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        sc.load(config, overrides, engine="vm")
+    return caught.value.problems
+
+
+def command(arguments: list[str]) -> int:
+    """The exit code of a command."""
+    try:
+        return int(main(arguments) or 0)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def plant_of(run: sc.Run) -> Robot:
+    plant = run.system.model.plant
+    assert isinstance(plant, Robot)
+    return plant
+
+
+def test_an_actuator_bears_its_joints_name_and_a_file_is_relative_to_the_config(config: Path) -> None:
+    plant = plant_of(load(config))
+    assert list(plant.coordinates) == list(plant.actuators) == ["shoulder", "elbow"]
+    assert dict(plant.actuators) == {"shoulder": "N m", "elbow": "N m"}
+
+
+def test_coordinates_that_are_left_out_are_zero_inside_the_limits(config: Path) -> None:
+    run = load(config, "initial.q={shoulder: -0.4}", "initial.max_violation=10")
+    assert run.start.q.tolist() == [-0.4, 0.2]
+
+
+def test_a_free_base_starts_upright_and_has_seven_coordinates(config: Path) -> None:
+    run = load(config, "plant.robot.base=free", "law.limits=null", "task.height.value=1.1", "initial.max_violation=10")
+    assert list(run.system.model.plant.coordinates)[:7] == [
+        f"base_{x}" for x in ("x", "y", "z", "qw", "qx", "qy", "qz")
+    ]
+    assert run.start.q[:7].tolist() == [0, 0, 0, 1, 0, 0, 0]
+    assert [row.name for row in run.system.model.task_rows][1:] == ["rest.0", "rest.1"]
+
+
+def test_a_posture_keeps_the_start_that_a_projection_found(config: Path) -> None:
+    run = load(config, "initial.project=true", "task.height.value=0.95")
+    at = run.system.model.rows(run.start)[1].violation
+    assert np.abs(at).max() < 1e-9
+
+
+def test_parameters_of_links_and_bodies_are_set_by_name(config: Path) -> None:
+    bodies = "plant.bodies={load: {m: 2, size: [0.1, 0.1, 0.2], on: tool, at: {xyz: [0.05, 0, 0]}}}"
+    plain = plant_of(load(config)).mass_matrix(np.zeros(2), 0.0)
+    heavy = plant_of(load(config, bodies, "plant.parameters.fore_m=3")).mass_matrix(np.zeros(2), 0.0)
+    inertia = 2 * (0.1**2 + 0.2**2) / 12
+    assert heavy[1, 1] - plain[1, 1] == pytest.approx(2 * 0.15**2 + 2 * 0.35**2 + inertia, abs=1e-12)
+    lighter = plant_of(load(config, "plant.gravity=[0, 0, -1.62]"))
+    assert lighter.gravity == (0.0, 0.0, -1.62)
+    assert plant_of(load(config, "plant.gravity=null", "plant.parameters.gravity=[0, 0, -2]")).gravity == (0, 0, -2)
+
+
+def test_a_real_machine_may_have_another_payload(config: Path) -> None:
+    run = load(config, "run.period=0.005", "realism.parameter_error.fore_m=0.5", "run.duration=0.05")
+    assert run.system.simulated is not None
+    assert run.system.simulated.plant.fore_m == pytest.approx(1.5)  # type: ignore[attr-defined]
+    assert run.simulate().metadata["status"] == "done"
+
+
+def test_a_sweep_of_a_mass_traces_the_robot_once_and_equals_single_runs(config: Path) -> None:
+    run = load(config)
+    metrics = sc.batch(run, {"plant.parameters.fore_m": [0.5, 2.0]})
+    for i, mass in enumerate((0.5, 2.0)):
+        single = load(config, f"plant.parameters.fore_m={mass}").simulate().summary()
+        assert np.asarray(metrics["input_max.elbow"])[i] == pytest.approx(single["inputs"]["elbow"]["max"], rel=1e-6)
+
+
+def test_limits_of_a_robot_are_the_efforts_of_its_file(config: Path) -> None:
+    law = load(config).system.law
+    assert law is not None
+    assert (law.lower, law.upper) == ((-60.0, -40.0), (60.0, 40.0))  # type: ignore[attr-defined]
+
+
+def test_a_run_folder_runs_and_replays_from_any_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["run", str(config), "--out", "first", "--engine", "vm"]) == 0
+    assert command(["run", "first/config.yaml", "--out", "second", "--engine", "vm"]) == 0
+    assert command(["replay", "first"]) == 0
+    assert command(["report", "first"]) == 0
+    capsys.readouterr()
+    first, second = sc.load_run("first"), sc.load_run("second")
+    assert np.array_equal(first.q, second.q)
+    assert f"urdf: {config.parent}/files/small.urdf" in Path("first/config.yaml").read_text()
+
+
+def test_the_page_draws_the_efforts_as_limits(config: Path) -> None:
+    from servoctl.report.source import read
+
+    assert command(["run", str(config), "--out", "first", "--engine", "vm"]) == 0
+    assert read("first", "first").limits == {"shoulder": (-60.0, 60.0), "elbow": (-40.0, 40.0)}
+
+
+def test_a_config_in_another_folder_leads_to_the_same_file(config: Path) -> None:
+    from servoctl.config import load_config
+    from servoctl.config.files import class_files, data_files, moved
+
+    loaded = load_config(config)
+    assert (class_files(loaded.config), data_files(loaded.config)) == ([], ["files/small.urdf"])
+    there = moved(loaded.config, loaded.folder, Path("elsewhere/deeper"))
+    assert data_files(there) == ["../../../home/files/small.urdf"]
+
+
+WRONG = [
+    (
+        ["plant.robot.urdf=files/smal.urdf"],
+        "plant.robot.urdf: files/smal.urdf: there is no such file",
+    ),
+    (
+        ["plant.robot.motors=[wrist]"],
+        "plant.robot: small: motors: wrist: there is no such joint (known: shoulder, elbow)",
+    ),
+    (["plant.parameters.for_m=2"], "plant.parameters.for_m: there is no such parameter (did you mean 'fore_m'?)"),
+    (
+        ["plant.parameters.fore_m=-1"],
+        "plant.parameters.fore_m: small: fore_m: expected a mass of at least 0 kg, got -1",
+    ),
+    (["plant.parameters.fore_com=[0, 0]"], "plant.parameters.fore_com: small: fore_com: expected 3 numbers, got 2"),
+    (
+        ["plant.bodies={load: {m: 1, on: tol}}"],
+        "plant.bodies.load: on: there is no frame 'tol' (did you mean 'tool'?)",
+    ),
+    (["plant.frames={grip: {on: hand}}"], "plant.frames.grip: on: there is no frame 'hand' (known: world, ground,"),
+    (["plant.loops={hold: {point: [tool, pin]}}"], "plant.loops.hold: there is no frame 'pin' (known: world,"),
+    (["initial.q={sholder: 1}"], "initial.q.sholder: there is no coordinate 'sholder' (did you mean 'shoulder'?)"),
+    (["initial.solve={tol: {xyz: [0, 0, 1]}}"], "initial.solve.tol: there is no frame 'tol' (did you mean 'tool'?)"),
+    (
+        ["task.height={name: height, position: tol, xyz: [0, 0, 0]}"],
+        "task.height.position: there is no frame 'tol' (did you mean 'tool'?)",
+    ),
+    (
+        ["task.height={name: height, position: tool, xyz: [elbow, 0, 0]}"],
+        "task.height.xyz: 'elbow' is a coordinate (a target may use t and parameters only)",
+    ),
+    (
+        ["task.height={name: height, position: tool, xyz: [for_m, 0, 0]}"],
+        "task.height.xyz: unknown word 'for_m' (did you mean 'fore_m'?)",
+    ),
+    (["task.height.distance=[tool, tool]"], "task.height.distance: 'tool' is the first frame (name another)"),
+    (["task.height.value=-1"], "task.height.value: expected a distance above 0"),
+    (
+        ["task.rest={name: rest, posture: {elbw: 1}, priority: 2}"],
+        "task.rest.posture: there is no joint 'elbw' (did you mean 'elbow'?)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), WRONG, ids=[sentence[:40] for _, sentence in WRONG])
+def test_a_wrong_robot_is_refused_in_one_sentence(overrides: list[str], sentence: str, config: Path) -> None:
+    found = problems(config, *overrides)
+    assert len(found) == 1
+    assert sentence in found[0]
+
+
+def test_limits_of_a_robot_without_an_effort_are_refused(config: Path) -> None:
+    (config.parent / "files" / "small.urdf").write_text(small_urdf(effort=0))
+    (found,) = problems(config)
+    assert (
+        "law.limits: robot: the file gives no effort for elbow (give it there, or write law.limits by actuator" in found
+    )
+
+
+def test_many_mistakes_about_frames_are_told_at_once(config: Path) -> None:
+    found = problems(
+        config,
+        "plant.parameters.for_m=2",
+        "initial.q={sholder: 1}",
+        "task.height={name: height, pose: tol, xyz: [a, 0, 0], rpy: [0, b, 0]}",
+        "law.limits={elbw: 3}",
+    )
+    places = ["plant.parameters.for_m", "initial.q.sholder", "task.height.xyz", "task.height.rpy", "task.height.pose"]
+    assert len(found) == 6
+    for place, problem in zip([*places, "law.limits"], found, strict=True):
+        assert f": {place}: " in problem
