@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LEVELS = (
     ("servoctl.types", "servoctl.errors", "servoctl.compiled", "servoctl.version"),
     ("servoctl.expression", "servoctl.engine", "servoctl.run_folder"),
-    ("servoctl.mechanics", "servoctl.config", "servoctl.report"),
+    ("servoctl.mechanics", "servoctl.config", "servoctl.report", "servoctl.reference"),
     ("servoctl.laws", "plants"),
     ("servoctl.simulation",),
     ("servoctl.assembly",),

@@ -78,3 +78,7 @@ class Controller:
     def status(self) -> int:
         """`Status.code` of the last command."""
         return int(self.row[self._slices["status"]][0])
+
+    def reason(self, task_time: float) -> str:
+        """Why the last command, at this task time [s], has its status."""
+        return "; ".join(self.loop.system.beyond(task_time)) or Status.from_code(self.status).value

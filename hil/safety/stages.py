@@ -300,7 +300,7 @@ class Stages:
     def _check_status(self, now: int) -> None:
         code = self._controller.status
         if code in self._plan.stops_on or code >= Status.NOT_POSITIVE.code:
-            self._monitor.report(now, EventKind.TASK, "", Status.from_code(code).value)
+            self._monitor.report(now, EventKind.TASK, "", self._controller.reason(self.task_time))
 
     def _stop(self, tick: Tick, reading: Reading) -> list[float]:
         speeds, drives = reading.speeds, self._rig.drives

@@ -7,7 +7,7 @@ from typing import Any
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.problems import Problems
-from servoctl.assembly.values import build_equation, build_equations, limit_pair, one_per_name
+from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig, Task
@@ -20,6 +20,7 @@ from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
 from servoctl.mechanics.plant import Plant
+from servoctl.reference.signal import Signal
 from servoctl.types import State
 
 CORRECTIONS: dict[str, type[Correction]] = {
@@ -94,19 +95,23 @@ def build_start(loaded: LoadedConfig, plant: Plant, problems: Problems) -> State
     return State(0.0, q, one_per_name(initial.v, names, "coordinate", problems, "initial", "v"))
 
 
-def build_task(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Constraint]:
+def build_task(
+    loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> dict[str, Constraint]:
     """Name -> constraint, in order, without those that are wrong."""
     task: dict[str, Constraint] = {}
     for index, entry in enumerate(loaded.config.task):
         if entry.class_ is None and entry.holonomic is None and entry.nonholonomic is None:
             continue  # its equation was wrong and has been left out
-        constraint = _constraint(loaded, plant, entry, index, problems)
+        constraint = _constraint(loaded, plant, entry, index, problems, signals)
         if constraint is not None:
             task[entry.name] = constraint
     return task
 
 
-def _constraint(loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems) -> Constraint | None:
+def _constraint(
+    loaded: LoadedConfig, plant: Plant, entry: Task, index: int, problems: Problems, signals: Mapping[str, Signal]
+) -> Constraint | None:
     if entry.class_ is not None:
         try:
             kind = load_class(entry.class_, loaded.folder, Constraint)
@@ -114,9 +119,12 @@ def _constraint(loaded: LoadedConfig, plant: Plant, entry: Task, index: int, pro
             problems.add(error, "task", index, "class")
             return None
         constraint = instantiate(kind, entry.parameters or {}, problems, "task", index)
-        return constraint if isinstance(constraint, Constraint) else None
+        if not isinstance(constraint, Constraint):
+            return None
+        return constraint.with_signals(signals) if signals else constraint
     field = "holonomic" if entry.holonomic is not None else "nonholonomic"
-    equation = build_equation(entry.holonomic or entry.nonholonomic or "", plant, problems, "task", index, field)
+    text = entry.holonomic or entry.nonholonomic or ""
+    equation = build_equation(text, plant, problems, "task", index, field, signals=signals)
     if equation is None:
         return None
     return Holonomic(equation) if field == "holonomic" else Nonholonomic(equation)
@@ -134,7 +142,9 @@ def build_correction(values: CorrectionConfig | None) -> Correction | None:
     return Poles(values.poles)
 
 
-def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> ConstraintFollowing | None:
+def build_law(
+    loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> ConstraintFollowing | None:
     """The law of a config; None for an open loop."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
@@ -151,7 +161,7 @@ def build_law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Constra
         allocation=values.allocation if isinstance(values.allocation, str) else "weighted",
         weights=weighted,
         feedback_allocation=values.feedback_allocation,
-        null_space=build_equations(values.null_space, plant, problems, "law", "null_space") or None,
+        null_space=build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals) or None,
         secondary=None if values.secondary is None else Secondary(**dict(values.secondary)),
         limits={name: limit_pair(limit) for name, limit in (values.limits or {}).items()} or None,
         rank_tolerance=values.rank_tolerance,

@@ -20,6 +20,7 @@ from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import check_realism, realistic
+from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
 from servoctl.assembly.values import build_equations
@@ -87,14 +88,16 @@ def make_run(
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
     ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
-    law = _law(loaded, ground.plant, problems)
-    inputs = build_equations(values.inputs, ground.plant, problems, "inputs")
+    law = _law(loaded, ground.plant, problems, ground.signals)
+    inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
-    if problems.touch("plant", "initial", "task", "law", "inputs"):
+    if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
-    if found is None or problems.touch("run", "realism"):
+    if found is not None:
+        check_smoothness(loaded, ground.task, found.model.task_rows, problems)
+    if found is None or problems.touch("run", "realism", "references"):
         problems.check()
     assert found is not None
     start = ground.start if ground.passed else _project(found, ground.start, values.initial.project, problems)
@@ -123,22 +126,25 @@ def make_run(
             problems.add(gain.problem, *gain.spacing.field.split("."))
     if strict or loaded.wrong or loaded.refused:
         problems.check()
-    ready = Run(loaded.name, loop, start, settings, task_map, loaded, tuple(problems.found), ground.levels, engine)
+    found_problems = tuple(problems.found)
+    ready = Run(
+        loaded.name, loop, start, settings, task_map, loaded, found_problems, ground.levels, engine, ground.signals
+    )
     if engine == "c" and not ready.problems:
         ready.prepare()
     return ready
 
 
-def _law(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Law | None:
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals) -> Law | None:
     """The law; None for an open loop or a wrong law, of which only the names are checked."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
     check_actuators(values, plant, problems)
     if problems.touch("law", "task"):
-        build_equations(values.null_space, plant, problems, "law", "null_space")
+        build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
         return None
-    return build_law(loaded, plant, problems)
+    return build_law(loaded, plant, problems, signals)
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class _Ground:
         task: Name -> constraint.
         start: Initial state.
         levels: Levels of the plant's own constraints.
+        signals: Columns of references, by name.
         passed: Whether they are those of an earlier run, whose start was projected and checked.
     """
 
@@ -157,6 +164,7 @@ class _Ground:
     task: Mapping[str, Constraint]
     start: State
     levels: tuple[PassiveLevel, ...]
+    signals: Signals
     passed: bool
 
 
@@ -168,10 +176,11 @@ def _ground(loaded: LoadedConfig, problems: Problems, waiting: bool) -> _Ground:
     assert plant is not None
     start = build_start(loaded, plant, problems)
     levels = build_levels(loaded, plant, start, problems)
-    task = build_task(loaded, plant, problems)
+    signals = build_references(loaded, plant, problems)
+    task = build_task(loaded, plant, problems, signals)
     if waiting:
         task = {name: constraint.standing() for name, constraint in task.items()}
-    return _Ground(plant, task, start, levels, passed=False)
+    return _Ground(plant, task, start, levels, signals, passed=False)
 
 
 def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
@@ -182,7 +191,11 @@ def _same_ground(loaded: LoadedConfig, like: Run | None) -> _Ground | None:
     if (new.plant, new.task, new.initial) != (old.plant, old.task, old.initial):
         return None
     model = like.system.model.plain
-    return _Ground(model.plant, model.task, like.start, like.levels, passed=True)
+    references = Problems(loaded)  # those of a wrong reference are reported by `_ground`
+    signals = build_references(loaded, model.plant, references)
+    if references.found or signals != like.signals:
+        return None
+    return _Ground(model.plant, model.task, like.start, like.levels, signals, passed=True)
 
 
 def _as_real(loaded: LoadedConfig, like: Run) -> bool:

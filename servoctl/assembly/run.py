@@ -1,7 +1,7 @@
 """`Run`: a closed loop with its start and settings, checked and ready to simulate."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from servoctl.config import dump
 from servoctl.config.load import LoadedConfig
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.task_map import TaskMap
+from servoctl.reference.signal import Signal
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import engine_note, take_engine
@@ -40,6 +41,7 @@ class Run:
         problems: Why it should not run; empty unless loaded with `strict=False`.
         levels: Levels of the plant's own constraints, for `check`; empty if there is no hierarchy.
         engine: Requested engine: `auto`, `c`, `vm` or `numpy`; `loop.engine` is the one in use.
+        signals: Columns of the config's references, by their names in equations.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Run:
     problems: tuple[str, ...] = ()
     levels: tuple[PassiveLevel, ...] = ()
     engine: str = "auto"
+    signals: Mapping[str, Signal] = field(default_factory=dict)
 
     @property
     def system(self) -> System:

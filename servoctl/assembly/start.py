@@ -227,7 +227,7 @@ def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
     """Warnings about a start from which the run is possible, one sentence each."""
     system = loop.system
     at = consistency(system.model, start)
-    sentences = _small_passive(system.model, at)
+    sentences = _small_passive(system.model, at) + _of_tasks(system.model, at)
     if system.passive.dependent(system.model) and not system.passive.projection:
         sentences.append(f"{UNPROJECTED} (set plant.passive.projection: true)")
     law = system.law
@@ -235,6 +235,16 @@ def warnings(loop: Loop, start: State, found: TaskMap | None) -> list[str]:
         return sentences
     sentences += [] if found is None else _reach_warnings(system, law, start, found)
     return sentences + _rate_alone(law) + _without_feedback(law, at) + _standstill(loop, start, at)
+
+
+def _of_tasks(model: Model, at: Consistency) -> list[str]:
+    """What the tasks themselves say about their violation at the start."""
+    rows = list(zip(at.rows, at.violation, strict=True))
+    sentences = []
+    for name, constraint in model.plain.task.items():
+        violation = np.array([x for row, x in rows if row.group == name and row in model.plain.task_rows])
+        sentences += [f"task.{name}: {sentence}" for sentence in constraint.warnings(violation)]
+    return sentences
 
 
 def _reach_warnings(system: System, law: BoundConstraintFollowing, start: State, found: TaskMap) -> list[str]:

@@ -1,6 +1,7 @@
 """Numbers, limits and equations that are given by name, from a config or from Python."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,10 @@ from servoctl.errors import ExpressionError
 from servoctl.expression import Expression, check_names, parse
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.plant import Plant
+from servoctl.reference.signal import Signal
 from servoctl.types import Array
+
+NO_SIGNALS: Mapping[str, Signal] = MappingProxyType({})
 
 
 class Collector(Protocol):
@@ -66,21 +70,27 @@ def limit_pair(limit: Any) -> tuple[float, float]:
     return float(lower), float(upper)
 
 
-def build_equation(text: str, plant: Plant, problems: Collector, *path: str | int) -> Expression | None:
-    """An equation in the plant's names; None if it is wrong."""
+def build_equation(
+    text: str, plant: Plant, problems: Collector, *path: str | int, signals: Mapping[str, Signal] = NO_SIGNALS
+) -> Expression | None:
+    """An equation in the plant's names and those of signals; None if it is wrong."""
     try:
         expression = parse(text)
     except ExpressionError as error:
         problems.add(error, *path)
         return None
-    wrong = check_names(expression, plant.coordinates, parameter_fields(plant))
+    wrong = check_names(expression, plant.coordinates, parameter_fields(plant), signals)
     for sentence in wrong:
         problems.add(sentence, *path)
-    return None if wrong else expression
+    return None if wrong else expression.with_signals(signals)
 
 
 def build_equations(
-    given: Mapping[str, str] | None, plant: Plant, problems: Collector, *path: str
+    given: Mapping[str, str] | None,
+    plant: Plant,
+    problems: Collector,
+    *path: str,
+    signals: Mapping[str, Signal] = NO_SIGNALS,
 ) -> dict[str, Expression]:
     """Actuator -> equation, without those that are wrong."""
     equations: dict[str, Expression] = {}
@@ -88,7 +98,7 @@ def build_equations(
         if name not in plant.actuators:
             problems.add(f"there is no actuator '{name}' ({remedy(name, plant.actuators)})", *path, name)
             continue
-        expression = build_equation(str(text), plant, problems, *path, name)
+        expression = build_equation(str(text), plant, problems, *path, name, signals=signals)
         if expression is not None:
             equations[name] = expression
     return equations

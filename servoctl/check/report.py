@@ -11,6 +11,7 @@ from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
 from servoctl.check.recommend import Recommendation, recommend
+from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.errors import ServoctlError
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
@@ -53,7 +54,11 @@ def check(run: Run) -> CheckReport:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    for part in (_plant, _passive, _hierarchy, _task, _reach, _realism, _gains, _internal, _diagnosis, _start, _engine):
+    parts = (
+        _plant, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _internal, _diagnosis, _start,
+        _engine,
+    )  # fmt: skip
+    for part in parts:
         part(run, report)
     return report
 
@@ -146,6 +151,14 @@ def _violations(run: Run, rows: list[Row]) -> list[str]:
 def _shortened(lines: list[str]) -> list[str]:
     """The first lines, if there are many."""
     return lines if len(lines) <= SHOWN + 2 else [*lines[:SHOWN], f"... and {len(lines) - SHOWN} more"]
+
+
+def _references(run: Run, report: CheckReport) -> None:
+    if not run.signals:
+        return
+    lines, report.values["references"] = reference_lines(run)
+    report.sections.append(("references", _shortened(lines)))
+    report.warnings += reference_warnings(run)
 
 
 def _task(run: Run, report: CheckReport) -> None:

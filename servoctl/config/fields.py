@@ -50,6 +50,7 @@ class NumberField:
         expected: The expected value with its unit, for messages: "a positive time [s]".
         above: The number must be greater than this.
         least: The number must not be less than this.
+        most: The number must not be greater than this.
         below: The number must be less than this.
         whole: Whether it must be an integer.
     """
@@ -57,6 +58,7 @@ class NumberField:
     expected: str
     above: float | None = None
     least: float | None = None
+    most: float | None = None
     below: float | None = None
     whole: bool = False
 
@@ -82,6 +84,7 @@ class NumberField:
         return (
             (self.above is None or number > self.above)
             and (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
             and (self.below is None or number < self.below)
             and (not self.whole or number.is_integer())
         )
@@ -90,7 +93,8 @@ class NumberField:
         return core_schema.no_info_plain_validator_function(self.read)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        bounds = {"exclusiveMinimum": self.above, "minimum": self.least, "exclusiveMaximum": self.below}
+        bounds = {"exclusiveMinimum": self.above, "minimum": self.least, "maximum": self.most}
+        bounds["exclusiveMaximum"] = self.below
         number = {"type": "integer" if self.whole else "number"}
         number |= {word: bound for word, bound in bounds.items() if bound is not None}  # type: ignore[misc]
         return {"anyOf": [number, {"type": "string", "description": f"constant expression: {self.expected}"}]}

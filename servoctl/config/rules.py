@@ -11,6 +11,7 @@ from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.levels import level_problems
 from servoctl.config.realism import realism_problems
+from servoctl.config.references import reference_problems, wrong_rates
 from servoctl.config.schema import ADAPTIVE, Task
 from servoctl.expression.suggest import remedy
 
@@ -29,6 +30,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _integrator,
         _levels,
         realism_problems,
+        reference_problems,
     )
     return [problem for rule in rules for problem in rule(values)]
 
@@ -60,6 +62,9 @@ def _tasks(values: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(path, "no equation (give exactly one of holonomic, nonholonomic, class)")
         if entry.get("parameters") is not None and kinds and "class" not in kinds:
             yield Problem((*path, "parameters"), "needs a class (an equation uses the plant's parameters)")
+        for rate in wrong_rates(entry.get("holonomic"), values.get("references"))[:1]:
+            what = f"der({rate}) in a holonomic equation (write it under 'nonholonomic')"
+            yield Problem((*path, "holonomic"), what)
         name = entry.get("name")
         if isinstance(name, str) and first_with.setdefault(name, index) != index:
             first = first_with[name] + 1

@@ -36,6 +36,7 @@ from servoctl.config.fields import (
 )
 from servoctl.config.hil import Hil
 from servoctl.config.realism import RealismConfig
+from servoctl.config.references import ReferenceConfig
 from servoctl.config.tune import Tune
 
 
@@ -149,7 +150,7 @@ class Task(Section):
     """One servo constraint: exactly one of holonomic, nonholonomic, class."""
 
     name: Name = Field(description="name of the entry; the rows of a class are name.0, name.1, ...")
-    holonomic: Annotated[str, Equation(rates=False)] | None = Field(
+    holonomic: EquationText | None = Field(
         default=None, description="equation of coordinates and time that becomes zero, left-hand minus right-hand side"
     )
     nonholonomic: Annotated[str, Equation(rates=True)] | None = Field(
@@ -321,6 +322,9 @@ class Config(Section):
 
     plant: PlantConfig = Field(description="the physics: a class and its parameters")
     initial: Initial = Field(description="state at t = 0")
+    references: dict[str, ReferenceConfig] = Field(
+        default={}, description="name -> a file or waypoints, whose columns equations use as <name>_<column>"
+    )
     task: tuple[Task, ...] = Field(default=(), description="servo constraints, in order")
     law: ScalarOr[Literal["none"], LawConfig] = Field(description="the control law, or none for an open-loop run")
     inputs: dict[str, EquationText] | None = Field(

@@ -5,6 +5,7 @@ from typing import Any
 
 import casadi as ca
 
+from servoctl.engine.lookup import TABLES, is_lookup_derivative
 from servoctl.engine.repeat import REPEATED
 
 
@@ -50,6 +51,11 @@ def decomposition_numbers(rows: int, n: int) -> int:
     return rank + rows * k + k * k + k + 48  # the last: the second call, pointers and counters
 
 
+def lookup_cost(breaks: int) -> Cost:
+    """Cost of `c/lookup.h`: comparisons of a search by halves, with their choices and sums."""
+    return Cost(3 * breaks.bit_length())
+
+
 def operations(function: Any) -> int:
     """Operations of a CasADi function of scalars on the virtual machine, the same figure on every machine.
 
@@ -59,6 +65,10 @@ def operations(function: Any) -> int:
 
     def count(one: Any) -> int:
         name = one.name()
+        if name in TABLES:
+            return lookup_cost(len(TABLES[name].breaks)).operations
+        if is_lookup_derivative(name):
+            return 0
         if name in REPEATED:
             return count(REPEATED[name].step)
         if name not in known:

@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from servoctl.engine.compiler import LONG
-from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers
+from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers, lookup_cost
+from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.repeat import REPEATED
-from servoctl.engine.statements import USE_VM, Statements
+from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
 from servoctl.errors import CompileError
+from servoctl.types import Array
 
 _FOLDER = Path(__file__).parent / "c"
 
+TABLE = "static const"
+"""Start of a line that is a constant table: it takes the compiler little time for its length."""
 
 MANY = 2000
 """A function of more statements is marked as long, see `compiler.LONG`."""
@@ -73,8 +79,7 @@ def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = Fal
     def add(function: Any) -> None:
         if function.name() in done:
             return
-        inner = [REPEATED[function.name()].step] if function.name() in REPEATED else function.find_functions(0)
-        for called in inner:
+        for called in _called(function):
             add(called)
         done[function.name()] = _function(function, single, unrolled)
 
@@ -83,7 +88,18 @@ def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = Fal
     return done
 
 
+def _called(function: Any) -> Sequence[Any]:
+    """The functions that the C code of a function calls."""
+    if function.name() in TABLES:
+        return []
+    if function.name() in REPEATED:
+        return [REPEATED[function.name()].step]
+    return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
+
+
 def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
+    if function.name() in TABLES:
+        return _lookup(TABLES[function.name()], single)
     if "decompose_" in function.name() and not unrolled:
         return _decomposition(function)
     if function.name() in REPEATED:
@@ -128,3 +144,20 @@ def _loop(function: Any) -> CFunction:
     ]
     choices = Cost(repeated.most * (size + 1))
     return CFunction(_text(function, lines), choices, size + 1, repeated.most * (step,))
+
+
+def _lookup(table: LookupTable, single: bool) -> CFunction:
+    """A function that finds the row of a table."""
+    breaks, rows = f"breaks_{table.name}", f"rows_{table.name}"
+    count, width = len(table.breaks), table.rows.shape[1]
+    names = {"LOOKUP": f"f_{table.name}", "BREAKS": breaks, "ROWS": rows, "COUNT": str(count), "WIDTH": str(width)}
+    text = constants(breaks, table.breaks, single) + constants(rows, table.rows.ravel(), single)
+    text += "".join(f"#define {key} {value}\n" for key, value in names.items()) + template("lookup.h")
+    return CFunction(text, lookup_cost(count), 4)
+
+
+def constants(name: str, values: Array, single: bool) -> str:
+    """A constant array in C, on one line."""
+    limited = np.clip(values, -LARGEST_FLOAT, LARGEST_FLOAT) if single else values
+    numbers = ", ".join("NAN" if x != x else repr(x) for x in limited.tolist()) or "0.0"
+    return f"{TABLE} {'float' if single else 'double'} {name}[] = {{{numbers}}};\n"

@@ -18,8 +18,8 @@ def load_at_once(program: Program, engine: str) -> Library:
     Raises:
         CompileError: It cannot be compiled, or it would take long and `auto` is asked for.
     """
-    if engine == "auto" and len(program.source) > LARGEST_SOURCE and not program.cached:
-        size = len(program.source) / 1e6
+    if engine == "auto" and program.length > LARGEST_SOURCE and not program.cached:
+        size = program.length / 1e6
         raise CompileError(f"{size:.1f} MB of C would take long to compile (--engine c compiles it)")
     return program.load()
 

@@ -11,6 +11,7 @@ from typing import Any
 import casadi as ca
 
 from servoctl.engine.cost import Cost
+from servoctl.engine.lookup import is_lookup_derivative
 from servoctl.errors import CompileError
 
 LARGEST_FLOAT = 3.4028234663852886e38
@@ -184,6 +185,9 @@ class Statements:
         if self._expressions is None:
             self._expressions = self._function.instructions_sx()
         called = self._expressions[i].which_function()
+        if is_lookup_derivative(called.name()):
+            self._held |= {place: "number(0.0)" for place in outputs if place >= 0}
+            return
         names, position = [], 0
         for k in range(called.n_in()):
             values = [self._value(place) for place in inputs[position : position + called.nnz_in(k)]]

@@ -11,7 +11,17 @@ part that is not finite, such as `1/0`, is refused when the text is read.
 
 from servoctl.expression.checks import check_names, constant
 from servoctl.expression.parser import parse
-from servoctl.expression.tree import Expression
+from servoctl.expression.tree import Expression, TimeFunction
 from servoctl.expression.words import ARITY, NUMPY_FUNCTIONS, RESERVED, UNITS
 
-__all__ = ["ARITY", "NUMPY_FUNCTIONS", "RESERVED", "UNITS", "Expression", "check_names", "constant", "parse"]
+__all__ = [
+    "ARITY",
+    "NUMPY_FUNCTIONS",
+    "RESERVED",
+    "UNITS",
+    "Expression",
+    "TimeFunction",
+    "check_names",
+    "constant",
+    "parse",
+]

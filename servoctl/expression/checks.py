@@ -12,31 +12,38 @@ from servoctl.expression.tree import Expression
 from servoctl.expression.words import ARITY, CONSTANTS, RESERVED
 
 
-def check_names(expression: Expression, coordinates: Iterable[str], parameters: Mapping[str, int | None]) -> list[str]:
+def check_names(
+    expression: Expression,
+    coordinates: Iterable[str],
+    parameters: Mapping[str, int | None],
+    signals: Iterable[str] = (),
+) -> list[str]:
     """Problems of an expression's names, one sentence each; empty if every name is one of the plant's.
 
     Args:
         expression: Result of `parse`.
         coordinates: Names of the plant's coordinates.
         parameters: Parameter name -> None for a number, its length for a tuple.
+        signals: Names of functions of time, besides those that the expression has already.
     """
-    return list(_name_problems(expression, list(coordinates), parameters))
+    names = dict.fromkeys([*signals, *dict(expression.signals)])
+    return list(_name_problems(expression, list(coordinates), parameters, list(names)))
 
 
 def _name_problems(
-    expression: Expression, coordinates: list[str], parameters: Mapping[str, int | None]
+    expression: Expression, coordinates: list[str], parameters: Mapping[str, int | None], signals: list[str]
 ) -> Iterator[str]:
-    words = [*coordinates, *parameters, "t", *ARITY, *CONSTANTS]
+    words = [*coordinates, *parameters, *signals, "t", *ARITY, *CONSTANTS]
     for name in dict.fromkeys(word for word in words if word in (*coordinates, *parameters)):
         if name in RESERVED:
             yield f"{name!r} is the name of a coordinate or parameter, but a word of every equation (rename it)"
         elif words.count(name) > 1:
             yield f"{name!r} is the name of a coordinate and of a parameter (rename one of them)"
     for name in sorted(expression.rates):
-        if name not in coordinates:
+        if name not in (*coordinates, *signals):
             known = "a parameter" if name in parameters else "not a coordinate"
-            yield f"der({name}): {name!r} is {known} ({remedy(name, coordinates)})"
-    for name in sorted(expression.plain - set(coordinates)):
+            yield f"der({name}): {name!r} is {known} ({remedy(name, [*coordinates, *signals])})"
+    for name in sorted(expression.plain - {*coordinates, *signals}):
         if name not in parameters:
             yield f"unknown word {name!r} ({remedy(name, words)})"
         elif (length := parameters[name]) is not None:
@@ -44,6 +51,8 @@ def _name_problems(
     for name, index in sorted(expression.indexed):
         if name in coordinates:
             yield f"{name}[{index}]: {name!r} is a coordinate and has no index (write {name})"
+        elif name in signals:
+            yield f"{name}[{index}]: {name!r} is a column of a reference and has no index (write {name})"
         elif name not in parameters:
             yield f"{name}[{index}]: unknown word {name!r} ({remedy(name, parameters)})"
         elif (length := parameters[name]) is None:

@@ -2,10 +2,10 @@
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -77,17 +77,37 @@ OPERATORS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 )
 
 
+class TimeFunction(Protocol):
+    """A function of time that an expression uses by name; hashable, equal by content."""
+
+    def __call__(self, t: Any) -> Any:
+        """The value at t [s], a number or a symbol."""
+
+    def rate(self, t: Any) -> Any:
+        """The time derivative at t [s]."""
+
+    def beyond(self, t: float) -> str | None:
+        """Why there is no value at t, one sentence; None if there is one."""
+
+
 @dataclass(frozen=True)
 class Expression:
-    """The result of `parse`; two expressions of the same text are equal.
+    """The result of `parse`; two expressions of the same text and signals are equal.
 
     Attributes:
         text: The text that was parsed.
         steps: The tree in postfix order: each step takes its arguments from the values before it.
+        signals: (name, function of time) of the names that stand for functions of time, in order of names.
     """
 
     text: str
     steps: tuple[Step, ...] = field(repr=False, compare=False)
+    signals: tuple[tuple[str, TimeFunction], ...] = field(default=(), repr=False)
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Expression":
+        """The same expression, in which these names stand for functions of time."""
+        used = tuple((name, signals[name]) for name in sorted(self.names & signals.keys()))
+        return replace(self, signals=used) if used else self
 
     @cached_property
     def plain(self) -> frozenset[str]:
@@ -110,9 +130,14 @@ class Expression:
         return self.plain | self.rates | {name for name, _ in self.indexed}
 
     @cached_property
+    def velocities(self) -> frozenset[str]:
+        """Names of coordinates of which `der` is used."""
+        return self.rates - dict(self.signals).keys()
+
+    @cached_property
     def uses_time(self) -> bool:
-        """Whether `t` occurs."""
-        return Name("t") in self.steps
+        """Whether `t` or a function of time occurs."""
+        return Name("t") in self.steps or bool(self.signals)
 
     @cached_property
     def kinked(self) -> tuple[str, ...]:
@@ -125,12 +150,15 @@ class Expression:
 
         Args:
             values: A value for each name used: coordinates and scalar parameters by name, `"der(x)"` for the rate of
-                x, `"t"` [s], tuple parameters as sequences. Numbers, arrays or symbols.
+                x, `"t"` [s], tuple parameters as sequences. Numbers, arrays or symbols. Names of signals may be left
+                out: they are functions of `"t"`.
             functions: Function word -> function of such values.
 
         Raises:
             KeyError: A name or function of the expression is missing in `values` or `functions`.
         """
+        if self.signals:
+            values = {**self._signal_values(values["t"]), **values}
         stack: list[Any] = []
         for step in self.steps:
             match step:
@@ -148,3 +176,9 @@ class Expression:
                     function = OPERATORS[word] if word in OPERATORS else functions[word]
                     stack.append(function(*arguments))
         return stack.pop()
+
+    def _signal_values(self, t: Any) -> dict[str, Any]:
+        """Values and rates of the signals that the expression uses."""
+        known = dict(self.signals)
+        values = {name: known[name](t) for name in self.plain & known.keys()}
+        return values | {f"der({name})": known[name].rate(t) for name in self.rates & known.keys()}

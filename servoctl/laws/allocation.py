@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from servoctl.engine.linalg import decompose, frobenius, solve_upper
+from servoctl.laws.preload import ReactionRows
 from servoctl.laws.priorities import Prioritised, prioritised
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array
@@ -28,27 +29,35 @@ class Allocator:
     """`T = A Phi B` at one state, decomposed once and solved for several right-hand sides.
 
     Attributes:
-        task_map: T, shape (r, m).
-        rank: Number of directions counted, all levels together.
+        task_map: T, shape (r, m), with the rows of reactions below those of the task.
+        rank: Number of directions counted, all levels of the task together.
         ranks: Per level: number of directions that it adds to those of the higher levels.
         pivot_min: Smallest pivot counted, relative to its scale; 0 at rank 0.
     """
 
-    def __init__(self, terms: Terms, rank_tolerance: Any, levels: Sequence[Sequence[int]] = ()) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        rank_tolerance: Any,
+        levels: Sequence[Sequence[int]] = (),
+        reactions: ReactionRows | None = None,
+    ) -> None:
         """Decomposes T.
 
         Args:
             terms: The terms of motion at the state.
             rank_tolerance: See `laws.constraint_following`.
             levels: Indices of the rows of each priority, highest first; fewer than two: all rows have one priority.
+            reactions: Rows below those of the task; `levels` has their indices too.
         """
-        self._terms, self._rank_tolerance = terms, rank_tolerance
-        self.task_map = terms.task_map
+        self._terms, self._rank_tolerance, self._reactions = terms, rank_tolerance, reactions
+        self.task_map = terms.task_map if reactions is None else np.vstack([terms.task_map, reactions.T])
         self._levels = [list(level) for level in levels] if len(levels) > 1 else []
         if self._levels:
             inputs = self._prioritised(np.zeros(len(self.task_map)), None)
-            self.rank, self.pivot_min, self._free = inputs.rank, inputs.pivot_min, inputs.free
-            self.ranks = inputs.ranks
+            self.pivot_min, self._free, self.ranks = inputs.pivot_min, inputs.free, inputs.ranks
+            of_task = [level[0] < len(terms.rows) for level in self._levels]
+            self.rank = sum(rank for rank, counts in zip(self.ranks, of_task, strict=True) if counts)
         else:
             self._split = decompose(self.task_map, rank_tolerance, terms.scale)
             self.rank, self.pivot_min = self._split.rank, self._split.pivot_min
@@ -101,8 +110,18 @@ class Allocator:
     def scales(self, weights: Array | None = None) -> list[Any]:
         """The size that the pivots of each level are relative to, with inputs weighted or not."""
         inputs = self._terms.inputs if weights is None else self._terms.inputs / np.sqrt(weights)
-        levels = self._levels or [list(range(len(self.task_map)))]
-        return [frobenius(self._terms.rows[level]) * frobenius(inputs) for level in levels]
+        return [self._scale(level, frobenius(inputs)) for level in self.levels]
+
+    @property
+    def levels(self) -> list[list[int]]:
+        """Indices of the rows of each priority, highest first."""
+        return self._levels or [list(range(len(self.task_map)))]
+
+    def _scale(self, level: list[int], inputs: Any) -> Any:
+        rows = self._terms.rows
+        if self._reactions is not None and level[0] >= len(rows):
+            return self._reactions.size * inputs
+        return frobenius(rows[level]) * inputs
 
     def _prioritised(self, rhs: Array, measure: Array | None) -> Prioritised:
         levels = [(self.task_map[level], rhs[level]) for level in self._levels]

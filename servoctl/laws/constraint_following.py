@@ -22,15 +22,20 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
 from servoctl.errors import TaskError
 from servoctl.expression import Expression, check_names, parse
+from servoctl.laws import preload as preloads
 from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.laws.limits import within_limits
+from servoctl.laws.preload import Preload, ReactionComponent
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
-from servoctl.mechanics.terms import Terms
+from servoctl.mechanics.terms import Terms, assemble
 from servoctl.types import Array, Command, State, Status
+
+NEARBY = 5
+"""Number of states near the start at which the reach of the actuators on reactions is looked at."""
 
 NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
@@ -50,6 +55,9 @@ class ConstraintFollowing(Law):
         feedback_allocation: Allocation of the correction's part; None: `allocation`.
         null_space: s: actuator -> equation (default zero), or a function of the state that returns shape (m,).
         secondary: Named aims, added to s.
+        preload: Loop of a robot -> component (`x`, `y`, `z` [N], `rx`, `ry`, `rz` [N m]) -> its value: components of
+            the wrench on the loop's second frame, at that frame's origin, in the axes of the first. The tasks of
+            priority 1 come before them.
         limits: Actuator -> (lower, upper), or one number for both sides, in actuator units; default: no limit.
         rank_tolerance: A direction counts when its pivot exceeds this times |A L^-T|_F |L^-1 B|_F.
         passive_rank_tolerance: The same for passive rows, relative to |Ahat L^-T|_F.
@@ -74,6 +82,24 @@ class ConstraintFollowing(Law):
     residual_tolerance: float = 1e-8
     on_infeasible: Literal["warn", "damp", "fault"] = "warn"
     input_damping: float = 1.0
+    preload: Preload | None = None
+
+    def prepare(self, model: Model, around: State) -> Model:
+        """The model itself.
+
+        Raises:
+            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it.
+        """
+        if self.preload and not preloads.problems(self.preload, model.plant):
+            wanted = preloads.components(self.preload, model.passive_rows, model.plant)
+            required = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) == 1]
+            states = [around, *model.samples(around, NEARBY)]
+            terms = [assemble(state, model.matrices(state), self.passive_rank_tolerance) for state in states]
+            known = [at for at in terms if at.finite and at.positive]
+            wrong = preloads.out_of_reach(model, known, wanted, required, self.rank_tolerance)
+            if wrong:
+                raise TaskError("\n".join(wrong))
+        return model
 
     def bind(self, model: Model) -> "BoundConstraintFollowing":
         actuators = list(model.plant.actuators)
@@ -82,19 +108,25 @@ class ConstraintFollowing(Law):
         problems = self._problems(model, limits)
         if len(levels) > 1 and self.allocation == "unprojected":
             problems.append("law.allocation: unprojected knows no priorities (use another allocation)")
+        if self.preload and "unprojected" in (self.allocation, self.feedback_allocation):
+            problems.append("law.allocation: unprojected knows no preload (use another allocation)")
         try:
             gains = self.gains_of(model.task_rows)
         except TaskError as error:
             problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
-        wished = (i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1)
+        wished = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
+        reactions = preloads.components(self.preload, model.passive_rows, model.plant) if self.preload else ()
+        required = len(model.task_rows) - len(wished)
         lower, upper = zip(*(limits.get(name, (-np.inf, np.inf)) for name in actuators), strict=True)
         return BoundConstraintFollowing(
             rows=tuple(model.task_rows),
             wished=tuple(wished),
             optional=tuple(i for i, row in enumerate(model.task_rows) if _is_of(row, self.optional)),
-            levels=levels,
+            levels=_with_reactions(levels, len(model.task_rows), len(reactions), 1 if required else 0),
+            reactions=reactions,
+            preload=tuple(float(x) for values in (self.preload or {}).values() for x in values.values()),
             **gains,
             allocation=self.allocation,
             weights=tuple(float((self.weights or {}).get(name, 1.0)) for name in actuators),
@@ -154,6 +186,8 @@ class ConstraintFollowing(Law):
             if not lower < upper:
                 limit = (self.limits or {})[name]
                 problems.append(f"law.limits.{name}: expected a positive number or (lower, upper), got {limit}")
+        if self.preload:
+            problems += preloads.problems(self.preload, plant)
         if self.secondary is not None:
             problems += self.secondary.problems(actuators, limits)
         for name, text in self.null_space.items() if isinstance(self.null_space, Mapping) else ():
@@ -187,13 +221,23 @@ def _levels(rows: Sequence[Row], priorities: Mapping[str, int]) -> tuple[tuple[i
     return tuple(tuple(i for i, level in enumerate(priority) if level == each) for each in sorted(set(priority)))
 
 
+def _with_reactions(
+    levels: tuple[tuple[int, ...], ...], rows: int, count: int, place: int
+) -> tuple[tuple[int, ...], ...]:
+    """The levels with one for the reactions, whose rows follow those of the task, at a place among them."""
+    level = tuple(range(rows, rows + count))
+    return (*levels[:place], level, *levels[place:]) if count else levels
+
+
 @dataclass(frozen=True)
 class BoundConstraintFollowing(BoundLaw):
     """The law for one plant and task: gains per row, weights and limits per actuator.
 
     Attributes:
         rows: The task rows.
-        levels: Indices of the rows of each priority, the highest first.
+        levels: Indices of the rows of each priority, the highest first; rows of reactions follow those of the task.
+        reactions: Components of loop reactions that are prescribed.
+        preload: Their values [N, N m].
         wished: Indices of the rows of priority 2 and below.
         optional: Indices of the rows that a run may miss and still end `done`.
         damping, stiffness: Gains of each row on its violation rate and its violation.
@@ -207,6 +251,8 @@ class BoundConstraintFollowing(BoundLaw):
 
     rows: tuple[Row, ...]
     levels: tuple[tuple[int, ...], ...]
+    reactions: tuple[ReactionComponent, ...]
+    preload: tuple[float, ...]
     wished: tuple[int, ...]
     optional: tuple[int, ...]
     damping: tuple[float, ...]
@@ -264,10 +310,14 @@ class BoundConstraintFollowing(BoundLaw):
         if terms.finite is False or terms.positive is False:
             none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
             return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
-        allocator = Allocator(terms, self.rank_tolerance, self.levels)
-        feedback = self.feedback(terms)
-        rhs = terms.rhs + feedback
-        u = self._allocate(allocator, terms.rhs, feedback)
+        reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
+        allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
+        feedforward, feedback = terms.rhs, self.feedback(terms)
+        if reactions is not None:
+            feedforward = np.concatenate([feedforward, reactions.rhs])
+            feedback = np.concatenate([feedback, np.zeros(len(reactions.rhs))])
+        rhs = feedforward + feedback
+        u = self._allocate(allocator, feedforward, feedback)
         if self.has_aim:
             u = u + allocator.free(self._secondary(terms))
         missed = rhs - allocator.task_map @ u
@@ -283,7 +333,9 @@ class BoundConstraintFollowing(BoundLaw):
         status = where(terms.finite, status, Status.NON_FINITE.code)
         nothing = status >= Status.NOT_POSITIVE.code
         u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
-        return Command(u, where(nothing, 0, allocator.rank), missed, where(nothing, 0.0, allocator.pivot_min), status)
+        return Command(
+            u, where(nothing, 0, allocator.rank), missed[:r], where(nothing, 0.0, allocator.pivot_min), status
+        )
 
     def _status(self, terms: Terms, allocator: Allocator, rhs: Array, missed: Array, u: Array) -> tuple[Array, Any]:
         """The inputs, damped if rows of priority 1 cannot be met and `on_infeasible` is `damp`, and the status."""
@@ -340,8 +392,7 @@ class BoundConstraintFollowing(BoundLaw):
         Inputs that damp are clipped, since they meet no task.
         """
         lower, upper = np.array(self.lower), np.array(self.upper)
-        rows = self.levels if len(self.levels) > 1 else (tuple(range(len(rhs))),)
-        levels = [(allocator.task_map[list(level)], rhs[list(level)]) for level in rows]
+        levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
         keeps_near_u = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
         weights = np.array(self.weights) if self.allocation == "weighted" else None
         limited = within_limits(

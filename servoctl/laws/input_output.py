@@ -43,6 +43,7 @@ class InputOutput(ConstraintFollowing):
             TaskError: No input acts on a row, a row cannot be differentiated, the plant cannot be compiled, its passive
                 rows are dependent, or a correction is not `Poles`.
         """
+        super().prepare(model, around)
         problems: list[str] = []
         if model.opaque is not None:
             raise TaskError(f"law.kind: input_output needs a plant that can be compiled: {model.opaque}")

@@ -13,7 +13,7 @@ Source: Liu et al. 2015, (3)-(5), (18)-(23), where (5) is `Ahat q'' = bhat`; Zha
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from servoctl.engine.kernel import directional, jacobian
 from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
-from servoctl.expression import NUMPY_FUNCTIONS, Expression, check_names, parse
+from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
 
@@ -98,6 +98,10 @@ class Constraint(ABC):
         """Why the constraint does not fit the plant, one sentence each, before anything is derived from it."""
         return []
 
+    def warnings(self, violation: Array) -> list[str]:
+        """What is worth knowing about a start with this violation of the rows, one sentence each."""
+        return []
+
     def row_labels(self) -> tuple[str, ...] | None:
         """What follows the name of the constraint in the name of each row, such as `x`; None: the row's number."""
         return None
@@ -122,6 +126,18 @@ class Constraint(ABC):
         other = copy.copy(self)
         object.__setattr__(other, "_stands", True)  # a subclass may be frozen
         return other
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Constraint":
+        """This constraint with functions of time that its own equations may use by name, in `self.signals`."""
+        other = copy.copy(self)
+        object.__setattr__(other, "_signals", signals)
+        return other
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        """Functions of time that the equations use, or may use, by name."""
+        given: Mapping[str, TimeFunction] = getattr(self, "_signals", {})
+        return given
 
     def _time(self, t: Any) -> Any:
         """The time of the constraint as a function of t; its derivative is 0 while it is held."""
@@ -154,6 +170,10 @@ class _FromSource(Constraint):
             return []
         return check_names(self.equation, plant.coordinates, parameter_fields(plant))
 
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return super().signals if self.equation is None else dict(self.equation.signals)
+
     def _value(self, plant: Plant, state: State, method: Callable[..., Any], *arguments: Any) -> Array:
         if self.equation is not None:
             value = trace(equation_value, self.equation, plant, state)
@@ -184,8 +204,8 @@ class Holonomic(_FromSource):
         return self._call(q, t)
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
-        if self.equation is not None and self.equation.rates:
-            name = sorted(self.equation.rates)[0]
+        if self.equation is not None and self.equation.velocities:
+            name = sorted(self.equation.velocities)[0]
             raise TaskError(
                 f"a holonomic equation cannot contain a velocity, got der({name}) (write it as nonholonomic)"
             )

@@ -181,16 +181,21 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        passive, task = self._rows(state)
+        passive, task = self.rows(state)
         M, Q, B, c = plant_values.terms(self.plant, state)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
 
     def compiled_matrices(self, state: State) -> Matrices:
         """The matrices at a state by compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
-        passive, task = self._rows(state)
+        passive, task = self.rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
         return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+
+    def rows(self, state: State) -> tuple[Rows, Rows]:
+        """The passive rows and the task's rows at a state."""
+        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
+        return Rows(*parts[:5]), Rows(*parts[5:])
 
     def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
@@ -227,10 +232,6 @@ class Model:
 
     def _symbols(self) -> dict[str, Array]:
         return inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "p": (len(self.parameters),)})
-
-    def _rows(self, state: State) -> tuple[Rows, Rows]:
-        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        return Rows(*parts[:5]), Rows(*parts[5:])
 
     def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
         t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
@@ -273,7 +274,7 @@ class Model:
         if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
             return False
         try:
-            require_unique(M, self._rows(around)[0].A, coordinates=list(self.plant.coordinates))
+            require_unique(M, self.rows(around)[0].A, coordinates=list(self.plant.coordinates))
         except PlantError as error:
             raise PlantError(f"{type(self.plant).__name__}.{str(error).replace(' ', '_', 1)}") from error
         return True

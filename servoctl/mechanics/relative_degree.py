@@ -13,6 +13,7 @@ plant on symbols, so it does not exist for an opaque plant.
 Source: Isidori, Nonlinear Control Systems, 4.1, 5.1 (relative degree, Lie derivatives); the projected form is ours.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from servoctl.engine.kernel import directional, jacobian
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
+from servoctl.expression import TimeFunction
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
@@ -44,6 +46,10 @@ class DifferentiatedRow(Constraint):
     def __init__(self, inner: Constraint, row: int, degree: int, rank_tolerance: float) -> None:
         self.inner, self.row, self.degree, self.rank_tolerance = inner, row, degree, rank_tolerance
         self.kind = inner.kind  # type: ignore[misc]
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return self.inner.signals
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         chain = derivatives(self, plant, t, q, v)

@@ -178,7 +178,7 @@ def _worth(
     if program.cached:
         loop.choice = "generated C was there already"
         return program
-    compiling = COMPILE_START + COMPILE_RATE * len(program.source)
+    compiling = COMPILE_START + COMPILE_RATE * program.length
     if expected is not None:
         return program if expected > WORTH * compiling else None
     ahead = foresee(loop, start, settings)

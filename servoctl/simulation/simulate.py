@@ -245,6 +245,9 @@ def _blame(loop: Loop, state: State) -> str:
 
 def _bad_terms(loop: Loop, state: State) -> str:
     """Names of the terms of motion that make the acceleration impossible."""
+    beyond = loop.system.beyond(state.t)
+    if beyond:
+        return "; ".join(beyond)
     try:
         m = loop.system.model.matrices(state)
     except PlantError as error:

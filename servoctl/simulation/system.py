@@ -95,6 +95,13 @@ class System:
     realism: Realism | None = None
     simulated: Model | None = None
 
+    def beyond(self, t: float) -> list[str]:
+        """Sentences about references that have no value at t [s]."""
+        known = [signal for constraint in self.model.task.values() for signal in constraint.signals.values()]
+        known += [signal for equation in self.inputs.values() for _, signal in equation.signals]
+        sentences = (signal.beyond(t) for signal in known)
+        return list(dict.fromkeys(sentence for sentence in sentences if sentence is not None))
+
     def terms(self, state: State, matrices: Matrices) -> Terms:
         """Terms of motion, used by law and plant."""
         return assemble(state, matrices, self.passive.rank_tolerance)

@@ -83,7 +83,9 @@ def pack(run: Run, backend: Backend) -> Parcel:
     modules = [name.partition(":")[0] for name in classes if name is not None]
     class_files = [module for module in modules if module.endswith(".py")]
     imported = [name for path in class_files for name in _imported(path, loaded.folder)]
-    files = [(path, (loaded.folder / path).read_bytes()) for path in dict.fromkeys([*class_files, *imported])]
+    references = [each.file for each in loaded.config.references.values() if each.file is not None]
+    wanted = dict.fromkeys([*class_files, *imported, *references])
+    files = [(path, (loaded.folder / path).read_bytes()) for path in wanted]
     content = (VERSION, loaded.path.resolve(), loaded.document, tuple(files), run.engine, backend)
     return Parcel(hashlib.sha256(pickle.dumps(content)).hexdigest(), *content)
 
@@ -293,7 +295,7 @@ def _work(parcel: Parcel, points: Sequence[Point]) -> list[Row]:
 def unpack(parcel: Parcel, root: Path) -> Run:
     """The run, from files written under a root folder with the same layout as on the sending machine.
 
-    A class file with an absolute path in the config is not sent: each machine needs its own copy.
+    A file with an absolute path in the config is not sent: each machine needs its own copy.
     """
     path = root.joinpath(*parcel.path.parts[1:])
     for name, content in parcel.files:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from servoctl.config import dump
+from servoctl.config import Config, dump
 from servoctl.config.overrides import setting
 from servoctl.errors import RunFolderError
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
@@ -59,19 +59,24 @@ def config_of(tuning: Tuning, trial: Trial, folder: Path) -> str:
     loaded = tuning.problem.run.loaded
     assert loaded is not None
     config = loaded.overridden([setting(path, value) for path, value in trial.at.items()]).config
-    changed: dict[str, Any] = {"tune": None}
-    changed["plant"] = config.plant.model_copy(
-        update={"class_": _relative_class(folder, config.plant.class_, loaded.folder)}
-    )
-    changed["task"] = tuple(
-        task.model_copy(update={"class_": task.class_ and _relative_class(folder, task.class_, loaded.folder)})
-        for task in config.task
-    )
+    moved = with_paths_from(config, folder, loaded.folder).model_copy(update={"tune": None})
     values = zip(tuning.problem.objectives, trial.evaluation.values, strict=True)
     results = ", ".join(f"{name} {value:.6g}" for name, value in values)
-    return (
-        f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(config.model_copy(update=changed))}"
+    return f"# trial {trial.number} of servoctl tune {loaded.name}: {results}\n{dump(moved)}"
+
+
+def with_paths_from(config: Config, folder: Path, home: Path) -> Config:
+    """A config of folder `home` with the paths of its files as another folder needs them."""
+    plant = config.plant.model_copy(update={"class_": _relative_class(folder, config.plant.class_, home)})
+    task = tuple(
+        entry.model_copy(update={"class_": entry.class_ and _relative_class(folder, entry.class_, home)})
+        for entry in config.task
     )
+    references = {
+        name: entry.model_copy(update={"file": entry.file and _relative(folder, entry.file, home)})
+        for name, entry in config.references.items()
+    }
+    return config.model_copy(update={"plant": plant, "task": task, "references": references})
 
 
 def _write_config(tuning: Tuning, trial: Trial, path: Path) -> None:
@@ -84,7 +89,12 @@ def _relative_class(folder: Path, class_path: str, home: Path) -> str:
     module, _, name = class_path.rpartition(":")
     if not module.endswith(".py"):
         return class_path
-    return f"{os.path.relpath((home / module).resolve(), folder.resolve())}:{name}"
+    return f"{_relative(folder, module, home)}:{name}"
+
+
+def _relative(folder: Path, file: str, home: Path) -> str:
+    """The path of a file, relative to `home`, from another folder."""
+    return os.path.relpath((home / file).resolve(), folder.resolve())
 
 
 def _write_table(tuning: Tuning, file: BinaryIO) -> None:

@@ -87,6 +87,9 @@ class Law:
     def remember(self, elapsed: float) -> None:
         self.remembered += elapsed
 
+    def reason(self, task_time: float) -> str:
+        return f"{Status.from_code(self.status).name} at {task_time:g} s"
+
 
 class Run:
     """Stages on that machine, tick by tick."""
@@ -285,6 +288,8 @@ def test_a_status_that_leaves_no_command_stops() -> None:
     run.tick()
     assert run.stages.mode is Phase.STOPPING
     assert run.monitor.exit_code == 4
+    details = [event.detail for event in run.monitor.events if event.kind is EventKind.TASK]
+    assert details == [f"NON_FINITE at {run.stages.task_time:g} s"]
 
 
 REACTIONS = [kind for kind in EventKind if kind.reaction >= Reaction.STOP]

@@ -456,3 +456,48 @@ def test_zyz_angles_are_those_of_an_independent_program_and_their_error_is_wrapp
     moving = rows_at(EulerZYZ("one", tuple(wanted)), [State(0.0, q, np.ones(N))])[0]
     np.testing.assert_allclose(moving.A, derived.A, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(moving.b, derived.b, rtol=1e-9, atol=1e-10)
+
+
+class Ramp:
+    """A function of time that stands for a column of a file."""
+
+    def __call__(self, t: Any) -> Any:
+        return 0.3 * t**2
+
+    def rate(self, t: Any) -> Any:
+        return 0.6 * t
+
+    def beyond(self, t: float) -> str | None:
+        return None
+
+
+def test_targets_use_functions_of_time_by_name() -> None:
+    signals = {"path_x": Ramp(), "unused": Ramp()}
+    state = some_states(1)[0]
+    for constraint, same in (
+        (sc.Position("one", ("path_x", "1 + der(path_x)", 0.2)), sc.Position("one", ("0.3*t**2", "1 + 0.6*t", 0.2))),
+        (sc.Orientation("one", rpy=("path_x", 0.0, 0.1)), sc.Orientation("one", rpy=("0.3*t**2", 0.0, 0.1))),
+        (sc.Posture({"one_x": "path_x"}), sc.Posture({"one_x": "0.3*t**2"})),
+        (sc.Distance("one", "two", "1 + path_x"), sc.Distance("one", "two", "1 + 0.3*t**2")),
+    ):
+        bound = constraint.with_signals(signals)
+        assert list(bound.signals) == ["path_x"] and not constraint.signals
+        found, expected = (rows_at(each, [state])[0] for each in (bound, same))
+        for field in ("A", "b", "violation", "violation_rate"):
+            np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-12, atol=1e-13)
+        with pytest.raises(TaskError, match=r"unknown word 'path_x'|'path_x' is not a coordinate"):
+            model(constraint)
+
+
+@pytest.mark.parametrize(("degrees", "warns"), [(149.0, False), (151.0, True), (-170.0, True)])
+def test_a_start_far_from_the_reference_is_warned_of(degrees: float, warns: bool) -> None:
+    task = {
+        "tool": sc.Pose("one", (0.0, 0.0, 0.0), rpy=(0.0, 0.0, 0.0)),
+        "up": sc.Axis("one", "z", (0.0, 0.0, 1.0)),
+    }
+    q = {f"one_{x}": 0.0 for x in "xyzabc"} | {"one_a": np.radians(degrees)}
+    run = sc.simulate(FreeBodies(count=1), task, LAW, q=q, duration=0.002, engine="vm")
+    found = [text for text in run.metadata["warnings"] if "from its reference at the start" in text]
+    assert [text.split(":")[0] for text in found] == (["task.tool", "task.up"] if warns else [])
+    for text in found:
+        assert f": {abs(degrees):.0f} deg from its reference at the start: from 174 deg on, the error has no" in text

@@ -15,6 +15,8 @@ from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.planar import Linkage, PlanarLinkage, PointFollows
+from servoctl.reference.signal import Signal
+from servoctl.reference.waypoints import waypoint_curve
 from servoctl.types import Array, State
 
 RANDOM = np.random.default_rng(21)
@@ -225,6 +227,21 @@ def test_a_named_point_follows_a_position() -> None:
     np.testing.assert_allclose(rows.violation, gap(q), atol=1e-14)
     np.testing.assert_allclose(rows.A, slope(gap, q), atol=1e-8)
     np.testing.assert_allclose(rows.b, -curve, atol=1e-6)  # second-order differences
+
+
+def test_a_named_point_follows_columns_of_a_reference() -> None:
+    curve = waypoint_curve(np.array([0.0, 1.0]), np.array([[0.2, 0.1], [0.5, 0.4]]))
+    signals = {f"path_{name}": Signal("path", name, curve, i) for i, name in enumerate("xy")}
+    task = PointFollows("tip", x="path_x", y="path_y - 0.2").with_signals(signals)
+    q, v = STATES[1]
+    rows = Model(PLANT, {"tip": task}, State(0.0, q, v)).matrices(State(0.7, q, v)).task
+    share = 10 * 0.7**3 - 15 * 0.7**4 + 6 * 0.7**5
+    tip = place(q, BEAM, 0.9 + 0.05j)
+    wanted = [0.2 + 0.3 * share, 0.1 + 0.3 * share - 0.2]
+    np.testing.assert_allclose(rows.violation, [tip.real - wanted[0], tip.imag - wanted[1]], atol=1e-14)
+    wrong = PointFollows("tip", x="path_z", y="0").with_signals(signals)
+    with pytest.raises(TaskError, match=r"aim: x: unknown word 'path_z' \(did you mean 'path_[xy]'\?\)"):
+        Model(PLANT, {"aim": wrong}, State(0.0, q, v))
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,10 @@ class PointFollows(Holonomic):
             expression = parse(getattr(self, field))
         except ExpressionError as error:
             raise TaskError(f"{field}: {error}") from error
-        problems = check_names(expression, plant.coordinates, parameter_fields(plant))
-        if expression.rates:
-            problems.append(f"a position cannot contain a velocity, got der({sorted(expression.rates)[0]})")
+        problems = check_names(expression, plant.coordinates, parameter_fields(plant), self.signals)
+        expression = expression.with_signals(self.signals)
+        if expression.velocities:
+            problems.append(f"a position cannot contain a velocity, got der({sorted(expression.velocities)[0]})")
         if problems:
             raise TaskError("\n".join(f"{field}: {problem}" for problem in problems))
         return expression

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from servoctl.engine.symbol import where
+from servoctl.engine.symbol import is_symbolic, where
 from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Constraint, Rows
 from servoctl.mechanics.plant import Plant
@@ -75,6 +75,46 @@ class ClosedLoop(Constraint):
             A, np.array([-error.drift[i] for error, i in chosen]), np.array([error.value[i] for error, i in chosen]),
             A @ v,
         )  # fmt: skip
+
+
+def reaction_map(kind: str, violation: Array) -> Array:
+    """The wrench on the second frame per unit of each multiplier, shape (6, rows): force [N], moment [N m].
+
+    It acts at the origin of the second frame and is given in the axes of the first.
+
+    Args:
+        kind: Kind of the loop.
+        violation: Of its rows, shape (rows,).
+    """
+    rows = LOOP_ROWS[kind]
+    K = np.zeros((6, len(rows)), dtype=object if is_symbolic(violation) else float)
+    turns = [j for j, row in enumerate(rows) if row.startswith("r")]
+    for j, row in enumerate(rows):
+        if j not in turns:
+            K["xyz".index(row), j] = 1.0
+    if turns:
+        K[3:, turns] = _tilt_rate(violation[turns]).T if kind == "hinge" else _chord_rate(violation[turns]).T
+    return K
+
+
+def _chord_rate(e: Array) -> Array:
+    """H of `e' = H w` with w in the axes of the first frame, shape (3, 3).
+
+    With w in the second frame's axes it is G = c I + [e]x/2; E = G^2 + e e^T/4 makes H = G E^T = G^T.
+    """
+    c = np.sqrt(1.0 - e @ e / 4.0)
+    H: Array = c * np.eye(3) - skew(e) / 2.0
+    return H
+
+
+def _tilt_rate(e: Array) -> Array:
+    """H of `e' = H w` for the two rows of a hinge, shape (2, 3); see `tilt`."""
+    square = e @ e
+    f = 1.0 / np.sqrt(1.0 - square / 4.0)
+    u = np.array([e[1] / f, -e[0] / f, 1.0 - square / 2.0])
+    U, f1 = -skew(u), -(f**3) / 4.0
+    H: Array = f * np.array([-U[1], U[0]]) + f1 * np.outer(e / f, U[2])
+    return H
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from servoctl.types import Array
 HALF_TURN = 0.05
 """Errors with cos(angle/2) below this, 174.3 deg and more, count as half a turn and are NaN."""
 
+FAR = 150.0
+"""From this angle on, `check` warns about the start [deg]."""
+
 SMALL = 1e-3
 """Below this s, r(s) and its derivatives come from the series, because the closed forms cancel."""
 
@@ -100,6 +103,17 @@ def _polynomial(coefficients: Any, s: Any) -> Any:
     for coefficient in reversed(coefficients):
         value = value * s + coefficient
     return value
+
+
+def far_turn(error: Array) -> list[str]:
+    """A sentence if an error, whose size is its angle [rad], is close to half a turn."""
+    angle = float(np.degrees(np.linalg.norm(np.asarray(error, dtype=float))))
+    if not angle >= FAR:
+        return []
+    return [
+        f"{angle:.0f} deg from its reference at the start: from 174 deg on, the error has no direction and a run stops "
+        "(start nearer, or let the reference begin near the start)"
+    ]
 
 
 def relative_motion(motion: FrameMotion, base: FrameMotion) -> FrameMotion:

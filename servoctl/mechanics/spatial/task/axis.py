@@ -19,9 +19,9 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.placement import rotation_to
-from servoctl.mechanics.spatial.rotation import HALF_TURN, half_angle_ratio, skew
+from servoctl.mechanics.spatial.rotation import HALF_TURN, far_turn, half_angle_ratio, skew
 from servoctl.mechanics.spatial.task.pose import OneFrame
-from servoctl.mechanics.spatial.task.target import TimeFunctions, direction_course, numbers, read
+from servoctl.mechanics.spatial.task.target import TargetValues, direction_course, numbers, read
 from servoctl.mechanics.spatial.task.targeted import naming
 from servoctl.types import Array
 
@@ -42,11 +42,14 @@ class Axis(OneFrame):
 
     frame: str
     axis: str | Sequence[float]
-    along: TimeFunctions
+    along: TargetValues
     relative_to: str | None = None
 
     target_fields: ClassVar = {"along": 3}
     singularity = "its axis points opposite to its direction"
+
+    def warnings(self, violation: Array) -> list[str]:
+        return far_turn(violation)
 
     def field_problems(self) -> list[str]:
         found = super().field_problems()

@@ -14,7 +14,7 @@ from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
-from servoctl.mechanics.spatial.task.target import TimeFunction, TimeFunctions
+from servoctl.mechanics.spatial.task.target import TargetValue, TargetValues
 
 NEAREST = 1e-9
 """Points closer than this have no direction from one to the other [m]."""
@@ -31,8 +31,8 @@ class Distance(FrameConstraint):
     """
 
     first: str
-    second: str | TimeFunctions
-    value: TimeFunction
+    second: str | TargetValues
+    value: TargetValue
 
     target_fields: ClassVar = {"second": 3, "value": None}
     singularity = "its two points are in one place, so the distance has no direction"

@@ -19,7 +19,7 @@ from servoctl.engine.symbol import where
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion
 from servoctl.mechanics.spatial.task.pose import OneFrame
-from servoctl.mechanics.spatial.task.target import TimeFunctions, values_at
+from servoctl.mechanics.spatial.task.target import TargetValues, values_at
 from servoctl.types import Array
 
 FLAT = 1e-3
@@ -37,7 +37,7 @@ class EulerZYZ(OneFrame):
     """
 
     frame: str
-    angles: TimeFunctions
+    angles: TargetValues
     relative_to: str | None = None
 
     target_fields: ClassVar = {"angles": 3}

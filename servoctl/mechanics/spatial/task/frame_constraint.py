@@ -75,11 +75,10 @@ class FrameConstraint(Targeted):
         found = super().problems(plant)
         if not isinstance(plant, HasFrames):
             return [*found, f"expected a robot, got {type(plant).__name__} (only a robot has frames)"]
-        zero = np.zeros(len(plant.coordinates))
+        anywhere = np.ones(len(plant.coordinates))  # a free base has no pose where its quaternion is 0
         for name in dict.fromkeys(self.frames):
             try:
-                with np.errstate(all="ignore"):
-                    plant.frame_motions([name], zero, zero)
+                plant.frame_motions([name], anywhere, anywhere)
             except PlantError as error:
                 found.append(str(error))
         return found

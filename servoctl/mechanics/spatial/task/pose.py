@@ -16,10 +16,11 @@ import numpy as np
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.kinematics import FrameMotion
-from servoctl.mechanics.spatial.rotation import relative_motion, rotation_vector
+from servoctl.mechanics.spatial.rotation import far_turn, relative_motion, rotation_vector
 from servoctl.mechanics.spatial.task.frame_constraint import FrameConstraint
-from servoctl.mechanics.spatial.task.target import Course, RotationCourse, TimeFunctions, numbers, rotation_course
+from servoctl.mechanics.spatial.task.target import Course, RotationCourse, TargetValues, numbers, rotation_course
 from servoctl.mechanics.spatial.task.targeted import naming
+from servoctl.types import Array
 
 
 class OneFrame(FrameConstraint):
@@ -59,7 +60,7 @@ class Position(OneFrame):
     """
 
     frame: str
-    xyz: TimeFunctions
+    xyz: TargetValues
     relative_to: str | None = None
 
     target_fields: ClassVar = {"xyz": 3}
@@ -79,8 +80,8 @@ class Turned(OneFrame):
         quaternion: (x, y, z, w), of any size but 0; None: see `rpy`.
     """
 
-    rpy: TimeFunctions | None
-    quaternion: TimeFunctions | None
+    rpy: TargetValues | None
+    quaternion: TargetValues | None
 
     singularity = "half a turn from its reference"
 
@@ -90,6 +91,9 @@ class Turned(OneFrame):
         assert angles is not None  # `field_problems` says otherwise
         with naming(field):
             return rotation_course(angles, field, plant, t, self._time(t))
+
+    def warnings(self, violation: Array) -> list[str]:
+        return far_turn(violation[-3:])
 
     def field_problems(self) -> list[str]:
         found = super().field_problems()
@@ -115,8 +119,8 @@ class Orientation(Turned):
     """
 
     frame: str
-    rpy: TimeFunctions | None = None
-    quaternion: TimeFunctions | None = None
+    rpy: TargetValues | None = None
+    quaternion: TargetValues | None = None
     relative_to: str | None = None
 
     target_fields: ClassVar = {"rpy": 3, "quaternion": 4}
@@ -141,9 +145,9 @@ class Pose(Turned):
     """
 
     frame: str
-    xyz: TimeFunctions
-    rpy: TimeFunctions | None = None
-    quaternion: TimeFunctions | None = None
+    xyz: TargetValues
+    rpy: TargetValues | None = None
+    quaternion: TargetValues | None = None
     relative_to: str | None = None
 
     target_fields: ClassVar = {"xyz": 3, "rpy": 3, "quaternion": 4}

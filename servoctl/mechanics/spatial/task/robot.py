@@ -1,17 +1,26 @@
 """Tasks on a whole robot: its centre of mass, and its joints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
+from servoctl.expression import TimeFunction
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.spatial.task.target import TimeFunction, TimeFunctions, course, name_problems, read_one
+from servoctl.mechanics.spatial.task.target import (
+    TargetValue,
+    TargetValues,
+    course,
+    name_problems,
+    read_one,
+    signals_of,
+    with_signals,
+)
 from servoctl.mechanics.spatial.task.targeted import Targeted, naming
 from servoctl.types import Array
 
@@ -34,7 +43,7 @@ class CentreOfMass(Targeted):
     """
 
     axes: Sequence[str]
-    value: TimeFunctions
+    value: TargetValues
 
     @property
     def target_fields(self) -> Mapping[str, int | None]:  # type: ignore[override]
@@ -75,7 +84,7 @@ class Posture(Targeted):
         joints: Name of a joint, or of any coordinate -> its value.
     """
 
-    joints: Mapping[str, TimeFunction]
+    joints: Mapping[str, TargetValue]
 
     def __post_init__(self) -> None:
         if not self.joints:
@@ -96,6 +105,13 @@ class Posture(Targeted):
         for name, value in self.joints.items():
             found += [f"{name}: {problem}" for problem in name_problems((value,), plant)]
         return found
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Posture":
+        return replace(self, joints={name: with_signals(value, signals) for name, value in self.joints.items()})
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return signals_of(tuple(self.joints.values()))
 
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         names = list(plant.coordinates)

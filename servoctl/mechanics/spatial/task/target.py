@@ -1,6 +1,6 @@
 """Targets of tasks on frames: numbers, equations or functions of time, with exact first and second derivatives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +10,17 @@ from servoctl.engine.parameters import parameter_fields
 from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import trace
 from servoctl.errors import ExpressionError, TaskError
-from servoctl.expression import Expression, check_names, constant, parse
+from servoctl.expression import Expression, TimeFunction, check_names, constant, parse
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.placement import rotation_rpy, snapped
 from servoctl.mechanics.spatial.rotation import vee
 from servoctl.types import Array, State
 
-TimeFunction = float | str | Expression | Callable[[Any], Any]
+TargetValue = float | str | Expression | Callable[[Any], Any]
 """A number, an equation of t and the plant's parameters, or a function of t that returns a number."""
 
-TimeFunctions = Sequence[TimeFunction] | Callable[[Any], Any]
+TargetValues = Sequence[TargetValue] | Callable[[Any], Any]
 """Several of them, or one function of t that returns all values."""
 
 
@@ -52,7 +52,7 @@ class RotationCourse(NamedTuple):
     angular_acceleration: Array
 
 
-def read(given: Any, count: int) -> TimeFunctions:
+def read(given: Any, count: int) -> TargetValues:
     """The values with every equation parsed.
 
     Raises:
@@ -67,7 +67,7 @@ def read(given: Any, count: int) -> TimeFunctions:
     return tuple(read_one(value) for value in given)
 
 
-def read_one(value: Any) -> TimeFunction:
+def read_one(value: Any) -> TargetValue:
     """A number as a float, an equation parsed, or the function as it is.
 
     Raises:
@@ -81,7 +81,7 @@ def read_one(value: Any) -> TimeFunction:
         raise TaskError(f"{value!r}: {error}" if isinstance(value, str) else str(error)) from error
 
 
-def name_problems(values: TimeFunctions, plant: Plant) -> list[str]:
+def name_problems(values: TargetValues, plant: Plant) -> list[str]:
     """One sentence for each word of an equation that is not a parameter of the plant."""
     found = []
     for value in values if isinstance(values, Sequence) else ():
@@ -100,7 +100,7 @@ def numbers(values: Any) -> list[float] | None:
     return list(values) if known else None
 
 
-def values_at(values: TimeFunctions, count: int, plant: Plant, now: Any) -> Array:
+def values_at(values: TargetValues, count: int, plant: Plant, now: Any) -> Array:
     """The values at a time, numbers or symbols, shape (count,); see `course`."""
     if callable(values):
         items: Any = trace(values, now)
@@ -115,7 +115,21 @@ def values_at(values: TimeFunctions, count: int, plant: Plant, now: Any) -> Arra
     return array
 
 
-def course(values: TimeFunctions, count: int, plant: Plant, t: Any, now: Any) -> Course:
+def with_signals(value: Any, signals: Mapping[str, TimeFunction]) -> Any:
+    """A target or a tuple of targets, in whose equations these names stand for functions of time."""
+    if isinstance(value, Expression):
+        return value.with_signals(signals)
+    return tuple(with_signals(item, signals) for item in value) if isinstance(value, tuple) else value
+
+
+def signals_of(value: Any) -> dict[str, TimeFunction]:
+    """Name -> function of time of all equations in a target or a tuple of targets."""
+    if isinstance(value, Expression):
+        return dict(value.signals)
+    return {name: each for item in value for name, each in signals_of(item).items()} if isinstance(value, tuple) else {}
+
+
+def course(values: TargetValues, count: int, plant: Plant, t: Any, now: Any) -> Course:
     """The values at a time and their derivatives.
 
     Args:
@@ -132,13 +146,13 @@ def course(values: TimeFunctions, count: int, plant: Plant, t: Any, now: Any) ->
     return _derived(values_at(values, count, plant, now), t)
 
 
-def direction_course(values: TimeFunctions, plant: Plant, t: Any, now: Any) -> Course:
+def direction_course(values: TargetValues, plant: Plant, t: Any, now: Any) -> Course:
     """The unit vector along three values and its derivatives; see `course`."""
     along = values_at(values, 3, plant, now)
     return _derived(along / np.sqrt(along @ along), t)
 
 
-def rotation_course(angles: TimeFunctions, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
+def rotation_course(angles: TargetValues, kind: str, plant: Plant, t: Any, now: Any) -> RotationCourse:
     """The rotation that angles or quaternion components describe, and its derivatives; see `course`.
 
     Args:
@@ -170,7 +184,7 @@ def rotation_quaternion(p: Array) -> Array:
     return unit
 
 
-def _value(value: TimeFunction, plant: Plant, now: Any) -> Any:
+def _value(value: TargetValue, plant: Plant, now: Any) -> Any:
     if isinstance(value, Expression):
         n = len(plant.coordinates)
         return trace(equation_value, value, plant, State(now, np.zeros(n), np.zeros(n)))

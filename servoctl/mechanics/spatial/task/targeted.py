@@ -1,13 +1,23 @@
 """The base of tasks whose dataclass fields are targets: functions of time that are read, checked and differentiated."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from servoctl.errors import TaskError
+from servoctl.expression import TimeFunction
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
-from servoctl.mechanics.spatial.task.target import Course, course, name_problems, read, read_one
+from servoctl.mechanics.spatial.task.target import (
+    Course,
+    course,
+    name_problems,
+    read,
+    read_one,
+    signals_of,
+    with_signals,
+)
 
 
 @contextmanager
@@ -53,6 +63,16 @@ class Targeted(Constraint):
             if self.is_target(field):
                 found += [f"{field}: {problem}" for problem in name_problems(values, plant)]
         return found
+
+    def with_signals(self, signals: Mapping[str, TimeFunction]) -> "Targeted":
+        other = copy.copy(self)
+        for field in self.target_fields:
+            object.__setattr__(other, field, with_signals(getattr(self, field), signals))
+        return other
+
+    @property
+    def signals(self) -> Mapping[str, TimeFunction]:
+        return {name: each for field in self.target_fields for name, each in signals_of(getattr(self, field)).items()}
 
     def course(self, field: str, plant: Plant, t: Any) -> Course:
         """A target and its derivatives, shape (count,), or (1,) for a single value.

@@ -1,0 +1,113 @@
+"""The section `references` of a config -> signals by name, and what is wrong with them."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from servoctl.assembly.problems import Problems
+from servoctl.config.load import LoadedConfig
+from servoctl.config.references import ReferenceConfig
+from servoctl.engine.parameters import parameter_fields
+from servoctl.expression import RESERVED
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Row
+from servoctl.mechanics.plant import Plant
+from servoctl.reference.curve import Curve
+from servoctl.reference.load import file_curve
+from servoctl.reference.signal import Signal
+from servoctl.reference.waypoints import waypoint_curve
+
+Signals = Mapping[str, Signal]
+
+
+def build_references(loaded: LoadedConfig, plant: Plant, problems: Problems) -> dict[str, Signal]:
+    """Name in equations -> signal; a wrong reference has all columns that the config uses: only it is reported."""
+    signals: dict[str, Signal] = {}
+    for reference, values in loaded.config.references.items():
+        if problems.touch(f"references.{reference}"):
+            continue
+        names, curve = _curve(loaded, reference, values, problems)
+        if curve is None:
+            continue
+        _check_span(loaded, reference, curve, problems)
+        for index, column in enumerate(names):
+            signal = Signal(reference, column, curve, index)
+            what = _wrong_name(signal, plant, signals)
+            if what is None:
+                signals[signal.name] = signal
+            else:
+                problems.add(what, "references", reference, "columns" if values.file is not None else "waypoints")
+    return _stand_ins(loaded, problems) | signals
+
+
+def _stand_ins(loaded: LoadedConfig, problems: Problems) -> dict[str, Signal]:
+    """Signals that are 0, for every word of the config that may be a column of a wrong reference."""
+    given = loaded.document.values.get("references")
+    wrong = [str(name) for name in given if problems.touch(f"references.{name}")] if isinstance(given, Mapping) else []
+    text, zero = str(dict(loaded.document.values)), waypoint_curve(np.array([0.0, 1.0]), np.zeros((2, 1)))
+    found = [(name, column) for name in wrong for column in re.findall(rf"\b{re.escape(name)}_(\w+)", text)]
+    return {f"{name}_{column}": Signal(name, column, zero, 0) for name, column in found}
+
+
+def _curve(
+    loaded: LoadedConfig, reference: str, values: ReferenceConfig, problems: Problems
+) -> tuple[tuple[str, ...], Curve | None]:
+    """Names of the columns and the curve; None if it is wrong."""
+    if values.file is not None:
+        path = loaded.folder / values.file
+        kind, time = values.spline or "cubic", values.time or "t"
+        names, curve, faults = file_curve(path, time, values.columns, kind, values.extrapolate)
+        for field, what in faults:
+            problems.add(what, "references", reference, field)
+        return names, curve
+    points = values.waypoints or ()
+    if not points:
+        return (), None  # they were wrong and have been left out
+    columns = tuple(name for name in points[0] if name != "t")
+    places = np.array([[point[name] for name in columns] for point in points])
+    if values.extrapolate == "periodic" and not np.array_equal(places[0], places[-1]):
+        what = "the first and the last waypoint differ (periodic needs equal ones)"
+        problems.add(what, "references", reference, "extrapolate")
+        return columns, None
+    times = np.array([point["t"] for point in points])
+    blend = 0.25 if values.blend is None else values.blend
+    return columns, waypoint_curve(times, places, values.profile or "quintic", blend, values.extrapolate)
+
+
+def _wrong_name(signal: Signal, plant: Plant, signals: Signals) -> str | None:
+    """Why a signal cannot have its name; None if it can."""
+    name, column = signal.name, signal.column
+    if not name.isidentifier():
+        return f"column {column!r}: {name!r} is no name for equations (rename the column, or leave it out of columns)"
+    taken = {"a coordinate": plant.coordinates, "a parameter": parameter_fields(plant), "a reserved word": RESERVED}
+    for kind, names in taken.items():
+        if name in names:
+            return f"column {column!r}: '{name}' is {kind} already (rename the reference)"
+    if name in signals:
+        return f"column {column!r}: '{name}' is a column of reference '{signals[name].reference}' already (rename one)"
+    return None
+
+
+def check_smoothness(
+    loaded: LoadedConfig, task: Mapping[str, Constraint], rows: Iterable[Row], problems: Problems
+) -> None:
+    """Notes references that have fewer continuous derivatives than a row of relative degree above 2 needs."""
+    for row in rows:
+        for name, signal in task[row.group].signals.items():
+            if not isinstance(signal, Signal) or row.degree <= max(2, signal.curve.smoothness):
+                continue
+            has = f"'{name}' has {signal.curve.smoothness} continuous derivatives"
+            values = loaded.config.references[signal.reference]
+            field, hint = ("spline", "spline: quintic has 4") if values.file else ("profile", "profile: septic has 3")
+            what = f"row {row.name} has relative degree {row.degree}, but {has} ({hint})"
+            problems.add(what, "references", signal.reference, field)
+
+
+def _check_span(loaded: LoadedConfig, reference: str, curve: Curve, problems: Problems) -> None:
+    """Notes a run that reaches beyond a reference with extrapolation `error`."""
+    duration = loaded.config.run.duration
+    if problems.touch("run.duration") or (curve.covers(0.0) and curve.covers(duration)):
+        return
+    span = f"it goes from t = {curve.start:g} to {curve.end:g} s, the run from 0 to {duration:g} s"
+    problems.add(f"{span} (shorten the run, or extrapolate: hold)", "references", reference, "extrapolate")

@@ -1,0 +1,137 @@
+"""Grammar of the section `references`: columns of files and waypoints that equations use by name."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from servoctl.config.document import FieldPath, Problem
+from servoctl.config.fields import NumberField, Real, Section
+from servoctl.errors import ExpressionError
+from servoctl.expression import constant, parse
+from servoctl.expression.suggest import remedy
+
+FILE_KEYS = ("time", "columns", "spline")
+WAYPOINT_KEYS = ("profile", "blend")
+
+Blend = Annotated[float, NumberField("a share above 0, at most 0.5", above=0, most=0.5)]
+
+
+class ReferenceConfig(Section):
+    """One reference: exactly one of file, waypoints. Column x of reference path is path_x in every equation."""
+
+    file: str | None = Field(default=None, description="CSV or Parquet file, relative to the config's folder")
+    time: str | None = Field(default=None, description="column of the file with the times [s]; default t")
+    columns: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="columns of the file to use; left out: all others"
+    )
+    spline: Literal["cubic", "quintic"] | None = Field(
+        default=None,
+        description="spline through the rows: cubic (C2, default), or quintic (C4), which rows of a relative degree "
+        "above 2 need",
+    )
+    waypoints: tuple[dict[str, Real], ...] | None = Field(
+        default=None, description="points to go through, at rest at each: time t [s] and a value per column"
+    )
+    profile: Literal["quintic", "septic", "trapezoidal"] | None = Field(
+        default=None, description="motion from waypoint to waypoint: quintic (default), septic or trapezoidal"
+    )
+    blend: Blend | None = Field(
+        default=None,
+        description="share of a segment's time, at each end, in which a trapezoidal profile accelerates [-]; "
+        "default 0.25",
+    )
+    extrapolate: Literal["hold", "periodic", "error"] = Field(
+        default="hold",
+        description="before the first and after the last row: hold keeps the value, periodic repeats, error refuses "
+        "the run",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, given: Any) -> Any:
+        """Defaults of the keys that fit the kind, so that a dump has those alone."""
+        if not isinstance(given, dict):
+            return given
+        if given.get("file") is not None:
+            return {"time": "t", "spline": "cubic"} | {key: value for key, value in given.items() if value is not None}
+        if given.get("waypoints") is not None:
+            blend = {"blend": 0.25} if given.get("profile") == "trapezoidal" else {}
+            return {"profile": "quintic"} | blend | {key: value for key, value in given.items() if value is not None}
+        return given
+
+
+def reference_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems between the fields of `references`."""
+    references = values.get("references")
+    for name, entry in references.items() if isinstance(references, Mapping) else ():
+        path: FieldPath = ("references", name)
+        if not str(name).isidentifier():
+            yield Problem(path, f"expected a name of letters, digits and _, got {name!r} (as in path)")
+        if isinstance(entry, Mapping):
+            yield from _kinds(entry, path)
+            if isinstance(entry.get("waypoints"), list):
+                yield from _waypoints(entry["waypoints"], (*path, "waypoints"))
+
+
+def _kinds(entry: Mapping[str, Any], path: FieldPath) -> Iterator[Problem]:
+    file, waypoints = entry.get("file") is not None, entry.get("waypoints") is not None
+    if file and waypoints:
+        yield Problem((*path, "waypoints"), "cannot be used with file (a reference has exactly one of them)")
+        return
+    if not file and not waypoints:
+        if entry.keys() <= set(ReferenceConfig.model_fields):
+            yield Problem(path, "no source (give exactly one of file, waypoints)")
+        return
+    kind, other = ("file", WAYPOINT_KEYS) if file else ("waypoints", FILE_KEYS)
+    for key in other:
+        if entry.get(key) is not None:
+            yield Problem((*path, key), f"does not fit {kind} (it belongs to {'waypoints' if file else 'file'})")
+    if waypoints and entry.get("blend") is not None and entry.get("profile") != "trapezoidal":
+        yield Problem((*path, "blend"), "needs profile trapezoidal (the other profiles have no blend)")
+
+
+def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:
+    """Too few, without a time, out of order, or with different columns."""
+    if len(waypoints) < 2:
+        count = "1 waypoint" if waypoints else "no waypoint"
+        yield Problem(path, f"{count} (give at least two)")
+    first = next((list(point) for point in waypoints if isinstance(point, Mapping)), [])
+    names = [name for name in first if name != "t"]
+    if first and not names:
+        yield Problem((*path, 0), "no column besides t (as in {t: 0, x: 0.1})")
+    before = -math.inf
+    for i, point in enumerate(waypoints):
+        if not isinstance(point, Mapping):
+            continue
+        if "t" not in point:
+            yield Problem((*path, i), "no time (as in {t: 0, x: 0.1})")
+        for name in point:
+            if name != "t" and name not in names:
+                yield Problem((*path, i, name), f"the first waypoint has no such column ({remedy(str(name), names)})")
+        for name in names:
+            if name not in point:
+                yield Problem((*path, i), f"no value for {name} (every waypoint has the same columns)")
+        t = _number(point.get("t"))
+        if t is not None and t <= before:
+            yield Problem((*path, i, "t"), f"{t:g} follows {before:g} (times must increase)")
+        before = before if t is None else t
+
+
+def wrong_rates(text: Any, references: Any) -> list[str]:
+    """Names in `der()` of a holonomic equation that belong to no reference, so that they are velocities."""
+    try:
+        rates = parse(text).rates if isinstance(text, str) else frozenset()
+    except ExpressionError:  # reported by the field
+        return []
+    prefixes = [f"{name}_" for name in references] if isinstance(references, Mapping) else []
+    return sorted(name for name in rates if not any(name.startswith(prefix) for prefix in prefixes))
+
+
+def _number(value: Any) -> float | None:
+    """A number; None if it is not one, which the field's own type reports."""
+    try:
+        return None if value is None else float(constant(value))
+    except ExpressionError:
+        return None

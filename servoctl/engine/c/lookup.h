@@ -1,0 +1,24 @@
+/* The row of a table at t, lane by lane. Macros to define before it is included: LOOKUP: name of the function; BREAKS:
+   increasing, COUNT of them; ROWS: COUNT + 1 rows of WIDTH numbers. */
+#ifndef LANES
+#define LANES 1
+#define LANE(v, k) (v)
+#endif
+static void LOOKUP(const V* restrict x0, V* restrict y0) {
+  int k, i;
+  for (k = 0; k < LANES; ++k) {
+    const double t = LANE(x0[0], k);
+    int row = 0, left = COUNT; /* row: breaks that are at or before t; left: breaks after these, not yet compared */
+    while (left > 0) {
+      const int half = (left + 1) / 2;
+      row += BREAKS[row + half - 1] <= t ? half : 0;
+      left -= half;
+    }
+    for (i = 0; i < WIDTH; ++i) LANE(y0[i], k) = ROWS[row * WIDTH + i];
+  }
+}
+#undef LOOKUP
+#undef BREAKS
+#undef ROWS
+#undef COUNT
+#undef WIDTH

@@ -1,0 +1,179 @@
+"""Prescribed components of loop reactions, as rows on the inputs.
+
+    lambda(u) = (P^+)^T (w_0 - L^-1 (Q + c + B u)),   P = Ahat L^-T,  w_0 = N L^-1 (Q + c) + P^+ bhat
+    S lambda(u) = f   <=>   R L^-1 B u = f + R (w_0 - L^-1 (Q + c)),   R = -(P^+ S^T)^T
+
+S takes the multipliers of a loop's rows to components of the wrench on its second frame, at that frame's origin, in the
+axes of the first. The rows form a level of their own below the tasks of priority 1, so limits take the preload first.
+
+Source: the multipliers of M q'' = Q + c + B u + Ahat^T lambda, Ahat q'' = bhat.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.linalg import frobenius, solve_lower
+from servoctl.engine.symbol import is_symbolic
+from servoctl.expression.suggest import remedy
+from servoctl.laws.priorities import prioritised
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.loops import LOOP_ROWS, reaction_map
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.terms import Terms
+from servoctl.types import Array
+
+COMPONENTS = ("x", "y", "z", "rx", "ry", "rz")
+"""Force [N] and moment [N m] on the second frame of a loop, in the axes of the first."""
+
+UNIQUE = 1e-8
+"""A component is unique if the dependent part of the passive rows holds less than this share of it."""
+
+Preload = Mapping[str, Mapping[str, float]]
+"""Loop -> component -> its value."""
+
+
+@dataclass(frozen=True)
+class ReactionComponent:
+    """A component of a loop's reaction.
+
+    Attributes:
+        loop: Name of the loop.
+        name: One of `COMPONENTS`.
+        kind: Kind of the loop.
+        rows: Index of the loop's first passive row, and that of the row after its last.
+    """
+
+    loop: str
+    name: str
+    kind: str
+    rows: tuple[int, int]
+
+    def of_multipliers(self, violation: Array) -> Array:
+        """The component per unit of each passive multiplier, shape (passive rows,).
+
+        Args:
+            violation: Of all passive rows.
+        """
+        first, end = self.rows
+        row = np.zeros(len(violation), dtype=object if is_symbolic(violation) else float)
+        row[first:end] = reaction_map(self.kind, violation[first:end])[COMPONENTS.index(self.name)]
+        return row
+
+
+class ReactionRows(NamedTuple):
+    """`T u = rhs` of the prescribed components.
+
+    Attributes:
+        T: Shape (k, m).
+        rhs: Shape (k,).
+        size: |R|_F: pivots count relative to this times |L^-1 B|_F.
+    """
+
+    T: Array
+    rhs: Array
+    size: Any
+
+
+def components(preload: Preload, passive_rows: Sequence[Row], plant: Plant) -> tuple[ReactionComponent, ...]:
+    """The components of a preload without `problems`, in order."""
+    assert isinstance(plant, Robot)
+    kinds = {loop.name: loop.kind for loop in plant.tree.loops}
+    found = []
+    for loop, values in preload.items():
+        rows = [i for i, row in enumerate(passive_rows) if row.group == loop]
+        found += [ReactionComponent(loop, name, kinds[loop], (rows[0], rows[-1] + 1)) for name in values]
+    return tuple(found)
+
+
+def problems(preload: Preload, plant: Plant) -> list[str]:
+    """One sentence for each name or value that does not fit the plant."""
+    if not isinstance(plant, Robot):
+        return [f"law.preload: {type(plant).__name__} has no loops (only those of a robot have a preload)"]
+    kinds = {loop.name: loop.kind for loop in plant.tree.loops}
+    found = []
+    for loop, values in preload.items():
+        if loop not in kinds:
+            found.append(f"law.preload: there is no loop '{loop}' ({remedy(loop, kinds)})")
+            continue
+        known = LOOP_ROWS[kinds[loop]]
+        for name, value in values.items():
+            if name not in COMPONENTS:
+                found.append(f"law.preload.{loop}: there is no component '{name}' ({remedy(name, known)})")
+            elif name not in known:
+                found.append(f"law.preload.{loop}.{name}: a {kinds[loop]} transmits none (it has {', '.join(known)})")
+            elif not np.isfinite(value):
+                found.append(f"law.preload.{loop}.{name}: expected a finite number, got {value}")
+    return found
+
+
+def reaction_rows(terms: Terms, wanted: Sequence[ReactionComponent], values: Sequence[Any] | Array) -> ReactionRows:
+    """The rows on u that prescribe components of reactions; on numbers or symbols.
+
+    Args:
+        terms: The terms of motion at the state.
+        wanted: The components.
+        values: Their values [N, N m].
+    """
+    m = terms.matrices
+    S = np.array([component.of_multipliers(m.passive.violation) for component in wanted])
+    R = -terms.passive.solve(S.T).T
+    pushed = terms.free_acceleration - solve_lower(terms.L, m.Q + m.c)
+    return ReactionRows(R @ terms.inputs, np.array(values) + R @ pushed, frobenius(R))
+
+
+def out_of_reach(
+    model: Model,
+    terms: Sequence[Terms],
+    wanted: Sequence[ReactionComponent],
+    required: Sequence[int],
+    rank_tolerance: float,
+) -> list[str]:
+    """Why components cannot be prescribed, one sentence each; on numbers.
+
+    Args:
+        model: Plant and task.
+        terms: The terms of motion at the start, then at states near it; empty if they are not finite.
+        wanted: The components.
+        required: Indices of the task rows of priority 1, which come first.
+        rank_tolerance: Of the law.
+    """
+    found = _not_unique(model, terms[0], wanted) if terms else []
+    if found or not terms:
+        return found
+    rank = max(_directions(at, wanted, required, rank_tolerance) for at in terms)
+    if rank == len(wanted):
+        return []
+    names = ", ".join(f"{component.loop}.{component.name}" for component in wanted)
+    return [
+        f"law.preload: {names}: the actuators can prescribe {rank} of {len(wanted)} beside the tasks of priority 1 "
+        "(prescribe fewer, or give tasks a lower priority)"
+    ]
+
+
+def _not_unique(model: Model, terms: Terms, wanted: Sequence[ReactionComponent]) -> list[str]:
+    """One sentence for each component that the equations of motion do not determine."""
+    violation, rank, rows = terms.matrices.passive.violation, terms.passive.rank, len(model.passive_rows)
+    found = []
+    for component in wanted:
+        S = component.of_multipliers(violation)
+        if np.linalg.norm(terms.passive.residual(S)) > UNIQUE * np.linalg.norm(S):
+            found.append(
+                f"law.preload.{component.loop}.{component.name}: this reaction is not unique, because passive rows "
+                f"depend on each other (rank {rank} of {rows}: open a loop, or close it with fewer rows)"
+            )
+    return found
+
+
+def _directions(terms: Terms, wanted: Sequence[ReactionComponent], required: Sequence[int], tolerance: float) -> int:
+    """How many directions of the components the actuators can prescribe beside the required task rows."""
+    rows = reaction_rows(terms, wanted, np.zeros(len(wanted)))
+    inputs, chosen = frobenius(terms.inputs), list(required)
+    levels, scales = [(rows.T, rows.rhs)], [rows.size * inputs]
+    if chosen:
+        levels.insert(0, (terms.task_map[chosen], terms.rhs[chosen]))
+        scales.insert(0, frobenius(terms.rows[chosen]) * inputs)
+    return int(prioritised(levels, tolerance, scales).ranks[-1])

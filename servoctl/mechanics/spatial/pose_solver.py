@@ -1,0 +1,138 @@
+"""Coordinates from poses of frames: inverse kinematics with the loops closed and inside the joint limits.
+
+Design: the rows and their Jacobian are those of the tasks. The search starts from the given coordinates; if it ends
+short of the poses, it starts again from points drawn further and further from them, the same in every call. The root
+found is then moved along the free motions of the robot to the one nearest to the given coordinates.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from servoctl.errors import TaskError
+from servoctl.mechanics.bounded_newton import ErrorFunction, bounded_root, nearest_root
+from servoctl.mechanics.constraint import Constraint
+from servoctl.mechanics.model import Model, Row
+from servoctl.mechanics.spatial.loops import LOOP_ROWS
+from servoctl.mechanics.spatial.model import RobotTree
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.types import Array, State
+
+REACHED = 1e-9
+"""Poses and loops are reached when no row is violated by more [m, rad]."""
+
+RESTARTS = 30
+"""Most starts after the given one."""
+
+REACH = 1.0
+"""How far starts are drawn from the given place of a joint or base without limits [m]; angles go half a turn."""
+
+SHOWN = 4
+"""Rows and joints that a message lists."""
+
+
+def solve_poses(robot: Robot, start: State, poses: Mapping[str, Constraint]) -> State:
+    """The state at which frames have their poses, with q nearest to the given one.
+
+    Args:
+        robot: The robot; its loops are closed too.
+        start: q where the search begins, moved inside the joint limits; its time is that of the poses, and v stays.
+        poses: Name -> `Pose`, `Position`, or any other holonomic task.
+
+    Raises:
+        TaskError: No such state was found: the message has each row that is left and how far it is off.
+    """
+    lower, upper = joint_limits(robot.tree)
+    wanted = with_unit_quaternions(robot.tree, np.clip(start.q, lower, upper))
+    model = Model(robot, poses, State(start.t, wanted, start.v))
+    error = _violation(model, start.t)
+    best, least = wanted, np.inf
+    for begin in _starts(robot.tree, wanted, lower, upper):
+        q = bounded_root(error, begin, lower, upper)
+        left = float(np.nan_to_num(np.abs(error(q)[0]), nan=np.inf).max(initial=0.0))
+        if left < REACHED:
+            q = nearest_root(error, q, wanted, lower, upper)
+            return State(start.t, with_unit_quaternions(robot.tree, q), start.v)
+        if left < least:
+            best, least = q, left
+    raise TaskError(_out_of_reach(model, State(start.t, best, start.v), lower, upper))
+
+
+def joint_limits(tree: RobotTree) -> tuple[Array, Array]:
+    """Least and largest value of each coordinate, shape (n,); infinite without a limit.
+
+    A coordinate that other joints follow keeps their limits too.
+    """
+    lower, upper = np.full(len(tree.coordinates), -np.inf), np.full(len(tree.coordinates), np.inf)
+    for joint, columns in zip(tree.joints, tree.columns, strict=True):
+        if joint.kind == "free" or joint.multiplier == 0.0:
+            continue
+        i = columns[0]
+        ends = [-np.inf if joint.lower is None else joint.lower, np.inf if joint.upper is None else joint.upper]
+        low, high = sorted((end - joint.offset) / joint.multiplier for end in ends)
+        lower[i], upper[i] = max(lower[i], low), min(upper[i], high)
+    return lower, upper
+
+
+def with_unit_quaternions(tree: RobotTree, q: Array) -> Array:
+    """q with the quaternion of each free base at length 1; (1, 0, 0, 0) in place of zeros."""
+    q = np.array(q, dtype=float)
+    for i in tree.free_bases:
+        p = list(tree.columns[i][3:])
+        length = float(np.linalg.norm(q[p]))
+        q[p] = q[p] / length if length > 0.0 else [1.0, 0.0, 0.0, 0.0]
+    return q
+
+
+def _violation(model: Model, t: float) -> ErrorFunction:
+    """The holonomic rows of plant and poses as equations of q."""
+    chosen = np.array([row.kind == "holonomic" for row in (*model.passive_rows, *model.task_rows)], dtype=bool)
+    still = np.zeros(model.n)
+
+    def error(q: Array) -> tuple[Array, Array]:
+        passive, task = model.rows(State(t, q, still))
+        violation = np.concatenate([passive.violation, task.violation])
+        return violation[chosen], np.concatenate([passive.A, task.A])[chosen]
+
+    return error
+
+
+def _starts(tree: RobotTree, wanted: Array, lower: Array, upper: Array) -> Iterator[Array]:
+    """The given point, then points drawn further and further from it."""
+    yield wanted
+    random = np.random.default_rng(0)
+    units = list(tree.coordinates.values())
+    reach = np.array([np.pi if unit == "rad" else REACH for unit in units])
+    low = np.where(np.isfinite(lower), lower, np.minimum(wanted, upper) - reach)
+    high = np.where(np.isfinite(upper), upper, np.maximum(wanted, lower) + reach)
+    for k in range(RESTARTS):
+        share = min(1.0, 2.0 * (k + 1) / RESTARTS)
+        drawn = wanted + share * (random.uniform(low, high) - wanted)
+        yield with_unit_quaternions(tree, drawn)
+
+
+def _out_of_reach(model: Model, state: State, lower: Array, upper: Array) -> str:
+    passive, task = model.rows(state)
+    rows = (*model.passive_rows, *model.task_rows)
+    violation = np.abs(np.concatenate([passive.violation, task.violation]))
+    off = [(row, float(x)) for row, x in zip(rows, violation, strict=True) if not x < REACHED]
+    off = sorted(off, key=lambda item: -np.nan_to_num(item[1], nan=np.inf))
+    listed = ", ".join(f"{row.name} {x:.3g}{_unit(model, row)}" for row, x in off[:SHOWN])
+    more = f" and {len(off) - SHOWN} more" if len(off) > SHOWN else ""
+    names = list(model.plant.coordinates)
+    held = [name for name, x, low, high in zip(names, state.q, lower, upper, strict=True) if not low < x < high]
+    limits = f"; at its limit: {', '.join(held[:SHOWN])}" if held else ""
+    return (
+        f"no coordinates inside the joint limits reach the poses: the nearest found are off by {listed}{more}{limits} "
+        "(move the pose, or start initial.q elsewhere)"
+    )
+
+
+def _unit(model: Model, row: Row) -> str:
+    """The unit of a row of a pose or a loop, after a space; empty for others."""
+    assert isinstance(model.plant, Robot)
+    label = row.name.rpartition(".")[2]
+    loops = {loop.name: LOOP_ROWS[loop.kind] for loop in model.plant.tree.loops}
+    if row.group in loops:
+        label = loops[row.group][int(label)]
+    return {"x": " m", "y": " m", "z": " m", "rx": " rad", "ry": " rad", "rz": " rad"}.get(label, "")

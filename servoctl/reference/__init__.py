@@ -1,0 +1,1 @@
+"""References: columns of files and waypoints as smooth functions of time."""

@@ -1,0 +1,142 @@
+"""A file -> the curve through its rows, or everything that is wrong with the file and with what is asked of it."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from servoctl.errors import ConfigError
+from servoctl.expression.suggest import remedy
+from servoctl.reference.curve import Curve, Extrapolation
+from servoctl.reference.spline import Degree, spline
+from servoctl.reference.table import Table, read_table
+from servoctl.types import Array
+
+QUATERNION = ("qx", "qy", "qz", "qw")
+"""Columns that hold an orientation if all four are there."""
+
+NORM_ERROR = 0.01
+"""Largest difference of a quaternion's norm from 1: more is no rounding of the file."""
+
+SEAM = 1e-9
+"""Largest difference of the ends of a periodic column, relative to the column's largest value."""
+
+Fault = tuple[str, str]
+"""Field of the reference, what is wrong."""
+
+
+def file_curve(
+    path: Path, time: str, columns: Sequence[str] | None, kind: Degree, extrapolate: Extrapolation
+) -> tuple[tuple[str, ...], Curve | None, tuple[Fault, ...]]:
+    """The spline through the rows of a file; a file that has not changed since is not read again.
+
+    Args:
+        path: CSV or Parquet.
+        time: Column with the times [s].
+        columns: Columns to use; None: all others.
+        kind: Of the spline.
+        extrapolate: Beyond the first and the last row.
+
+    Returns:
+        Names of the columns, the curve, what is wrong; there is no curve if anything is.
+    """
+    try:
+        status = path.stat()
+        stamp = status.st_mtime_ns, status.st_size
+    except OSError:
+        stamp = 0, 0
+    return _file_curve(path, stamp, time, None if columns is None else tuple(columns), kind, extrapolate)
+
+
+@lru_cache(maxsize=64)  # a sweep or a search loads the same file for every run
+def _file_curve(
+    path: Path,
+    stamp: tuple[int, int],
+    time: str,
+    columns: tuple[str, ...] | None,
+    kind: Degree,
+    extrapolate: Extrapolation,
+) -> tuple[tuple[str, ...], Curve | None, tuple[Fault, ...]]:
+    try:
+        table = read_table(path)
+    except ConfigError as error:
+        return (), None, tuple(("file", problem) for problem in str(error).splitlines())
+    names = tuple(name for name in table.columns if name != time) if columns is None else columns
+    faults = _missing(table, time, names)
+    if not faults:
+        try:
+            times, values = _numbers(table, (time, *names))
+            faults += _time_faults(table, time, times)
+            values, wrong = _continuous(table, names, values)
+            faults += wrong
+            faults += _seam_faults(names, values) if extrapolate == "periodic" and not wrong else []
+            if not faults:
+                return names, spline(times, values, kind, extrapolate), ()
+        except ConfigError as error:
+            faults += [("file", problem) for problem in str(error).splitlines()]
+    return names, None, tuple((field, f"{path.name}: {what}") for field, what in faults)
+
+
+def _missing(table: Table, time: str, names: Sequence[str]) -> list[Fault]:
+    """Columns that are asked for and not there."""
+    there = list(table.columns)
+    faults = [] if time in there else [("time", f"there is no column {time!r} ({remedy(time, there)})")]
+    faults += [
+        ("columns", f"there is no column {name!r} ({remedy(name, there)})") for name in names if name not in there
+    ]
+    if not names:
+        faults.append(("columns", f"no column besides {time!r} (a reference needs at least one)"))
+    return faults
+
+
+def _numbers(table: Table, names: Sequence[str]) -> tuple[Array, Array]:
+    """Times and values; raises ConfigError with the wrong cells of all columns."""
+    columns, wrong = [], []
+    for name in names:
+        try:
+            columns.append(table.numbers(name))
+        except ConfigError as error:
+            wrong += str(error).splitlines()
+    if wrong:
+        raise ConfigError(wrong)
+    return columns[0], np.stack(columns[1:], axis=1)
+
+
+def _time_faults(table: Table, time: str, times: Array) -> list[Fault]:
+    """The first row whose time does not come after the one before."""
+    late = np.flatnonzero(np.diff(times) <= 0)
+    if not len(late):
+        return []
+    i = int(late[0]) + 1
+    before = f"row {table.rows[i]}: {time} = {times[i]:g} follows {times[i - 1]:g}"
+    more = f", and {len(late) - 1} more such rows" if len(late) > 1 else ""
+    return [("file", f"{before}{more} (times must increase from row to row)")]
+
+
+def _continuous(table: Table, names: Sequence[str], values: Array) -> tuple[Array, list[Fault]]:
+    """The values with the signs of quaternions continuous; -p is the orientation of p."""
+    if not set(QUATERNION) <= set(names):
+        return values, []
+    places = [names.index(name) for name in QUATERNION]
+    p = values[:, places]
+    norms = np.linalg.norm(p, axis=1)
+    wrong = np.flatnonzero(np.abs(norms - 1) > NORM_ERROR)
+    if len(wrong):
+        row, norm = table.rows[int(wrong[0])], norms[int(wrong[0])]
+        return values, [("columns", f"row {row}: the norm of {', '.join(QUATERNION)} is {norm:.4g} (1 is expected)")]
+    signs = np.cumprod(np.concatenate([[1.0], np.where(np.sum(p[1:] * p[:-1], axis=1) < 0, -1.0, 1.0)]))
+    values = values.copy()
+    values[:, places] = p * signs[:, None]
+    return values, []
+
+
+def _seam_faults(names: Sequence[str], values: Array) -> list[Fault]:
+    """Columns whose first and last row differ."""
+    faults = []
+    for i, name in enumerate(names):
+        first, last = values[0, i], values[-1, i]
+        if abs(last - first) > SEAM * max(1e-300, float(np.abs(values[:, i]).max())):
+            differ = f"column {name!r} starts at {first:.9g} and ends at {last:.9g}"
+            faults.append(("extrapolate", f"{differ} (periodic needs equal first and last rows)"))
+    return faults

@@ -1,0 +1,159 @@
+"""A table of numbers from a CSV or Parquet file, and what is wrong with it, by row and column.
+
+Design: the standard library reads CSV, because it keeps rows and text as written: pyarrow guesses types, and its errors
+name neither. Commas separate columns. Semicolons and tabs are refused: such files often have decimal commas, which
+nobody can tell from separators.
+"""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from servoctl.errors import ConfigError, in_one_line
+from servoctl.types import Array
+
+SHOWN = 3
+"""Largest number of wrong cells of a column that a message lists."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns as the file has them; only those that are asked for must hold numbers.
+
+    Attributes:
+        columns: Name -> cells, text or numbers, in order.
+        rows: Number of each row in the file, as an editor counts lines.
+    """
+
+    columns: Mapping[str, Sequence[object]]
+    rows: Sequence[int]
+
+    def numbers(self, column: str) -> Array:
+        """The cells of a column as finite numbers.
+
+        Raises:
+            ConfigError: A cell is not a finite number; names row and column.
+        """
+        values, wrong = np.zeros(len(self.rows)), []
+        for i, cell in enumerate(self.columns[column]):
+            value = _number(cell)
+            if value is None or not np.isfinite(value):
+                wrong.append(f"row {self.rows[i]}, column {column!r}: {_what(cell, value)}")
+            else:
+                values[i] = value
+        if wrong:
+            more = [f"column {column!r}: {len(wrong) - SHOWN} more cells are wrong"] if len(wrong) > SHOWN else []
+            raise ConfigError([*wrong[:SHOWN], *more])
+        return values
+
+
+def read_table(path: Path) -> Table:
+    """The table of a file.
+
+    Args:
+        path: Parquet if the file starts as such files do, else CSV: UTF-8, commas, names of the columns in row 1.
+
+    Raises:
+        ConfigError: The file is missing, empty or of another kind, or its header is wrong; lists all problems.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        what = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise ConfigError(f"{path}: {what} (paths are relative to the config's folder)") from error
+    if not content.strip():
+        raise ConfigError(f"{path}: empty (a row of column names and rows of numbers are expected)")
+    try:
+        return _parquet(content) if content.startswith(b"PAR1") else _csv(content)
+    except ConfigError as error:
+        raise ConfigError([f"{path}: {problem}" for problem in str(error).splitlines()]) from error
+
+
+def _parquet(content: bytes) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        read = pq.read_table(io.BytesIO(content))
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"not a readable Parquet file: {in_one_line(error)}") from error
+    _check_header(read.column_names)
+    if read.num_rows == 0:
+        raise ConfigError("no row (rows of numbers are expected)")
+    return Table({name: read.column(name).to_pylist() for name in read.column_names}, range(1, read.num_rows + 1))
+
+
+def _csv(content: bytes) -> Table:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"byte {error.start} is not UTF-8 text (a CSV or Parquet file is expected)") from error
+    if "\0" in text:
+        raise ConfigError("byte 0 in the text (a CSV or Parquet file is expected)")
+    try:
+        lines = [(number, row) for number, row in _rows(text) if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise ConfigError(f"not a CSV file: {error}") from error
+    header = [name.strip() for name in lines[0][1]]
+    header[0] = header[0].removeprefix("#").strip()  # numpy.savetxt writes the header as a comment
+    _check_header(header)
+    short = [(number, len(row)) for number, row in lines[1:] if len(row) != len(header)]
+    if short:
+        number, count = short[0]
+        raise ConfigError(f"row {number}: {_cells(count)}, but the header has {len(header)} (one cell per column)")
+    if len(lines) == 1:
+        raise ConfigError("no row below the header (rows of numbers are expected)")
+    columns = {name: [row[i] for _, row in lines[1:]] for i, name in enumerate(header)}
+    return Table(columns, [number for number, _ in lines[1:]])
+
+
+def _rows(text: str) -> Iterable[tuple[int, list[str]]]:
+    """Rows with the number of the line in which they end."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _check_header(names: Sequence[str]) -> None:
+    """Raises ConfigError if the names are numbers, not separated by commas, empty or not distinct."""
+    if all(_NUMBER.fullmatch(name) for name in names):
+        shown = ",".join(names)[:60]
+        raise ConfigError(f"row 1: numbers, not names of columns: {shown} (write a header such as t,x,y above)")
+    if len(names) == 1:
+        for sign, word in ((";", "semicolons"), ("\t", "tabs")):
+            if sign in names[0]:
+                raise ConfigError(f"row 1: columns separated by {word} (separate them by commas; decimals have points)")
+    problems = [f"row 1: column {i + 1} has no name (write one)" for i, name in enumerate(names) if not name]
+    for name, times in Counter(names).items():
+        if times > 1 and name:
+            problems.append(f"row 1: {times} columns are named {name!r} (rename all but one)")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _number(cell: object) -> float | None:
+    """The number that a cell holds, which may be NaN or infinite; None if it holds anything else."""
+    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
+        return float(cell)
+    text = cell.strip() if isinstance(cell, str) else ""
+    # float() alone would take 1_000 and digits of other scripts
+    return float(text) if _NUMBER.fullmatch(text) or _NOT_FINITE.fullmatch(text) else None
+
+
+def _what(cell: object, value: float | None) -> str:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return "empty (a number is expected)"
+    return f"{cell!r} is not a number" if value is None else f"{value:g} is not finite"
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"

@@ -1,0 +1,201 @@
+"""Coordinates from poses: checked by the kinematics, by geometry, and by what no nearer solution may do."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from robot_trees import arm7, built, random_tree
+from scipy.spatial.transform import Rotation
+
+import servoctl as sc
+from servoctl.errors import TaskError
+from servoctl.mechanics.bounded_newton import bounded_root, nearest_root
+from servoctl.mechanics.spatial.build import RobotBuilder
+from servoctl.mechanics.spatial.description import Description
+from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.mechanics.spatial.pose_solver import joint_limits, solve_poses
+from servoctl.types import Array, State
+
+
+def at(robot: Robot, q: Any = 0.0) -> State:
+    n = len(robot.coordinates)
+    return State(0.0, np.zeros(n) + q, np.zeros(n))
+
+
+def pose_of(robot: Robot, frame: str, q: Array) -> tuple[Array, Array]:
+    motion = robot.frame_motions([frame], q, np.zeros(len(q)))[frame]
+    return np.array(motion.rotation, dtype=float), np.array(motion.position, dtype=float)
+
+
+def task_of(robot: Robot, frame: str, q: Array) -> sc.Pose:
+    """The pose that a frame has at q."""
+    R, p = pose_of(robot, frame, q)
+    return sc.Pose(frame, tuple(p), quaternion=tuple(Rotation.from_matrix(R).as_quat()))
+
+
+def limited(description: Description, lower: float | None, upper: float | None) -> Description:
+    return replace(description, joints=tuple(replace(j, lower=lower, upper=upper) for j in description.joints))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_arm_reaches_random_poses_inside_its_limits(seed: int) -> None:
+    robot = built(arm7())
+    lower, upper = joint_limits(robot.tree)
+    q = np.random.default_rng(seed).uniform(lower, upper)
+    found = solve_poses(robot, at(robot), {"tool": task_of(robot, "tool", q)}).q
+    assert (found >= lower).all() and (found <= upper).all()
+    for ours, wanted in zip(pose_of(robot, "tool", found), pose_of(robot, "tool", q), strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_tree_with_mimic_and_sliding_joints_reaches_a_pose(seed: int) -> None:
+    robot = built(random_tree(seed, 9, mimics=2))
+    q = np.random.default_rng(seed).uniform(-0.6, 0.6, len(robot.coordinates))
+    found = solve_poses(robot, at(robot), {"tip": task_of(robot, "link8", q)}).q
+    np.testing.assert_allclose(pose_of(robot, "link8", found)[1], pose_of(robot, "link8", q)[1], atol=1e-9)
+
+
+def test_a_pose_half_a_turn_away_is_reached() -> None:
+    robot = built(arm7())
+    R, p = pose_of(robot, "tool", np.full(7, 0.5))
+    flipped = R @ Rotation.from_euler("x", np.pi).as_matrix()
+    task = sc.Pose("tool", tuple(p), quaternion=tuple(Rotation.from_matrix(flipped).as_quat()))
+    found = solve_poses(robot, at(robot, 0.5), {"tool": task}).q
+    np.testing.assert_allclose(pose_of(robot, "tool", found)[0], flipped, atol=1e-9)
+
+
+def test_no_small_motion_along_the_solutions_comes_nearer_to_the_given_coordinates() -> None:
+    robot = built(limited(arm7(), None, None))
+    start = at(robot, 0.4)
+    task = {"tool": sc.Position("tool", (0.4, 0.2, 0.6))}
+    found = solve_poses(robot, start, task).q
+    h, J = 1e-6, np.zeros((3, 7))
+    for i in range(7):
+        step = h * np.eye(7)[i]
+        J[:, i] = (pose_of(robot, "tool", found + step)[1] - pose_of(robot, "tool", found - step)[1]) / (2 * h)
+    free = np.eye(7) - np.linalg.pinv(J) @ J
+    assert np.abs(free @ (found - start.q)).max() < 1e-4 * np.linalg.norm(found - start.q)
+    assert solve_poses(robot, start, task).q.tolist() == found.tolist()
+
+
+def test_the_given_coordinates_stay_where_they_solve_the_pose() -> None:
+    robot = built(arm7())
+    q = np.array([0.3, -0.4, 0.2, -1.5, 0.1, 1.2, 0.5])
+    np.testing.assert_allclose(solve_poses(robot, at(robot, q), {"tool": task_of(robot, "tool", q)}).q, q, atol=1e-9)
+
+
+def test_a_joint_stops_at_its_limit_and_the_others_do_the_rest() -> None:
+    free, held = built(limited(arm7(), None, None)), built(limited(arm7(), -0.35, 2.9))
+    task = {"tool": sc.Position("tool", (0.45, -0.35, 0.5))}
+    start = at(free, 0.2)
+    assert solve_poses(free, start, task).q.min() < -0.4
+    found = solve_poses(held, start, task).q
+    assert found.min() == pytest.approx(-0.35, abs=1e-8) and (found >= -0.35).all()
+    np.testing.assert_allclose(pose_of(held, "tool", found)[1], [0.45, -0.35, 0.5], atol=1e-9)
+
+
+def test_a_start_outside_the_limits_is_moved_inside() -> None:
+    robot = built(limited(arm7(), 0.1, 2.0))
+    found = solve_poses(robot, at(robot, -3.0), {"rest": sc.Posture({"joint2": 0.7})}).q
+    np.testing.assert_allclose(found, [0.1, 0.7, 0.1, 0.1, 0.1, 0.1, 0.1], atol=1e-10)
+
+
+def test_a_joint_keeps_the_limits_of_those_that_follow_it() -> None:
+    description = limited(arm7(), -1.0, 1.0)
+    joints = list(description.joints)
+    joints[6] = replace(joints[6], mimic="joint1", multiplier=-2.0, offset=0.4)
+    lower, upper = joint_limits(built(replace(description, joints=tuple(joints))).tree)
+    # -1 <= -2 q + 0.4 <= 1
+    assert (lower[0], upper[0]) == (pytest.approx(-0.3), pytest.approx(0.7))
+    assert (lower[1], upper[1]) == (-1.0, 1.0)
+
+
+def test_a_free_base_gets_a_unit_quaternion() -> None:
+    robot = built(arm7(3), base="free")
+    turn = Rotation.from_rotvec([0.3, -2.0, 1.1])
+    task = {"base": sc.Pose("link0", (0.5, -0.2, 1.0), quaternion=tuple(turn.as_quat()))}
+    q = solve_poses(robot, at(robot), task).q
+    w, x, y, z = q[3:7]
+    assert np.linalg.norm(q[3:7]) == pytest.approx(1.0, abs=1e-15)
+    assert abs(turn.as_quat() @ [x, y, z, w]) == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(q[:3], [0.5, -0.2, 1.0], atol=1e-10)
+    assert q[7:].tolist() == [0.0, 0.0, 0.0]
+
+
+def two_arms() -> Robot:
+    builder = RobotBuilder()
+    builder.add(arm7(), "left", Placement.at((0.0, 0.5, 0.0)))
+    builder.add(arm7(seed=1), "right", Placement.at((0.0, -0.5, 0.0)))
+    builder.body("box", "left_tool", Placement.at((0.0, 0.0, 0.2), (-np.pi / 2, 0.0, 0.0)), 5.0, (0.3, 0.4, 0.2))
+    builder.frame("right_grip", "right_tool", Placement.at((0.0, 0.0, 0.2), (np.pi / 2, 0.0, 0.0)))
+    builder.loop("grip", "weld", "box", "right_grip")
+    return builder.plant()
+
+
+ELBOWS = {"left_joint4": -2.2, "left_joint6": 1.7, "right_joint4": -2.2, "right_joint6": 1.7}
+
+
+def elbows(robot: Robot, joints: Mapping[str, float] = ELBOWS) -> State:
+    return at(robot, np.array([joints.get(name, 0.0) for name in robot.coordinates]))
+
+
+def test_two_arms_close_their_loop_with_the_box_at_its_pose() -> None:
+    robot = two_arms()
+    found = solve_poses(robot, elbows(robot), {"box": sc.Pose("box", (0.5, 0.0, 0.4), rpy=(0.0, 0.0, 0.0))}).q
+    for frame in ("box", "right_grip"):
+        R, p = pose_of(robot, frame, found)
+        np.testing.assert_allclose(p, [0.5, 0.0, 0.4], atol=1e-9)
+        np.testing.assert_allclose(R, np.eye(3), atol=1e-9)
+    lower, upper = joint_limits(robot.tree)
+    assert (found >= lower).all() and (found <= upper).all()
+
+
+def test_a_pose_out_of_reach_says_which_row_is_off_and_by_how_much() -> None:
+    robot = built(limited(arm7(2), None, None))
+    # two joints at one point: the tool stays on a sphere of radius 0.107 about (0, 0, 0.333)
+    with pytest.raises(TaskError) as error:
+        solve_poses(robot, at(robot, 0.3), {"tool": sc.Position("tool", (0.0, 0.407, 0.333))})
+    text = str(error.value)
+    assert text.startswith(
+        "no coordinates inside the joint limits reach the poses: the nearest found are off by tool.y 0.3 m"
+    )
+    assert text.endswith("(move the pose, or start initial.q elsewhere)")
+
+
+def test_the_joints_at_their_limits_are_named_where_they_keep_a_pose_out_of_reach() -> None:
+    robot = built(limited(arm7(2), 0.0, 0.5))
+    with pytest.raises(TaskError, match=r"off by .*; at its limit: joint\d"):
+        solve_poses(robot, at(robot), {"tool": sc.Position("tool", (0.107, 0.0, 0.333))})
+
+
+def test_a_loop_that_stays_open_is_named_with_the_box() -> None:
+    robot = two_arms()
+    with pytest.raises(TaskError, match=r"off by .*box.y 0\.\d+ m.*grip.1 0\.\d+ m"):
+        solve_poses(robot, elbows(robot), {"box": sc.Pose("box", (0.5, 1.2, 0.4), rpy=(0.0, 0.0, 0.0))})
+
+
+def test_an_unknown_frame_is_refused() -> None:
+    robot = built(arm7())
+    with pytest.raises(TaskError, match=r"box: there is no frame 'toool' \(did you mean 'tool'\?\)"):
+        solve_poses(robot, at(robot), {"box": sc.Position("toool", (0.0, 0.0, 0.0))})
+
+
+def circle(x: Array) -> tuple[Array, Array]:
+    return np.array([x @ x - 1.0]), 2.0 * x.reshape(1, -1)
+
+
+def test_the_nearest_point_of_a_circle_lies_on_the_ray_from_its_centre() -> None:
+    free = np.full(2, np.inf)
+    x = nearest_root(circle, np.array([0.0, 1.0]), np.array([3.0, 4.0]), -free, free)
+    np.testing.assert_allclose(x, [0.6, 0.8], atol=1e-5)  # the distance itself is right to 1e-11
+    x = nearest_root(circle, np.array([0.0, 1.0]), np.array([3.0, 4.0]), -free, np.array([0.5, np.inf]))
+    np.testing.assert_allclose(x, [0.5, np.sqrt(0.75)], atol=1e-9)
+
+
+def test_a_search_without_a_root_ends_at_the_least_error() -> None:
+    lower, upper = np.array([2.0, -1.0]), np.array([3.0, 1.0])
+    np.testing.assert_allclose(bounded_root(circle, np.array([2.5, 0.7]), lower, upper), [2.0, 0.0], atol=1e-5)

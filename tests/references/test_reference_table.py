@@ -1,0 +1,194 @@
+"""Files of references: what is read, and the sentence for everything that is wrong."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from servoctl.errors import ConfigError
+from servoctl.reference.load import file_curve
+from servoctl.reference.table import Table, read_table
+
+GOOD = "t,x,y\n0,1,5\n0.5,2,6\n1,2.5,7\n1.5,2,8\n2,1,9\n"
+
+
+def written(folder: Path, content: str | bytes, name: str = "path.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def problems(path: Path, **wanted: object) -> list[tuple[str, str]]:
+    """(field, sentence) of everything that is wrong with a reference."""
+    options = {"time": "t", "columns": None, "kind": "cubic", "extrapolate": "hold", **wanted}
+    return list(file_curve(path, **options)[2])  # type: ignore[arg-type]
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_table(path)
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+def numbers(table: Table) -> dict[str, list[float]]:
+    return {name: table.numbers(name).tolist() for name in table.columns}
+
+
+def test_columns_and_rows_are_as_written(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, "t, x \n 0 ,1e-3\n\n1,-.5\n+2.,3E2\n"))
+    assert numbers(table) == {"t": [0, 1, 2], "x": [1e-3, -0.5, 300]}
+    assert list(table.rows) == [2, 4, 5]
+
+
+@pytest.mark.parametrize("prefix", [b"\xef\xbb\xbf", b"# "])
+def test_byte_order_marks_and_headers_that_are_comments_are_read(tmp_path: Path, prefix: bytes) -> None:
+    assert list(read_table(written(tmp_path, prefix + GOOD.encode())).columns) == ["t", "x", "y"]
+
+
+def test_line_ends_of_windows_and_quoted_cells_are_read(tmp_path: Path) -> None:
+    table = read_table(written(tmp_path, '"t","x"\r\n"0","1"\r\n1,2\r\n'))
+    assert numbers(table) == {"t": [0, 1], "x": [1, 2]}
+
+
+def test_parquet_is_known_by_its_content(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [0.0, 1.0], "n": [1, 2], "note": ["a", "b"]}), tmp_path / "path.dat")
+    table = read_table(tmp_path / "path.dat")
+    assert [table.numbers("t").tolist(), table.numbers("n").tolist()] == [[0, 1], [1, 2]]
+    with pytest.raises(ConfigError, match="row 1, column 'note': 'a' is not a number"):
+        table.numbers("note")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "empty (a row of column names and rows of numbers are expected)"),
+        (b" \n\n", "empty (a row of column names and rows of numbers are expected)"),
+        (b"t,x\n", "no row below the header (rows of numbers are expected)"),
+        (b"0,1\n1,2\n", "row 1: numbers, not names of columns: 0,1 (write a header such as t,x,y above)"),
+        (b"t;x\n0;1\n", "row 1: columns separated by semicolons (separate them by commas; decimals have points)"),
+        (b"t\tx\n0\t1\n", "row 1: columns separated by tabs (separate them by commas; decimals have points)"),
+        (b"t,x,x\n0,1,2\n", "row 1: 2 columns are named 'x' (rename all but one)"),
+        (b"t,,x\n0,1,2\n", "row 1: column 2 has no name (write one)"),
+        (b"t,x\n0,1\n1\n", "row 3: 1 cell, but the header has 2 (one cell per column)"),
+        (b"t,x\n0,1\n1,2,3\n", "row 3: 3 cells, but the header has 2 (one cell per column)"),
+        (b"t,x\n0,\xff\n", "byte 6 is not UTF-8 text (a CSV or Parquet file is expected)"),
+        (b"t,x\n0,1\0\n", "byte 0 in the text (a CSV or Parquet file is expected)"),
+        (b't,x\n0,"1\n', "not a CSV file: unexpected end of data"),
+        ("t,x\n0,1\n".encode("utf-16"), "byte 0 is not UTF-8 text (a CSV or Parquet file is expected)"),
+    ],
+)
+def test_files_that_are_no_table_are_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+    assert refusal(written(tmp_path, content)) == sentence
+
+
+def test_missing_and_damaged_files_are_refused(tmp_path: Path) -> None:
+    hint = "(paths are relative to the config's folder)"
+    assert refusal(tmp_path / "none.csv") == f"there is no such file {hint}"
+    assert refusal(tmp_path) == f"cannot be read: Is a directory {hint}"
+    assert refusal(written(tmp_path, b"PAR1 and then nothing")).startswith("not a readable Parquet file: ")
+    pq.write_table(pa.table({"t": pa.array([], pa.float64())}), tmp_path / "none.parquet")
+    assert refusal(tmp_path / "none.parquet") == "no row (rows of numbers are expected)"
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        ("nan", "nan is not finite"),
+        ("-inf", "-inf is not finite"),
+        ("1e999", "inf is not finite"),
+        ("", "empty (a number is expected)"),
+        ("fast", "'fast' is not a number"),
+        ("1_000", "'1_000' is not a number"),
+        ("0x10", "'0x10' is not a number"),
+        ("٣", "'٣' is not a number"),
+        ("1 2", "'1 2' is not a number"),
+    ],
+)
+def test_cells_that_are_no_finite_numbers_are_named_by_row_and_column(tmp_path: Path, cell: str, what: str) -> None:
+    path = written(tmp_path, GOOD + f"2.5,{cell},3\n3,2,3\n")
+    assert problems(path) == [("file", f"path.csv: row 7, column 'x': {what}")]
+    assert problems(path, columns=("y",)) == []
+
+
+def test_a_time_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    assert problems(written(tmp_path, GOOD + "inf,1,1\n")) == [
+        ("file", "path.csv: row 7, column 't': inf is not finite")
+    ]
+
+
+def test_only_the_first_wrong_cells_of_a_column_are_listed(tmp_path: Path) -> None:
+    found = problems(written(tmp_path, "t,x\n" + "".join(f"{i},?\n" for i in range(9))))
+    assert [what for _, what in found] == [
+        *(f"path.csv: row {i}, column 'x': '?' is not a number" for i in (2, 3, 4)),
+        "path.csv: column 'x': 6 more cells are wrong",
+    ]
+
+
+def test_times_that_do_not_increase_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD + "1.9,0,0\n1.9,0,0\n3,0,0\n")
+    more = "row 7: t = 1.9 follows 2, and 1 more such rows (times must increase from row to row)"
+    assert problems(path) == [("file", f"path.csv: {more}")]
+    path = written(tmp_path, GOOD + "2,0,0\n", "twice.csv")
+    assert problems(path) == [
+        ("file", "twice.csv: row 7: t = 2 follows 2 (times must increase from row to row)"),
+    ]
+
+
+def test_missing_columns_are_named_with_the_nearest(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD.replace("t,x,y", "Time,pos_x,pos_y"))
+    assert problems(path, time="time", columns=("posx", "z")) == [
+        ("time", "path.csv: there is no column 'time' (did you mean 'Time'?)"),
+        ("columns", "path.csv: there is no column 'posx' (did you mean 'pos_x'?)"),
+        ("columns", "path.csv: there is no column 'z' (known: Time, pos_x, pos_y)"),
+    ]
+    path = written(tmp_path, "t\n0\n1\n", "alone.csv")
+    assert problems(path) == [("columns", "alone.csv: no column besides 't' (a reference needs at least one)")]
+
+
+def test_too_few_rows_are_named_with_the_number_needed(tmp_path: Path) -> None:
+    assert problems(written(tmp_path, "t,x\n0,1\n")) == [
+        ("file", "path.csv: 1 row (a cubic spline needs at least 4)"),
+    ]
+    assert problems(written(tmp_path, GOOD), kind="quintic") == [
+        ("file", "path.csv: 5 rows (a quintic spline needs at least 6)"),
+    ]
+
+
+def test_periodic_columns_whose_ends_differ_are_named(tmp_path: Path) -> None:
+    differ = "column 'y' starts at 5 and ends at 9 (periodic needs equal first and last rows)"
+    assert problems(written(tmp_path, GOOD), extrapolate="periodic") == [("extrapolate", f"path.csv: {differ}")]
+    assert problems(written(tmp_path, GOOD), extrapolate="periodic", columns=("x",)) == []
+
+
+def quaternions(signs: list[float], norm: float = 1.0) -> str:
+    rows = [
+        f"{i},{sign * norm * math.sin(0.3 * i)},0,0,{sign * norm * math.cos(0.3 * i)}" for i, sign in enumerate(signs)
+    ]
+    return "\n".join(["t,qx,qy,qz,qw", *rows]) + "\n"
+
+
+def test_signs_of_quaternions_become_continuous(tmp_path: Path) -> None:
+    mixed = file_curve(written(tmp_path, quaternions([1, -1, -1, 1, -1, 1])), "t", None, "cubic", "hold")
+    plain = file_curve(written(tmp_path, quaternions([1.0] * 6), "plain.csv"), "t", None, "cubic", "hold")
+    assert mixed[1] is not None and plain[1] is not None
+    t = np.linspace(0, 5, 101)
+    for column in range(4):
+        assert np.abs(mixed[1].value(t, column) - plain[1].value(t, column)).max() < 1e-14
+    norm = np.sqrt(sum(np.asarray(mixed[1].value(t, column)) ** 2 for column in range(4)))
+    assert np.abs(norm - 1).max() < 1e-2
+
+
+def test_quaternions_that_are_none_are_named(tmp_path: Path) -> None:
+    assert problems(written(tmp_path, quaternions([1.0] * 6, norm=0.5))) == [
+        ("columns", "path.csv: row 2: the norm of qx, qy, qz, qw is 0.5 (1 is expected)")
+    ]
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    before = file_curve(written(tmp_path, GOOD), "t", None, "cubic", "hold")[1]
+    assert file_curve(tmp_path / "path.csv", "t", None, "cubic", "hold")[1] is before
+    after = file_curve(written(tmp_path, GOOD.replace("2.5", "2.625")), "t", None, "cubic", "hold")[1]
+    assert before is not None and after is not None and after != before and after.value(1.0, 0) == 2.625

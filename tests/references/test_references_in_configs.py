@@ -1,0 +1,387 @@
+"""References in configs: the motion that follows them, on every engine, and what is refused."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.interpolate import CubicSpline
+
+import servoctl as sc
+from servoctl.assembly.make import make_run
+from servoctl.config import dump, load_config
+from servoctl.errors import ConfigError
+from servoctl.tune.files import with_paths_from
+from servoctl.types import Array
+
+PLANT = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Mass(sc.Plant):
+    """A mass in the plane."""
+
+    m: float = 2.0
+    path_w: float = 1.0
+    coordinates = {"x": "m", "y": "m"}
+    actuators = {"Fx": "N", "Fy": "N"}
+
+    def mass_matrix(self, q, t):
+        return self.m * np.eye(2)
+
+    def force(self, q, v, t):
+        return np.zeros(2)
+
+    def actuation(self, q, t):
+        return np.eye(2)
+'''
+CONFIG = """\
+plant: {class: "mass.py:Mass"}
+initial: {q: [1, 0.5], v: [0, 0]}
+references:
+  path: {file: path.csv}
+  move: {waypoints: [{t: 0, x: 0}, {t: 1, x: 2}]}
+task:
+  - {name: a, holonomic: "x - path_x - move_x"}
+  - {name: b, holonomic: "y - path_y"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.5, integrator: {step: 0.01}}
+"""
+
+
+def path_rows() -> tuple[Array, Array]:
+    t = np.arange(21) * 0.05
+    return t, np.stack([np.cos(3 * t), 0.5 + 0.1 * np.sin(2 * t) ** 2], axis=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with plant, path and config, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mass.py").write_text(PLANT)
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    write_path()
+    return tmp_path
+
+
+def write_path(name: str = "path.csv", values: Array | None = None) -> None:
+    t, xy = path_rows()
+    rows = [
+        f"{a!r},{x!r},{y!r}" for a, (x, y) in zip(t.tolist(), (xy if values is None else values).tolist(), strict=True)
+    ]
+    Path(name).write_text("\n".join(["t,x,y", *rows]) + "\n")
+
+
+def changed(*replacements: tuple[str, str], base: str = CONFIG) -> Path:
+    for old, new in replacements:
+        assert old in base
+        base = base.replace(old, new)
+    path = Path("c.yaml")
+    path.write_text(base)
+    return path
+
+
+def refused(*replacements: tuple[str, str]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        sc.load(changed(*replacements), engine="vm")
+    return caught.value.problems
+
+
+def test_the_motion_follows_the_spline_and_the_profile_with_their_second_derivatives(folder: Path) -> None:
+    trajectory = sc.load("c.yaml", engine="vm").simulate()
+    t, (times, xy) = trajectory.t, path_rows()
+    spline = CubicSpline(times, xy, bc_type="not-a-knot")
+    move = 2 * (10 * t**3 - 15 * t**4 + 6 * t**5)
+    assert np.abs(trajectory["q.x"] - spline(t)[:, 0] - move).max() < 1e-4  # its first rate is not 0
+    acceleration = spline(t, 2)[:, 0] + 2 * (60 * t - 180 * t**2 + 120 * t**3)
+    gap, rate = trajectory["violation.a"], trajectory["violation_rate.a"]
+    expected = 2.0 * (acceleration - 20 * rate - 100 * gap)
+    assert np.abs(trajectory["u.Fx"] - expected).max() < 1e-9
+
+
+@pytest.mark.parametrize("method", ["rk4", "dop853"])
+def test_all_engines_give_one_motion(folder: Path, method: str) -> None:
+    integrator = "integrator: {method: dop853, rtol: 1e-10, atol: 1e-12}, output_step: 0.05"
+    config = changed(*([("integrator: {step: 0.01}", integrator)] if method == "dop853" else []))
+    ends = {}
+    for engine in ("numpy", "vm", "c"):
+        run = sc.load(config, engine=engine)
+        if run.loop.engine == engine:  # c needs a compiler
+            ends[engine] = run.simulate().q
+    assert len(ends) >= 2
+    for end in ends.values():
+        assert np.abs(end - ends["vm"]).max() < (1e-13 if method == "rk4" else 2e-8)
+
+
+def test_runs_side_by_side_equal_single_ones(folder: Path) -> None:
+    run = sc.load("c.yaml", engine="auto")
+    metrics = sc.batch(run, {"plant.parameters.m": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    for m, value in zip([1.0, 5.0], [metrics["input_max.Fx"][0], metrics["input_max.Fx"][-1]], strict=True):
+        single = sc.load("c.yaml", [f"plant.parameters.m={m}"], engine="vm").simulate()
+        assert value == pytest.approx(float(np.abs(single["u.Fx"]).max()), rel=1e-9)
+
+
+def test_rates_of_references_may_stand_in_holonomic_and_nonholonomic_rows(folder: Path) -> None:
+    t, xy = path_rows()
+    spline = CubicSpline(t, xy, bc_type="not-a-knot")
+    start = spline(0.0, 1)
+    vx, vy = float(start[0] + 0.01 * spline(0.0, 2)[0]), float(start[1])
+    config = changed(
+        ("v: [0, 0]", f"v: [{vx!r}, {vy!r}]"),
+        ("x - path_x - move_x", "x - path_x - 0.01*der(path_x)"),
+        ('holonomic: "y - path_y"', 'nonholonomic: "der(y) - der(path_y)", correction: {p_feedback: {P: 0.1}}'),
+    )
+    trajectory = sc.load(config, engine="vm").simulate()
+    assert np.abs(trajectory["v.y"] - spline(trajectory.t, 1)[:, 1]).max() < 1e-6
+    gap = trajectory["q.x"] - spline(trajectory.t)[:, 0] - 0.01 * spline(trajectory.t, 1)[:, 0]
+    assert np.abs(gap - trajectory["violation.a"]).max() < 1e-12
+
+
+def test_open_loops_and_null_spaces_use_references(folder: Path) -> None:
+    start = CONFIG.index("task:")
+    Path("c.yaml").write_text(
+        CONFIG[:start] + 'law: none\ninputs: {Fx: "path_x", Fy: "2*der(path_y)"}\nrun: {duration: 0.2}\n'
+    )
+    trajectory = sc.load("c.yaml", engine="vm").simulate()
+    spline = CubicSpline(*path_rows(), bc_type="not-a-knot")
+    assert np.abs(trajectory["u.Fx"] - spline(trajectory.t)[:, 0]).max() < 1e-12
+    assert np.abs(trajectory["u.Fy"] - 2 * spline(trajectory.t, 1)[:, 1]).max() < 1e-11
+    text = changed(
+        ('  - {name: b, holonomic: "y - path_y"}\n', ""),
+        ("law: {", 'law: {null_space: {Fy: "path_y"}, '),
+    )
+    trajectory = sc.load(text, engine="vm").simulate()
+    assert np.abs(trajectory["u.Fy"] - spline(trajectory.t)[:, 1]).max() < 1e-12
+
+
+def test_a_run_is_made_anew_only_if_the_content_of_its_references_changes(folder: Path) -> None:
+    first = sc.load("c.yaml", engine="vm")
+    again = make_run(load_config("c.yaml"), "vm", like=first)
+    assert again.task_map is first.task_map
+    write_path(values=path_rows()[1] + [[0.0, 0.125]])
+    later = make_run(load_config("c.yaml"), "vm", like=first)
+    assert later.task_map is not first.task_map
+    assert float(later.signals["path_y"](0.0)) == 0.625
+    assert later.simulate().q[-1, 1] - first.simulate().q[-1, 1] == pytest.approx(0.125, abs=0.02)
+
+
+def test_set_names_another_file(folder: Path) -> None:
+    write_path("other.csv", path_rows()[1] + 1.0)
+    run = sc.load("c.yaml", ["references.path.file=other.csv"], engine="vm")
+    assert run.signals["path_x"](0.0) == 2.0
+
+
+def test_paths_are_relative_to_the_folder_of_the_config(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert sc.load("../c.yaml", engine="vm").signals["path_x"](0.0) == 1.0
+
+
+def test_a_dump_of_the_config_loads_again_with_the_defaults_of_each_kind(folder: Path) -> None:
+    config = load_config("c.yaml").config
+    Path("d.yaml").write_text(dump(config))
+    assert load_config("d.yaml").config == config
+    path, move = config.references["path"], config.references["move"]
+    assert (path.time, path.spline, path.extrapolate, path.profile) == ("t", "cubic", "hold", None)
+    assert (move.profile, move.blend, move.time, move.extrapolate) == ("quintic", None, None, "hold")
+
+
+def test_a_run_beyond_a_reference_with_extrapolation_error_is_refused(folder: Path) -> None:
+    span = "it goes from t = 0 to 1 s, the run from 0 to 1.5 s (shorten the run, or extrapolate: hold)"
+    error = ("file: path.csv}", "file: path.csv, extrapolate: error}")
+    assert refused(error, ("duration: 0.5", "duration: 1.5")) == [f"c.yaml:4: references.path.extrapolate: {span}"]
+    end = sc.load(changed(error, ("duration: 0.5", "duration: 1")), engine="vm").simulate()
+    assert end.t[-1] == pytest.approx(1.0) and np.isfinite(end.q).all()
+
+
+def test_a_longer_run_than_an_earlier_one_is_refused_too(folder: Path) -> None:
+    config = changed(("file: path.csv}", "file: path.csv, extrapolate: error}"))
+    run = sc.load(config, engine="vm")
+    with pytest.raises(
+        ConfigError, match=r"references\.path\.extrapolate: it goes from t = 0 to 1 s, the run from 0 to 2"
+    ):
+        make_run(load_config(config, ["run.duration=2"]), "vm", like=run)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentences"),
+    [
+        ("path.csv", "none.csv", ["c.yaml:4: references.path.file: none.csv: there is no such file (paths are"]),
+        ("path.csv", "path.csv, time: T", ["c.yaml:4: references.path.time: path.csv: there is no column 'T' (did"]),
+        ("path.csv", "path.csv, columns: [x, z]", ["c.yaml:4: references.path.columns: path.csv: there is no column"]),
+        (
+            "path.csv",
+            "path.csv, extrapolate: periodic",
+            [
+                "c.yaml:4: references.path.extrapolate: path.csv: column 'x' starts at 1 and ends at",
+                "c.yaml:4: references.path.extrapolate: path.csv: column 'y' starts at 0.5 and ends at",
+            ],
+        ),
+        (
+            "t: 1, x: 2}]}",
+            "t: 1, x: 2}], extrapolate: periodic}",
+            ["c.yaml:5: references.move.extrapolate: the first and the last waypoint differ (periodic needs equal"],
+        ),
+    ],
+)
+def test_wrong_references_are_refused_at_their_field(folder: Path, old: str, new: str, sentences: list[str]) -> None:
+    found = [each.replace(f"{folder}/", "") for each in refused((old, new))]
+    wanted = [each for each in found if ": references." in each]
+    assert len(wanted) == len(sentences)
+    assert all(one.startswith(other) for one, other in zip(wanted, sentences, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "what"),
+    [
+        ("path", "x, w", "column 'w': 'path_w' is a parameter already (rename the reference)"),
+        ("x", "x", None),
+        ("a", "b c", "column 'b c': 'a_b c' is no name for equations (rename the column, or leave it out of columns)"),
+    ],
+)
+def test_names_that_collide_are_refused(folder: Path, name: str, columns: str, what: str | None) -> None:
+    names = columns.split(", ")
+    rows = "".join(f"{t}{f',{t}' * len(names)}\n" for t in range(5))
+    Path("more.csv").write_text(f"t,{','.join(names)}\n{rows}")
+    content = CONFIG.replace("  path: {file: path.csv}", f"  path: {{file: path.csv}}\n  {name}2: {{file: more.csv}}")
+    if name == "path":
+        content = content.replace("  path: {file: path.csv}\n", "").replace("path2", "path")
+    Path("c.yaml").write_text(content.replace("a2", "a"))
+    if what is None:
+        sc.load("c.yaml", engine="vm")
+        return
+    with pytest.raises(ConfigError) as caught:
+        sc.load("c.yaml", engine="vm")
+    assert any(problem.endswith(f": {what}") for problem in caught.value.problems), caught.value.problems
+
+
+def test_a_column_may_not_be_named_as_a_coordinate_or_another_column(folder: Path) -> None:
+    Path("mass.py").write_text(PLANT.replace('{"x": "m", "y": "m"}', '{"x": "m", "path_y": "m"}'))
+    assert "c.yaml:4: references.path.columns: column 'y': 'path_y' is a coordinate already (rename the reference)" in (
+        refused()
+    )
+    Path("mass.py").write_text(PLANT)
+    two = "  path: {file: path.csv}\n  path_a: {waypoints: [{t: 0, x: 0}, {t: 1, x: 2}]}\n"
+    two += (
+        "  path_: {waypoints: [{t: 0, a_x: 0}, {t: 1, a_x: 2}]}\n  path__a: {waypoints: [{t: 0, x: 0}, {t: 1, x: 2}]}"
+    )
+    found = refused(("  path: {file: path.csv}", two))
+    assert found == [
+        "c.yaml:7: references.path__a.waypoints: column 'x': 'path__a_x' is a column of reference 'path_' already "
+        "(rename one)"
+    ]
+
+
+def test_equations_name_the_columns_there_are(folder: Path) -> None:
+    found = refused(("y - path_y", "y - path_z"), ("x - path_x - move_x", "x - path_x[0] - der(path_q)"))
+    assert [each.split(": ", 2)[2] for each in found] == [
+        "der(path_q): 'path_q' is not a coordinate (did you mean 'path_y'?)",
+        "path_x[0]: 'path_x' is a column of a reference and has no index (write path_x)",
+        "unknown word 'path_z' (did you mean 'path_y'?)",
+    ]
+
+
+def test_velocities_of_coordinates_stay_refused_in_holonomic_rows(folder: Path) -> None:
+    assert refused(("x - path_x - move_x", "x - der(x) - der(path_x)")) == [
+        "c.yaml:7: task.a.holonomic: der(x) in a holonomic equation (write it under 'nonholonomic')"
+    ]
+
+
+def test_a_nonholonomic_row_needs_the_velocity_of_a_coordinate(folder: Path) -> None:
+    found = refused(('holonomic: "y - path_y"', 'nonholonomic: "y - der(path_y)"'))
+    assert len(found) == 1 and "must contain a velocity, it has none (write it as holonomic)" in found[0]
+
+
+GRAMMAR = [
+    ("{file: path.csv}", "{}", "path: no source (give exactly one of file, waypoints)"),
+    (
+        "{file: path.csv}",
+        "{file: path.csv, waypoints: []}",
+        "path.waypoints: cannot be used with file (a reference has exactly one of them)",
+    ),
+    (
+        "{file: path.csv}",
+        "{file: path.csv, profile: septic}",
+        "path.profile: does not fit file (it belongs to waypoints)",
+    ),
+    ("x: 2}]}", "x: 2}], spline: cubic}", "move.spline: does not fit waypoints (it belongs to file)"),
+    ("x: 2}]}", "x: 2}], blend: 0.2}", "move.blend: needs profile trapezoidal (the other profiles have no blend)"),
+    (
+        "x: 2}]}",
+        "x: 2}], profile: trapezoidal, blend: 0.6}",
+        "move.blend: expected a share above 0, at most 0.5, got 0.6",
+    ),
+    ("x: 2}]}", "x: 2}], profile: cubic}", "move.profile: expected one of quintic, septic, trapezoidal, got 'cubic'"),
+    (
+        "{file: path.csv}",
+        "{file: path.csv, extrapolate: holds}",
+        "path.extrapolate: expected one of hold, periodic, error, got 'holds' (did you mean 'hold'?)",
+    ),
+    ("[{t: 0, x: 0}, {t: 1, x: 2}]", "[{t: 0, x: 0}]", "move.waypoints: 1 waypoint (give at least two)"),
+    ("{t: 1, x: 2}", "{x: 2}", "move.waypoints[1]: no time (as in {t: 0, x: 0.1})"),
+    (
+        "{t: 1, x: 2}",
+        "{t: 1, y: 2, x: 1}",
+        "move.waypoints[1].y: the first waypoint has no such column (known: x)",
+    ),
+    (
+        "[{t: 0, x: 0}, {t: 1, x: 2}]",
+        "[{t: 0, x: 0, y: 1}, {t: 1, x: 2}]",
+        "move.waypoints[1]: no value for y (every waypoint has the same columns)",
+    ),
+    ("{t: 1, x: 2}", "{t: 0, x: 2}", "move.waypoints[1].t: 0 follows 0 (times must increase)"),
+    ("{t: 1, x: 2}", "{t: 1, x: fast}", "move.waypoints[1].x: expected a number, got 'fast'"),
+    ("  path: {", "  my path: {", "my path: expected a name of letters, digits and _, got 'my path' (as in path)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "what"), GRAMMAR)
+def test_the_grammar_of_references_is_checked(folder: Path, old: str, new: str, what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(changed((old, new)))
+    found = [problem.split(": references.", 1) for problem in caught.value.problems]
+    assert any(len(each) == 2 and each[1].startswith(what) for each in found), caught.value.problems
+
+
+def test_all_problems_of_all_references_are_reported_at_once(folder: Path) -> None:
+    Path("bad.csv").write_text("t,x\n0,1\n0,nan\n")
+    found = refused(
+        ("  path: {file: path.csv}", "  path: {file: path.csv, columns: [x, z]}\n  bad: {file: bad.csv}"),
+        ("t: 1, x: 2", "t: 1, x: 2, y: 3"),
+        ("y - path_y", "y - nothing"),
+    )
+    fields = [problem.split(": ")[1] for problem in found]
+    assert fields[:4] == [
+        "references.path.columns",
+        "references.bad.file",
+        "references.move.waypoints[1].y",
+        "task.b.holonomic",
+    ]
+
+
+def test_units_and_expressions_stand_in_waypoints(folder: Path) -> None:
+    run = sc.load(changed(("{t: 1, x: 2}", "{t: 500*ms, x: 90*deg}")), engine="vm")
+    assert run.signals["move_x"](0.5) == pytest.approx(math.pi / 2, rel=1e-15)
+
+
+def test_tasks_that_are_classes_use_references(folder: Path) -> None:
+    code = "import servoctl as sc\n\n\nclass Follow(sc.Holonomic):\n    def phi(self, q, t):\n"
+    Path("follow.py").write_text(code + "        return q[0] - self.signals['path_x'](t) - self.signals['move_x'](t)\n")
+    equation = sc.load("c.yaml", engine="vm").simulate()
+    by_class = sc.load(
+        changed(('name: a, holonomic: "x - path_x - move_x"', 'name: a, class: "follow.py:Follow"')), engine="vm"
+    ).simulate()
+    assert np.array_equal(by_class.q, equation.q)
+
+
+def test_best_configs_of_a_search_find_the_files_of_references(folder: Path) -> None:
+    run = sc.load("c.yaml", engine="vm")
+    assert run.loaded is not None
+    (folder / "out" / "deep").mkdir(parents=True)
+    moved = with_paths_from(run.loaded.config, folder / "out" / "deep", run.loaded.folder)
+    Path("out/deep/best.yaml").write_text(dump(moved))
+    again = sc.load("out/deep/best.yaml", engine="vm")
+    assert again.signals == run.signals
