@@ -25,7 +25,6 @@ _FOLDER = Path(__file__).parent / "c"
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
 
-
 MANY = 2000
 """A function of more statements is marked as long, see `compiler.LONG`."""
 
