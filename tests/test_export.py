@@ -288,7 +288,7 @@ class Integral(BoundLaw):
     def memory(self) -> Mapping[str, float]:
         return {"missed": 0.25}
 
-    def memory_rate(self, terms: Terms, memory: Array) -> Array:
+    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         return terms.matrices.task.violation
 
     def command(self, terms: Terms, memory: Array) -> Command:

@@ -96,6 +96,6 @@ def simulated_system(setup: RigSetup) -> System:
     assert setup.run.loaded is not None
     overrides = [f"plant.parameters.{name}={value}" for name, value in parameters.items()]
     try:
-        return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False).system
+        return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
     except ServoctlError as error:
         raise ConfigError(f"hil.emulation.parameters: {error}") from error

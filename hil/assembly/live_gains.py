@@ -97,7 +97,7 @@ class LiveGains:
 
     def __init__(self, loaded: LoadedConfig, model: Model, bound: BoundLaw | None) -> None:
         problems = Problems(loaded)
-        hil, law = loaded.config.hil, build_law(loaded, model.plant, problems)
+        hil, law = loaded.config.hil, build_law(loaded, model.plant, problems, on_drives=True)
         problems.check()
         assert hil is not None
         self._model, self._period, self._spacing = model, hil.period, Spacing.on_drives(hil)

@@ -30,6 +30,8 @@ class Controller:
         self._tick = loop.control_tick()
         self._remembers = len(loop.memory_start) > 0
         self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
+        law = loop.system.law
+        self._memory_period = None if law is None else law.memory_period
         self.memory = loop.memory_start.copy()
         self.row = np.full(loop.layout.command_size, np.nan)
 
@@ -70,9 +72,13 @@ class Controller:
         return self._tick.memory
 
     def remember(self, elapsed: float) -> None:
-        """Integrates the memory over the time that has really passed [s], with the rate of the last command."""
+        """Integrates the memory over the time that has really passed [s], with the rate of the last command.
+
+        A memory that changes once per period does so, however much time has passed.
+        """
         if len(self.memory):
-            self.memory = self.memory + elapsed * self.row[self._slices["memory_rate"]]
+            time = elapsed if self._memory_period is None else self._memory_period
+            self.memory = self.memory + time * self.row[self._slices["memory_rate"]]
 
     @property
     def status(self) -> int:

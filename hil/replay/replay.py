@@ -145,7 +145,7 @@ def replay(
     assert best is not None
     if loaded.config.hil is None or "read" not in run.columns or not (folder / FRAMES).is_file():
         return best
-    settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False).system.model.plant)
+    settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False, waiting=True).system.model.plant)
     samples, other = _same_samples(settings, run, folder)
     drives = [cast(Drive, build(drive, settings.values.period)) for drive in settings.drives]
     sent = compare_sent(run, folder, drives, list(settings.buses))

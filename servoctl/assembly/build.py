@@ -7,6 +7,7 @@ from typing import Any
 from servoctl.assembly.classes import load_class
 from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
+from servoctl.assembly.observer import build_observer
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.robot import build_robot, effort_limits
 from servoctl.assembly.robot_start import complete_start, solved_start
@@ -160,9 +161,21 @@ def build_correction(values: CorrectionConfig | None) -> Correction | None:
 
 
 def build_law(
-    loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Mapping[str, Signal] = NO_SIGNALS
+    loaded: LoadedConfig,
+    plant: Plant,
+    problems: Problems,
+    signals: Mapping[str, Signal] = NO_SIGNALS,
+    on_drives: bool = False,
 ) -> ConstraintFollowing | None:
-    """The law of a config; None for an open loop."""
+    """The law of a config; None for an open loop.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        problems: Collects the problems.
+        signals: Name -> signal of the references.
+        on_drives: Whether the law runs at the period of `hil`; else at that of `run`.
+    """
     values = loaded.config.law
     if not isinstance(values, LawConfig):
         return None
@@ -187,6 +200,7 @@ def build_law(
         residual_tolerance=values.residual_tolerance,
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
+        observer=build_observer(loaded, plant, problems, on_drives),
     )
 
 

@@ -92,7 +92,7 @@ def make_run(
     problems = Problems(loaded) if problems is None else problems
     values = loaded.config
     ground = _same_ground(loaded, like) or _ground(loaded, problems, waiting)
-    law = _law(loaded, ground.plant, problems, ground.signals)
+    law = _law(loaded, ground.plant, problems, ground.signals, waiting)
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
@@ -142,7 +142,7 @@ def make_run(
     return ready
 
 
-def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals) -> Law | None:
+def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signals, on_drives: bool) -> Law | None:
     """The law; None for an open loop or a wrong law, of which only the names are checked."""
     values = loaded.config.law
     if not isinstance(values, LawConfig):
@@ -151,7 +151,7 @@ def _law(loaded: LoadedConfig, plant: Plant, problems: Problems, signals: Signal
     if problems.touch("law", "task"):
         build_equations(values.null_space, plant, problems, "law", "null_space", signals=signals)
         return None
-    return build_law(loaded, plant, problems, signals)
+    return build_law(loaded, plant, problems, signals, on_drives)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def realistic(
     if like is not None and like.model.rows_kernel is system.model.rows_kernel:
         return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
     before, plant = len(problems.found), system.model.plant
-    realism = _realism(values, plant, period, problems)
+    realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else _friction(values.friction, plant, problems)
     simulated = _simulated(system.model, values.parameter_error, start, problems)
     if len(problems.found) > before:
@@ -62,13 +62,15 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     values, period = loaded.config.realism, loaded.config.run.period
     if values is None or period is None:
         return
-    _realism(values, plant, period, problems)
+    build_realism(values, plant, period, problems)
     if values.friction is not None:
         _friction(values.friction, plant, problems)
     _changed(plant, values.parameter_error, problems)
 
 
-def _realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
+def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
+    """Measurement, delay and actuators of a config, without friction and parameter errors."""
+
     def measured(field: str) -> tuple[float, ...]:
         given = getattr(values, field)
         parts = [_each(getattr(given, x), plant.coordinates, "coordinate", problems, field, x) for x in ("q", "v")]

@@ -15,6 +15,8 @@ from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.robot import robot_section
 from servoctl.errors import ServoctlError
+from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
@@ -23,6 +25,9 @@ from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
+
+OFF = 1.0
+"""Relative error of the model's task map at which `check` also gives the limit of an observer."""
 
 SHOWN = 10
 """Largest number of printed lines of one kind; JSON has all."""
@@ -56,11 +61,7 @@ def check(run: Run) -> CheckReport:
         run: A run, loaded with `strict=False` so that its problems are reported with the rest.
     """
     report = CheckReport(warnings=list(run.warnings), errors=list(run.problems))
-    parts = (
-        _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _internal, _diagnosis,
-        _start, _engine,
-    )  # fmt: skip
-    for part in parts:
+    for part in PARTS:
         part(run, report)
     return report
 
@@ -261,6 +262,29 @@ def _gains(run: Run, report: CheckReport) -> None:
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
 
 
+def _observer(run: Run, report: CheckReport) -> None:
+    law = run.system.law
+    if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
+        return
+    rate, lines, values = law.observer_rate, [], {}
+    for i, name in enumerate(law.observed):
+        row = of_one_row(law.observer, i)
+        exact, off = (largest_rate(row, law.damping[i], law.stiffness[i], error) for error in (0.0, OFF))
+        values[name] = {"rate": rate, "limit": exact, "limit_if_off": off, "share": rate / exact}
+        lines.append(
+            f"{name}: rate {rate:.4g} 1/s, stable up to {_rate(exact, row.period)} (up to {_rate(off, row.period)} if "
+            f"inputs act {1 + OFF:g} times as much as the model says)"
+        )
+        if rate > exact:
+            report.errors.append(f"law.observer: {name}: unstable at {rate:.4g} 1/s (use a rate below {exact:.4g})")
+    report.sections.append(("disturbance observer", _shortened(lines)))
+    report.values["observer"] = values
+
+
+def _rate(limit: float, period: float) -> str:
+    return f"more than {LARGEST / period:.4g} 1/s" if np.isinf(limit) else f"{limit:.4g} 1/s"
+
+
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:
     lines = [line for one in found for line in (one.text, *(f"  {reason}" for reason in one.reasons))]
     if found:
@@ -330,3 +354,10 @@ def _cost(loop: Any, t: float, x: Any) -> float:
     loop.rates(t, x)
     times = timeit.repeat(lambda: loop.rates(t, x), number=5, repeat=5)
     return float(np.median(times)) / 5 * 1e6
+
+
+PARTS = (
+    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _observer, _internal,
+    _diagnosis, _start, _engine,
+)  # fmt: skip
+"""The sections, in the order of the report."""

@@ -28,6 +28,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         task_problems,
         robot_problems,
         _law,
+        _observer,
         _poles,
         _corrections,
         _integrator,
@@ -46,6 +47,16 @@ def _law(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(
             ("inputs",), "cannot be used with a law (the law computes the inputs; an open-loop run has 'law: none')"
         )
+
+
+def _observer(values: Mapping[str, Any]) -> Iterator[Problem]:
+    law, path = mapping(values, "law"), ("law", "observer")
+    if law.get("observer") is None:
+        return
+    if law.get("kind") == "input_output":
+        yield Problem(path, "does not fit law.kind input_output, whose derivatives come from the model (leave it out)")
+    if mapping(values, "run").get("period") is None and "hil" not in values:
+        yield Problem(path, "needs a sampled law (give run.period)")
 
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:

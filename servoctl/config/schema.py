@@ -79,6 +79,19 @@ class ReactionConfig(Section):
     rz: Real | None = Field(default=None, description="torque about z [N m]")
 
 
+class ObserverConfig(Section):
+    """Disturbance observer of the task rows."""
+
+    rate: Positive | None = Field(
+        default=None, description="L [1/s]: how fast the estimate follows; auto, or left out: 0.2 / run.period"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _auto(cls, given: Any) -> Any:
+        return {**given, "rate": None} if isinstance(given, dict) and given.get("rate") == "auto" else given
+
+
 class LawConfig(Section):
     """The control law."""
 
@@ -109,6 +122,11 @@ class LawConfig(Section):
         default=None,
         description="loop of a robot -> components of its reaction that the inputs hold, given up before the task "
         "where limits bind",
+    )
+    observer: ScalarOr[Literal["auto"], ObserverConfig] | None = Field(
+        default=None,
+        description="estimates, per task row, the acceleration that the model does not explain, and cancels it; needs "
+        "run.period; auto: {rate: auto}; left out: no observer",
     )
     rank_tolerance: Fraction = Field(
         default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"

@@ -27,6 +27,7 @@ from servoctl.laws.allocation import Allocation, Allocator
 from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import BoundLaw, Law
 from servoctl.laws.limits import within_limits
+from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.preload import Preload, ReactionComponent
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import equation_value
@@ -65,6 +66,7 @@ class ConstraintFollowing(Law):
         on_infeasible: `warn`: least squares with a warning; `damp`: u = -D B^T v; `fault`: least squares, and the run
             stops.
         input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
+        observer: Disturbance observer of the task rows; None: none.
     """
 
     correction: Correction | None = None
@@ -83,6 +85,7 @@ class ConstraintFollowing(Law):
     on_infeasible: Literal["warn", "damp", "fault"] = "warn"
     input_damping: float = 1.0
     preload: Preload | None = None
+    observer: Observer | None = None
 
     def prepare(self, model: Model, around: State) -> Model:
         """The model itself.
@@ -114,6 +117,10 @@ class ConstraintFollowing(Law):
             gains = self.gains_of(model.task_rows)
         except TaskError as error:
             problems.append(str(error))
+        try:
+            observer = None if self.observer is None else self.observer.bind(model.task_rows, actuators)
+        except TaskError as error:
+            problems.append(str(error))
         if problems:
             raise TaskError("\n".join(problems))
         wished = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) > 1]
@@ -143,6 +150,8 @@ class ConstraintFollowing(Law):
             residual_tolerance=self.residual_tolerance,
             on_infeasible=self.on_infeasible,
             input_damping=self.input_damping,
+            observer=observer,
+            observer_rate=0.0 if self.observer is None else self.observer.bound_rate,
         )
 
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
@@ -245,6 +254,8 @@ class BoundConstraintFollowing(BoundLaw):
         aim: The constant part of s, per actuator.
         free_damping: Damping of the free motion; see `laws.secondary`.
         limited: Whether any input has a limit.
+        observer: Disturbance observer of the rows; None: none.
+        observer_rate: Its rate L [1/s].
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -272,6 +283,8 @@ class BoundConstraintFollowing(BoundLaw):
     residual_tolerance: float
     on_infeasible: str
     input_damping: float
+    observer: RowObserver | None = None
+    observer_rate: float = 0.0
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
@@ -298,6 +311,31 @@ class BoundConstraintFollowing(BoundLaw):
         return [i for i in range(len(self.rows)) if i not in self.wished]
 
     @property
+    def memory(self) -> Mapping[str, float]:
+        return {} if self.observer is None else self.observer.memory
+
+    @property
+    def memory_period(self) -> float | None:
+        return None if self.observer is None else self.observer.period
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        return () if self.observer is None else self.observer.rows
+
+    def disturbance(self, terms: Terms, memory: Array) -> Array:
+        if self.observer is None:
+            return np.zeros(0)
+        return self.observer.disturbance(terms.matrices.task, memory, self.observer_rate)
+
+    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
+        if self.observer is None:
+            return np.zeros(len(memory))
+        d = self.disturbance(terms, memory)
+        after = self.observer.after(terms.matrices.task, terms.rhs, command.u, terms.task_map, memory, d)
+        rate: Array = (after - memory) / self.observer.period
+        return rate
+
+    @property
     def stops_on(self) -> frozenset[int]:
         bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
         return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
@@ -313,6 +351,8 @@ class BoundConstraintFollowing(BoundLaw):
         reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
         allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
         feedforward, feedback = terms.rhs, self.feedback(terms)
+        if self.observer is not None:
+            feedback = feedback - self.disturbance(terms, memory)
         if reactions is not None:
             feedforward = np.concatenate([feedforward, reactions.rhs])
             feedback = np.concatenate([feedback, np.zeros(len(reactions.rhs))])

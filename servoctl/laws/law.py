@@ -65,6 +65,11 @@ class BoundLaw(ABC):
         return {}
 
     @property
+    def memory_period(self) -> float | None:
+        """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
+        return None
+
+    @property
     def wishes(self) -> tuple[int, ...]:
         """Indices of the task rows of priority 2 and below; missing them is reported and is never a failure."""
         return ()
@@ -83,8 +88,17 @@ class BoundLaw(ABC):
         """Indices of the inputs at a limit of the law; none unless overridden."""
         return []
 
-    def memory_rate(self, terms: Terms, memory: Array) -> Array:
-        """Time derivative of the memory, in the shape of the memory; zero unless overridden."""
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Names of the task rows whose disturbance the law observes; none unless overridden."""
+        return ()
+
+    def disturbance(self, terms: Terms, memory: Array) -> Array:
+        """The disturbance of each observed row [acceleration of the row], shape (observed,)."""
+        return np.zeros(0)
+
+    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
+        """Time derivative of the memory under a command, in the shape of the memory; zero unless overridden."""
         return np.zeros(len(memory))
 
     def control(self, model: Model, state: State, memory: Array | None = None) -> Command:
@@ -95,4 +109,6 @@ class BoundLaw(ABC):
     def step(self, model: Model, state: State, memory: Array, elapsed: float) -> tuple[Command, Array]:
         """The command, and the memory after the elapsed time [s]; pure."""
         terms = assemble(state, model.matrices(state), self.passive_rank_tolerance)
-        return self.command(terms, memory), memory + elapsed * self.memory_rate(terms, memory)
+        command = self.command(terms, memory)
+        time = elapsed if self.memory_period is None else self.memory_period
+        return command, memory + time * self.memory_rate(terms, memory, command)

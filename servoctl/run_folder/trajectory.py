@@ -47,7 +47,8 @@ class Trajectory:
             `v.<coordinate>`, `u.<actuator>`, `violation.<row>`, `violation_rate.<row>`, `passive.<row>`,
             `passive_force.<coordinate>`, `servo_force.<coordinate>`, `memory.<name>`, `rank`, `residual`,
             `pivot_min`, `status` (`Status.code`), `given_up.<row>` of rows of priority 2 and below: the acceleration
-            that the row required and did not get [unit of the row / s^2]. Missing quantities are left out.
+            that the row required and did not get [unit of the row / s^2], `disturbance.<row>` of an observer, in the
+            same unit. Missing quantities are left out.
         units: Column -> unit, such as `rad/s`.
         metadata: Facts about the run: the keys `ALWAYS`, those of `SOMETIMES` that apply, `events` (a list), and
             `tasks` (task -> names of its rows). With `task_span` (two times, or none), the metrics of tasks use the
@@ -203,6 +204,11 @@ class Trajectory:
                 task: _greatest(np.concatenate([given_up[row][self.during(task)] for row in of]))
                 for task, of in by_task.items() if of
             }  # fmt: skip
+        disturbance = self.group("disturbance")
+        if disturbance:
+            out["disturbance"] = {
+                name: {"rms": rms(self.t, d), "max": _greatest(np.abs(d))} for name, d in disturbance.items()
+            }
         out |= {key: self.metadata[key] for key in SOMETIMES if key in self.metadata}
         if len(self.t):
             final = {group: {name: x[-1] for name, x in self.group(group).items()} for group in ("q", "v")}

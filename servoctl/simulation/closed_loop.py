@@ -37,7 +37,7 @@ class Loop(ABC):
         self.system = system
         memory = {} if system.law is None else system.law.memory
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, len(memory), 0 if system.law is None else len(system.law.wishes))
+        self.layout = Layout(system.model, system.law)
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None
         self.evaluations = 0
@@ -154,12 +154,23 @@ class Loop(ABC):
 
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:
         command = system.command(terms, memory)
-        rate = np.zeros(0) if system.law is None else system.law.memory_rate(terms, memory)
-        wishes = () if system.law is None else system.law.wishes
+        law = system.law
+        rate = np.zeros(0) if law is None else law.memory_rate(terms, memory, command)
+        disturbance = np.zeros(0) if law is None else law.disturbance(terms, memory)
+        wishes = () if law is None else law.wishes
         required = [x for i, x in enumerate(command.residual) if i not in wishes]
         residual = [where(command.status >= Status.NOT_POSITIVE.code, np.nan, largest(required))]
         given_up = [abs(command.residual[i]) for i in wishes]
-        parts = [command.u, [command.rank], residual, [command.pivot_min], [command.status], given_up, rate]
+        parts = [
+            command.u,
+            [command.rank],
+            residual,
+            [command.pivot_min],
+            [command.status],
+            given_up,
+            disturbance,
+            rate,
+        ]
         return np.concatenate([np.atleast_1d(np.asarray(part, dtype=object)) for part in parts])
 
     def _closing(self, terms: Terms, system: System) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """Which part of a logged row holds what."""
 
+from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 
 
@@ -8,8 +9,7 @@ class Layout:
 
     Args:
         model: Plant and constraints.
-        memory: Number of states of the law.
-        wishes: Number of task rows that the law may give up.
+        law: The law; None: an open loop.
 
     Attributes:
         command: Name -> size, of the command part.
@@ -19,10 +19,11 @@ class Layout:
         command_size: Length of its command part.
     """
 
-    def __init__(self, model: Model, memory: int, wishes: int = 0) -> None:
+    def __init__(self, model: Model, law: BoundLaw | None) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
         command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
-        command |= {"given_up": wishes, "memory_rate": memory}
+        wishes, observed, memory = ((), (), {}) if law is None else (law.wishes, law.observed, law.memory)
+        command |= {"given_up": len(wishes), "disturbance": len(observed), "memory_rate": len(memory)}
         log = {
             "violation": r,
             "violation_rate": r,

@@ -73,6 +73,7 @@ class Columns:
         self._has_law = loop.system.law is not None
         wishes = () if loop.system.law is None else loop.system.law.wishes
         self._wishes = [model.task_rows[i].name for i in wishes]
+        self._observed = [] if loop.system.law is None else list(loop.system.law.observed)
 
     def units(self) -> dict[str, str]:
         """Column -> unit; columns without a unit are left out."""
@@ -90,6 +91,7 @@ class Columns:
         names = {
             "u": list(self._actuators),
             "given_up": self._wishes,
+            "disturbance": self._observed,
             "violation": [row.name for row in model.task_rows],
             "violation_rate": [row.name for row in model.task_rows],
             "passive": [row.name for row in model.passive_rows],

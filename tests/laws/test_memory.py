@@ -50,7 +50,7 @@ class BoundPid(BoundLaw):
     def memory(self) -> Mapping[str, float]:
         return {"sum": 0.25}
 
-    def memory_rate(self, terms: Terms, memory: Array) -> Array:
+    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
         return terms.matrices.task.violation
 
     def command(self, terms: Terms, memory: Array) -> Command:

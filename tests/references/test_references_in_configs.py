@@ -10,8 +10,8 @@ from scipy.interpolate import CubicSpline
 import servoctl as sc
 from servoctl.assembly.make import make_run
 from servoctl.config import dump, load_config
-from servoctl.errors import ConfigError
 from servoctl.config.files import moved
+from servoctl.errors import ConfigError
 from servoctl.types import Array
 
 PLANT = '''

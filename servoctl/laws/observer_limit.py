@@ -1,0 +1,95 @@
+"""How fast a disturbance observer may be: the largest rate at which the loop of one row stays stable.
+
+    phi'' = (1 + E) u_acted,   u = -damping phi' - stiffness phi - d
+
+E is the relative error of the model's task map T. The row is exact for constant T; the loop is that of a run: held
+commands, whole and fractional delays, and lag.
+
+Design: the loop is linear, so its matrix is its step applied to unit vectors. The step calls the observer itself.
+
+Source: ours.
+"""
+
+import numpy as np
+from scipy.linalg import expm
+
+from servoctl.laws.observer import RowObserver
+from servoctl.mechanics.constraint import Rows
+from servoctl.types import Array
+
+LARGEST = 8.0
+"""Largest rate times period that is looked at."""
+
+
+def of_one_row(observer: RowObserver, row: int) -> RowObserver:
+    """The observer of one row with one actuator, the slowest; limits do not count."""
+    lag = (max(observer.lag),) if observer.lag else ()
+    return RowObserver(
+        (observer.rows[row],), (observer.by_rate[row],), ("u",),
+        observer.period, observer.late, observer.fresh, lag, (-np.inf,), (np.inf,),
+    )  # fmt: skip
+
+
+def loop_matrix(observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0) -> Array:
+    """The matrix of one period on (phi, phi', torque, memory), shape (size, size).
+
+    Args:
+        observer: Of one row; see `of_one_row`.
+        rate: L [1/s].
+        damping: Gain on the violation rate; 0 for a nonholonomic row.
+        stiffness: Gain on the violation.
+        error: E [-].
+    """
+    size = 3 + len(observer.memory)
+    columns = [_step(np.eye(size)[i], observer, rate, damping, stiffness, error) for i in range(size - 1)]
+    # the last state, that the observer runs, stays 1 and is no part of the motion
+    return np.array(columns).T[:-1]
+
+
+def largest_rate(observer: RowObserver, damping: float, stiffness: float, error: float = 0.0) -> float:
+    """Largest stable L [1/s]; 0 if the loop is unstable without an observer, infinite above `LARGEST` per period."""
+
+    def stable(rate: float) -> bool:
+        roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error))
+        return float(np.abs(roots).max()) < 1.0 + 1e-9
+
+    grid = np.geomspace(1e-3, LARGEST, 60) / observer.period
+    first = next((i for i, rate in enumerate(grid) if not stable(rate)), None)
+    if first is None:
+        return float("inf")
+    low, high = (0.0 if first == 0 else float(grid[first - 1])), float(grid[first])
+    for _ in range(40):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if stable(middle) else (low, middle)
+    return low
+
+
+def _step(x: Array, observer: RowObserver, rate: float, damping: float, stiffness: float, error: float) -> Array:
+    """The state after one period."""
+    phi, speed, torque, memory = x[0], x[1], x[2], np.append(x[3:-1], 1.0)
+    second_order = observer.by_rate[0]
+    task = Rows(np.zeros((1, 1)), np.zeros(1), np.array([phi]), np.array([speed]))
+    d = observer.disturbance(task, memory, rate)
+    u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
+    after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
+    lag = observer.lag[0] if observer.lag else 0.0
+    for share, command in observer.acting_commands(u, memory):
+        phi, speed, torque = _moved(phi, speed, torque, command[0], share * observer.period, lag, error, second_order)
+    return np.concatenate([[phi, speed, torque], after])
+
+
+def _moved(
+    phi: float, speed: float, torque: float, u: float, h: float, lag: float, error: float, second_order: bool
+) -> tuple[float, float, float]:
+    """phi, phi' and the torque after a time h [s] under a command."""
+    gain = 1.0 + error
+    # (phi, phi', torque, u); a row of first order has phi' = gain torque
+    A = np.zeros((4, 4))
+    A[0, 1 if second_order else 2] = 1.0 if second_order else gain
+    A[1, 2] = gain if second_order else 0.0
+    if lag:
+        A[2, 2], A[2, 3] = -1.0 / lag, 1.0 / lag
+    else:
+        torque = u
+    moved = expm(A * h) @ np.array([phi, speed, torque, u])
+    return float(moved[0]), float(moved[1]), float(moved[2])

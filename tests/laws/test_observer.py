@@ -1,0 +1,168 @@
+"""The disturbance observer: it finds what the model does not explain, exactly for held commands, and never winds up."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.check.report import check
+from servoctl.errors import ConfigError, TaskError
+from servoctl.laws.observer import Observer, RowObserver
+from servoctl.laws.observer_limit import largest_rate
+
+PLANT = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Mass(sc.Plant):
+    """One mass on a rail; a run may give it another m, and a force by `push` and `pulse`, which the law takes as 1."""
+    m: float = 1.0
+    push: float = 1.0
+    pulse: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        early = sc.where(t < 1.0, 3.5, 1.0)
+        return np.array([self.push - 1.0 + (self.pulse - 1.0) * early])
+
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+'''
+CONFIG = """plant: {class: "mass.py:Mass"}
+initial: {q: {x: 0}}
+task:
+  - {name: x, holonomic: "x"}
+law:
+  correction: {second_order: {damping: 20, stiffness: 100}}
+  observer: {rate: 100}
+run: {duration: 0.2, period: 0.001}
+"""
+
+
+@pytest.fixture
+def mass(tmp_path: Path) -> Path:
+    (tmp_path / "mass.py").write_text(PLANT)
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.0015, 0.002])
+def test_a_constant_disturbance_is_found_as_the_closed_form_says(mass: Path, delay: float) -> None:
+    run = sc.load(mass, ["realism.parameter_error={push: 0.7}", f"realism.delay={delay}"], engine="vm").simulate()
+    ticks = np.arange(len(run.t))
+    # the first tick has no tick before, so that it learns nothing
+    np.testing.assert_allclose(run["disturbance.x"], 0.7 * (1.0 - np.exp(-100 * 0.001 * ticks)), atol=1e-11)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "vm", "c"])
+def test_every_engine_finds_the_same(mass: Path, engine: str) -> None:
+    changes = ["realism.parameter_error={push: 0.7, m: 0.4}", "realism.delay=0.0015", "realism.lag=0.002"]
+    run = sc.load(mass, changes, engine=engine).simulate()
+    reference = sc.load(mass, changes, engine="numpy").simulate()
+    for column in ("q.x", "u.F", "disturbance.x"):
+        np.testing.assert_allclose(run[column], reference[column], atol=1e-11)
+
+
+def test_lag_is_no_disturbance(mass: Path) -> None:
+    mass.write_text(CONFIG.replace("x: 0}", "x: 0.01}"))
+    run = sc.load(
+        mass, ["realism.lag=0.003", "realism.delay=0.0005", "run.integrator.step=0.001"], engine="vm"
+    ).simulate()
+    # rk4 integrates a lagging torque to 1e-5 of the accelerations of up to 1 m/s^2
+    assert np.abs(run["disturbance.x"]).max() < 1e-4
+
+
+def test_saturation_winds_nothing_up(mass: Path) -> None:
+    """3.5 N for 1 s against 3 N, then 1 N: an integral of the asked torque would push the mass past its place."""
+    changes = ["realism.parameter_error={pulse: 1.0}", "realism.saturation=3", "run.duration=4"]
+    run = sc.load(mass, changes, engine="vm").simulate()
+    assert run["violation.x"].max() > 0.2
+    assert run["violation.x"].min() > -1e-4
+    assert abs(run["violation.x"][-1]) < 1e-4
+
+
+@pytest.mark.parametrize(("late", "error"), [(0, 1.0), (0, 2.0), (1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0)])
+def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: int, error: float) -> None:
+    unbounded = ((-math.inf,), (math.inf,))
+    observer = RowObserver(("x",), (True,), ("F",), 0.001, late, 0.0 if late else 1.0, (), *unbounded)
+    limit = largest_rate(observer, 20.0, 100.0, error)
+    mass.write_text(CONFIG.replace("x: 0}", "x: 0.001}"))
+    grows = []
+    for factor in (0.98, 1.02):
+        changes = [f"realism.delay={late * 1e-3}", f"realism.parameter_error={{m: {1 / (1 + error) - 1}}}"]
+        run = sc.load(mass, [*changes, f"law.observer.rate={factor * limit}", "run.duration=2"], engine="vm").simulate()
+        bend = np.abs(np.diff(run["violation.x"], 2))  # shows the fast mode beside the slow decay of the error
+        half, end = len(bend) // 2, 3 * len(bend) // 4
+        grows.append(bend[end:].max() > bend[half:end].max())
+    assert grows == [False, True]
+
+
+def test_a_model_that_is_right_bears_any_rate() -> None:
+    observer = RowObserver(("x",), (True,), ("F",), 0.001, 1, 0.0, (), (-math.inf,), (math.inf,))
+    assert largest_rate(observer, 20.0, 100.0) == math.inf
+
+
+@pytest.mark.parametrize("error", [0.3, -0.3])
+def test_robots_with_masses_that_are_wrong_by_30_percent_follow_their_path(error: float) -> None:
+    changes = ["run.period=0.001", "realism.delay=0.001", f"realism.parameter_error={{m: {error}}}"]
+    run = sc.load("coordinated_robots", [*changes, "law.observer=auto"], engine="vm").simulate()
+    y = run["violation.object_y"]
+    assert run.metadata["status"] == "done"
+    assert np.abs(y).max() < 1.5e-3  # without an observer 1.6e-2 m
+    assert np.sqrt(np.mean(y[len(y) // 3 :] ** 2)) < 5e-5  # without an observer 1.5e-2 m
+    assert run.summary()["disturbance"]["object_y"]["max"] == pytest.approx(np.abs(run["disturbance.object_y"]).max())
+
+
+def test_a_nonholonomic_row_is_observed_too(mass: Path) -> None:
+    mass.write_text(
+        CONFIG.replace('holonomic: "x"', 'nonholonomic: "der(x) - 1"')
+        .replace("{x: 0}}", "{x: 0}, v: 1}")
+        .replace("second_order: {damping: 20, stiffness: 100}", "p_feedback: {P: 0.05}")
+    )
+    run = sc.load(mass, ["realism.parameter_error={push: 0.7}", "run.duration=1"], engine="vm").simulate()
+    assert run["disturbance.x"][-1] == pytest.approx(0.7, abs=1e-9)
+    assert abs(run["violation.x"][-1]) < 1e-9
+
+
+def test_check_gives_the_limit_of_each_row(mass: Path) -> None:
+    report = check(sc.load(mass, ["realism.delay=0.001"]))
+    values = report.values["observer"]["x"]
+    assert values["rate"] == 100.0
+    assert values["limit"] == math.inf
+    assert values["limit_if_off"] == pytest.approx(3874, rel=1e-3)
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    (["run.period="], "law.observer: needs a sampled law (give run.period)"),
+    (["law.kind=input_output", "law.correction={poles: -4}"], "law.observer: does not fit law.kind input_output"),
+    (["law.observer={rate: 0}"], "law.observer.rate: expected a positive number"),
+    (["law.observer={rate: fast}"], "law.observer.rate: "),
+    (["law.observer={speed: 1}"], "law.observer.speed: unknown key"),
+    (["law.observer=maybe"], "law.observer: expected auto or a mapping"),
+])  # fmt: skip
+def test_a_wrong_observer_is_refused(mass: Path, changes: list[str], text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        sc.load(mass, changes)
+    assert text in str(error.value)
+
+
+def test_auto_is_a_fifth_of_the_sampling_rate(mass: Path) -> None:
+    for text in ("auto", "{rate: auto}", "{}"):
+        law = sc.load(mass, [f"law.observer={text}"]).system.law
+        assert law.observer_rate == pytest.approx(200.0)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("field", "value"), [("period", 0.0), ("rate", -1.0), ("delay", -0.1)])
+def test_numbers_of_an_observer_made_in_python_are_checked(field: str, value: float) -> None:
+    with pytest.raises(TaskError, match=f"observer: {field}: expected"):
+        Observer(**{"period": 0.001, field: value})
