@@ -15,6 +15,7 @@ from servoctl.bench.parallelogram import INERTIA, MOMENT, START, Experiment, Run
 from servoctl.bench.pseudoinverse import OUR_GAINS, OUR_RULE, published, result
 from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION
+from servoctl.bench.references import measured
 from servoctl.bench.registry import BENCHMARKS, description
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.cli import main
@@ -204,3 +205,9 @@ def test_an_unknown_name_is_refused_with_a_suggestion_before_anything_runs(capsy
     out, err = capsys.readouterr()
     assert out == ""
     assert err == ("servoctl bench: NAME: there is no benchmark 'pseudoinvers' (did you mean 'pseudoinverse'?)\n")
+
+
+def test_a_reference_in_c_equals_scipys_spline() -> None:
+    found = measured(200, 1000)
+    assert found["vm"] > 0 and found["scipy"] > 0
+    assert found["c"] is None or (found["c"] > 0 and found["difference"] < 1e-10)

@@ -10,6 +10,7 @@ from servoctl.bench.margins import margins
 from servoctl.bench.memory import memory
 from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.realism import realism
+from servoctl.bench.references import references
 from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
 from servoctl.bench.robots_from_files import robots_from_files
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "robots": robots,
     "robots_from_files": robots_from_files,
     "parallelogram": parallelogram,
+    "references": references,
     "sweep": sweep,
     "realism": realism,
     "margins": margins,

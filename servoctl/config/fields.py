@@ -105,10 +105,10 @@ class Equation:
     """Type of a field that takes the text of an equation, or a number.
 
     Attributes:
-        rates: Whether `der()` must occur (True), must not (False), or may (None).
+        rates: Whether `der()` must occur.
     """
 
-    rates: bool | None = None
+    rates: bool = False
 
     def read(self, value: Any) -> str:
         """The text, after a test parse.
@@ -122,9 +122,7 @@ class Equation:
             expression = parse(value if isinstance(value, str) else repr(constant(value)))
         except ExpressionError as error:
             raise fault(str(error)) from error
-        if self.rates is False and expression.rates:
-            raise fault(f"der({min(expression.rates)}) in a holonomic equation (write it under 'nonholonomic')")
-        if self.rates is True and not expression.rates:
+        if self.rates and not expression.rates:
             raise fault("no der() in a nonholonomic equation (write it under 'holonomic')")
         return expression.text
 

@@ -160,5 +160,5 @@ def _lookup(table: LookupTable, single: bool) -> CFunction:
 def constants(name: str, values: Array, single: bool) -> str:
     """A constant array in C, on one line."""
     limited = np.clip(values, -LARGEST_FLOAT, LARGEST_FLOAT) if single else values
-    numbers = ", ".join("NAN" if x != x else repr(x) for x in limited.tolist()) or "0.0"
+    numbers = ", ".join("NAN" if x != x else f"{x!r}{'f' * single}" for x in limited.tolist())
     return f"{TABLE} {'float' if single else 'double'} {name}[] = {{{numbers}}};\n"

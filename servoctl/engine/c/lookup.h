@@ -3,11 +3,12 @@
 #ifndef LANES
 #define LANES 1
 #define LANE(v, k) (v)
+typedef V Scalar;
 #endif
 static void LOOKUP(const V* restrict x0, V* restrict y0) {
   int k, i;
   for (k = 0; k < LANES; ++k) {
-    const double t = LANE(x0[0], k);
+    const Scalar t = LANE(x0[0], k);
     int row = 0, left = COUNT; /* row: breaks that are at or before t; left: breaks after these, not yet compared */
     while (left > 0) {
       const int half = (left + 1) / 2;

@@ -13,6 +13,7 @@
 #endif
 
 typedef long long Bits;
+typedef double Scalar; /* one lane of V */
 #if LANES == 1
 typedef double V;
 typedef Bits M; /* of a comparison: 1 or 0 */
