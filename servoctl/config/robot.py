@@ -46,10 +46,10 @@ class RobotConfig(Section):
     urdf: str | None = Field(default=None, description="URDF file, relative to the config's folder")
     mjcf: str | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
     at: PlacementConfig = Field(default=PlacementConfig(), description="its root in the world")
-    base: Literal["fixed", "free"] = Field(
-        default="fixed",
+    base: Literal["fixed", "free"] | None = Field(
+        default=None,
         description="fixed to the world, or free: coordinates base_x, base_y, base_z [m] and the quaternion base_qw, "
-        "base_qx, base_qy, base_qz, which no motor drives",
+        "base_qx, base_qy, base_qz, which no motor drives; left out: fixed, or as an MJCF file says",
     )
     motors: AllOrNames = Field(
         default="all", description="joints that have an actuator of the same name: all, or names as in the file"

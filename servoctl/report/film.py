@@ -188,4 +188,4 @@ class _Robots:
         self._faces.set_facecolor(list(shades))
         for name, points in self._ends.items():
             self._traces[name].set_data(*points[: i + 1].T)
-        return [*self._traces.values(), self._faces]
+        return [self._faces, *self._traces.values()]

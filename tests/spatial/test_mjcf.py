@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import servoctl as sc
 from servoctl.errors import ConfigError, MissingPackageError
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.mjcf import read_mjcf
@@ -144,6 +145,7 @@ def test_a_free_joint_at_the_root_is_a_free_base(tmp_path: Path) -> None:
 
 
 LEFT_OUT = """<mujoco>
+  <option gravity="0 0 -1.62"/>
   <worldbody>
     <body name="a" gravcomp="1">
       <joint name="j" stiffness="3" armature="0.1" frictionloss="0.2"/><geom size="0.1"/>
@@ -160,6 +162,7 @@ def test_what_is_left_out_is_a_note(tmp_path: Path) -> None:
     assert read_mjcf(written(tmp_path, LEFT_OUT)).notes == (
         "j: its armature is left out",
         "j: its friction is left out",
+        "option: the file's gravity, [0, 0, -1.62], is not read (give it as `gravity`)",
         "j: its stiffness is left out",
         "a: its gravity compensation is left out",
         "rope: tendon is left out (close loops with `loops`)",
@@ -192,3 +195,16 @@ def test_what_mujoco_refuses_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"robot\.xml: MuJoCo cannot read it: .*mass") as error:
         read_mjcf(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("entry", "count"), [("{mjcf: robot.xml}", 8), ("{mjcf: robot.xml, base: fixed}", 1)])
+def test_the_base_of_a_config_is_as_the_file_says_unless_the_config_says_more(
+    tmp_path: Path, entry: str, count: int
+) -> None:
+    pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+    written(tmp_path, FLOATING)
+    (tmp_path / "fall.yaml").write_text(
+        f"plant: {{robot: {entry}}}\ninitial: {{v: 0}}\nlaw: none\nrun: {{duration: 0.1}}\n"
+    )
+    run = sc.load(tmp_path / "fall.yaml", engine="numpy")
+    assert len(run.loop.system.model.plant.coordinates) == count

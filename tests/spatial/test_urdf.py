@@ -444,6 +444,14 @@ def test_a_missing_mesh_is_a_note(tmp_path: Path) -> None:
         assert described.links[0].shapes == (Shape("mesh", (2.0, 2.0, 2.0), Placement()),)
 
 
+def test_a_mesh_of_another_format_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "a.dae").touch()
+    described = read(tmp_path, meshed("a.dae"))
+    assert described.notes == ("link 'a': the mesh a.dae is no STL file: it is not drawn",)
+    (tmp_path / "a.STL").touch()
+    assert read(tmp_path, meshed("a.STL")).notes == ()
+
+
 def test_a_mesh_of_a_package_is_found_above_the_file_and_in_ros_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ const SPAN = 30;          // time span of the plots [s]
 const STALE = 0.5;        // data count as old after this time without a row [s]
 const SILENT = 2000;      // the connection counts as lost after this time without a message [ms]
 const LEAST = 1e-9;       // smallest value on a logarithmic axis
+const TRAIL = 400;        // largest number of past positions of a frame
 const SHOWN = 12;         // largest number of coordinates in the plot
 
 const $ = (id) => document.getElementById(id);
@@ -176,6 +177,7 @@ function fill(table, rows) {
 
 /* draws the machine; one in space can be turned by mouse or finger */
 const drawn = { t: [0], lines: [], traces: [], task: [], axes: [], solids: [] };
+const trails = {};
 let scene = null;
 function sketch(links, poses, t) {
   const names = Object.keys(links), numbers = (values) => Float64Array.from(values, (x) => x ?? NaN);
@@ -185,6 +187,12 @@ function sketch(links, poses, t) {
     name, shape: [1, links[name].length, links[name][0].length], x: numbers(links[name].flat()) }));
   drawn.solids = Object.entries(about.solids).map(([name, solid]) => ({ ...solid, pose: { x: numbers(poses[name]) } }));
   drawn.axes = about.frames.filter((name) => poses[name]).map((name) => ({ name, x: numbers(poses[name]) }));
+  drawn.traces = drawn.axes.map(({ name, x }) => {
+    const trail = trails[name] ??= [];
+    trail.push(...x.slice(9));
+    trail.splice(0, trail.length - 3 * TRAIL);
+    return { name, shape: [trail.length / 3, 3], x: Float64Array.from(trail) };
+  });
   $("machine").hidden = false;
   if (scene) scene.measure();
   else scene = new Scene($("machine").querySelector("canvas"), [{ name: about.config, drawing: drawn }]);

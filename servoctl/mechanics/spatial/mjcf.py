@@ -15,6 +15,7 @@ from servoctl.errors import ConfigError, MissingPackageError
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
 from servoctl.mechanics.spatial.placement import Placement
+from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.mechanics.spatial.urdf_values import Findings
 from servoctl.mechanics.spatial.xml_file import read_xml
 
@@ -151,6 +152,9 @@ class _Reader:
 
     def _note_left_out(self) -> None:
         model, findings = self._model, self._findings
+        if not np.allclose(model.opt.gravity, GRAVITY):
+            shown = ", ".join(f"{x:g}" for x in model.opt.gravity)
+            findings.note("option", f"the file's gravity, [{shown}], is not read", "give it as `gravity`")
         for count, (array, kind, what) in IGNORED.items():
             for i in np.flatnonzero(getattr(model, array)[: getattr(model, count)]).tolist():
                 findings.note(self._name(kind, i), what)

@@ -9,10 +9,10 @@ from servoctl.types import Array
 MOST_FACES = 400
 """Largest number of faces of a mesh in a picture."""
 
-MOST_READ = 2_000_000
-"""Largest number of faces of a file that is read."""
+MOST_READ = 500_000
+"""Largest number of faces of a file that is read; of more, the numbers that name a face would overflow."""
 
-FINEST, COARSEST = 40, 4
+FINEST, COARSEST = 32, 4
 """Number of cells along the longest side of a mesh, from the first attempt to the last."""
 
 HEADER = 84
@@ -38,7 +38,7 @@ def read_stl(path: Path) -> tuple[Array, Array] | None:
     points, faces = clustered(corners, 1e-6 * extent)
     cells = FINEST
     while len(faces) > MOST_FACES and cells >= COARSEST:
-        points, faces = clustered(corners, extent / cells)
+        points, faces = clustered(points[faces].reshape(-1, 3), extent / cells)
         cells = cells * 4 // 5
     return (points, faces) if len(faces) else None
 
@@ -50,12 +50,12 @@ def clustered(corners: Array, cell: float) -> tuple[Array, Array]:
         corners: Three for each triangle, shape (3 faces, 3) [m].
         cell: Side of a cell [m].
     """
-    places = np.floor((corners - corners.min(axis=0)) / cell)
-    _, index, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
-    index = index.reshape(-1)
+    places = np.floor((corners - corners.min(axis=0)) / cell).astype(np.int64)
+    across = int(places.max()) + 1
+    _, index, counts = np.unique(places @ [across * across, across, 1], return_inverse=True, return_counts=True)
     points = np.column_stack([np.bincount(index, corners[:, k]) for k in range(3)]) / counts[:, None]
     faces = index.reshape(-1, 3)
     distinct = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
     faces = faces[distinct]
-    _, first = np.unique(np.sort(faces, axis=1), axis=0, return_index=True)
+    _, first = np.unique(np.sort(faces, axis=1) @ [len(points) ** 2, len(points), 1], return_index=True)
     return points, faces[np.sort(first)]

@@ -92,6 +92,8 @@ def _mesh(body: Element, placement: Placement, values: Values) -> Shape | None:
     file = mesh_file(address, values.findings.path)
     if file is None:
         values.findings.note(values.where, f"the mesh {address} is not found: it is not drawn")
+    elif file.suffix.lower() != ".stl":
+        values.findings.note(values.where, f"the mesh {address} is no STL file: it is not drawn")
     return Shape("mesh", tuple(values.numbers(body, "scale", 3, (1.0, 1.0, 1.0))), placement, file)
 
 

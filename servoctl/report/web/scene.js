@@ -51,8 +51,9 @@ class Scene {
     this.#project(width, height);
     if (this.space) this.#floor(c); else this.#ruler(c, width, height);
     const shown = this.runs.filter((run) => !this.hidden.has(run.name));
-    for (const run of shown) this.#traces(c, run, t);
+    for (const run of shown) if (!run.drawing.solids.length) this.#traces(c, run, t);
     shown.forEach((run, i) => this.#mechanism(c, run, t, i ? 0.45 : 1));
+    for (const run of shown) if (run.drawing.solids.length) this.#traces(c, run, t); // a surface would hide them
     this.#scaleBar(c, height);
   }
 
@@ -93,8 +94,7 @@ class Scene {
     for (const { points, pose } of solids) {
       for (let frame = 0; frame < frames; frame += step) {
         const now = poseAt(pose, frame, frame, 0);
-        if (!now.every(Number.isFinite)) continue;
-        for (let i = 0; i < points.length; i += 3) {
+        for (let i = 0; now.every(Number.isFinite) && i < points.length; i += 3) {
           posed(now, points[i], points[i + 1], points[i + 2]).forEach((x, k) => {
             this.low[k] = Math.min(this.low[k], x);
             this.high[k] = Math.max(this.high[k], x);
@@ -184,7 +184,7 @@ class Scene {
 
   /** Draws a thin line from joint to joint, for links that have no surface. */
   #skeleton(c, { x, shape: [, count, d] }, i) {
-    this.#path(c, x.subarray(i * count * d, (i + 1) * count * d), [count, d], 0, count, "--quiet", 1, []);
+    this.#path(c, x.subarray(i * count * d, (i + 1) * count * d), [count, d], 0, count, "--quiet", 2, []);
   }
 
   #part(c, { name, x, shape: [, count, d] }, i, next, part) {

@@ -2,17 +2,19 @@
 // Draws robots: surfaces as shaded faces, the far ones first, and the axes of frames.
 
 const AXES = ["--c1", "--c2", "--c0"]; // x, y, z
+const LIGHT = [-0.45, 0.65, 0.61]; // direction to the light: right, up, towards the eye
 const SHADES = 24;
+const SCHEME = matchMedia("(prefers-color-scheme: dark)");
 const paints = new Map();
+SCHEME.addEventListener("change", () => paints.clear());
 
 /** A colour of the palette, mixed with the paper and shaded from 0 (dark) to 1 (light). */
 function paintOf(number, light) {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches, shade = Math.round(light * SHADES);
-  const key = `${number} ${shade} ${dark}`;
+  const shade = Math.round(light * SHADES), key = number * (SHADES + 1) + shade;
   if (!paints.has(key)) {
     const hex = colourOf(`--c${number % 8}`), own = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
     const bright = 0.45 + 0.55 * (shade / SHADES);
-    const mixed = own.map((part) => Math.round(bright * (0.42 * part + 0.58 * (dark ? 150 : 246))));
+    const mixed = own.map((part) => Math.round(bright * (0.42 * part + 0.58 * (SCHEME.matches ? 150 : 246))));
     paints.set(key, `rgb(${mixed.join(",")})`);
   }
   return paints.get(key);
@@ -31,41 +33,45 @@ function poseAt({ x }, i, next, part) {
 /** Draws solids.
  *  solids: [{points, faces}]; poses: one per solid, 12 numbers; at(x, y, z) -> [right, down] [px];
  *  look: right, up and eye, unit vectors in the world. */
-function drawSolids(c, solids, poses, at, { right, up, eye }) {
-  const light = right.map((_, k) => (-0.45 * right[k] + 0.65 * up[k] + 0.61 * eye[k]));
-  const faces = [];
-  solids.forEach(({ points, faces: corners }, number) => {
-    const pose = poses[number];
-    if (!pose.every(Number.isFinite)) return;
-    const world = [], paper = [], depth = [];
-    for (let i = 0; i < points.length; i += 3) {
-      const point = posed(pose, points[i], points[i + 1], points[i + 2]);
-      world.push(point);
-      paper.push(at(...point));
-      depth.push(dot(point, eye));
-    }
-    for (let i = 0; i < corners.length; i += 5) {
-      const face = [corners[i], corners[i + 1], corners[i + 2], corners[i + 3]];
-      const normal = across(world, face), size = Math.hypot(...normal);
-      if (!size || dot(normal, eye) <= 0) continue; // it looks away
-      const shade = Math.max(0, Math.min(1, 0.5 + 0.5 * (dot(normal, light) / size)));
-      faces.push({
-        paper: face.map((k) => paper[k]), paint: paintOf(corners[i + 4], shade),
-        depth: (depth[face[0]] + depth[face[1]] + depth[face[2]] + depth[face[3]]) / 4,
-      });
-    }
-  });
+function drawSolids(c, solids, poses, at, look) {
+  const [left, top] = at(0, 0, 0), scale = at(...look.right)[0] - left;
+  const faces = solids.flatMap((solid, i) => (poses[i].every(Number.isFinite) ? seenFaces(solid, poses[i], look) : []));
   faces.sort((a, b) => a.depth - b.depth);
   c.lineWidth = 0.7;
   c.lineJoin = "round";
-  for (const { paper, paint } of faces) {
+  for (const { placed, corners, paint } of faces) {
     c.fillStyle = c.strokeStyle = paint;
     c.beginPath();
-    paper.forEach((point, k) => c[k ? "lineTo" : "moveTo"](...point));
+    for (const k of corners) c.lineTo(left + scale * placed[k], top - scale * placed[k + 1]);
     c.closePath();
     c.fill();
     c.stroke(); // closes the seam to the next face
   }
+}
+
+/** The faces of a solid that look towards the eye: {placed, corners, depth, paint}; placed: right, up, depth of points. */
+function seenFaces({ points, faces }, pose, { right, up, eye }) {
+  const m = [right, up, eye].flatMap((axis) => [
+    ...[0, 1, 2].map((k) => axis[0] * pose[k] + axis[1] * pose[3 + k] + axis[2] * pose[6 + k]), dot(axis, pose.slice(9))]);
+  const p = new Float64Array(points.length), seen = [];
+  for (let i = 0; i < p.length; i += 3) {
+    const x = points[i], y = points[i + 1], z = points[i + 2];
+    p[i] = m[0] * x + m[1] * y + m[2] * z + m[3];
+    p[i + 1] = m[4] * x + m[5] * y + m[6] * z + m[7];
+    p[i + 2] = m[8] * x + m[9] * y + m[10] * z + m[11];
+  }
+  for (let i = 0; i < faces.length; i += 5) {
+    const a = 3 * faces[i], b = 3 * faces[i + 1], c = 3 * faces[i + 2], d = 3 * faces[i + 3];
+    // the normal from the diagonals, for a triangle repeats its last corner
+    const ux = p[c] - p[a], uy = p[c + 1] - p[a + 1], uz = p[c + 2] - p[a + 2];
+    const vx = p[d] - p[b], vy = p[d + 1] - p[b + 1], vz = p[d + 2] - p[b + 2];
+    const nx = uy * vz - uz * vy, ny = uz * vx - ux * vz, nz = ux * vy - uy * vx;
+    if (!(nz > 0)) continue;
+    const shade = 0.5 + 0.5 * (LIGHT[0] * nx + LIGHT[1] * ny + LIGHT[2] * nz) / Math.hypot(nx, ny, nz);
+    const depth = p[a + 2] + p[b + 2] + p[c + 2] + p[d + 2];
+    seen.push({ placed: p, corners: [a, b, c, d], depth, paint: paintOf(faces[i + 4], Math.max(0, Math.min(1, shade))) });
+  }
+  return seen;
 }
 
 /** Draws the axes of a frame: x, y and z as short lines of this length [m]. */
@@ -86,9 +92,3 @@ function drawAxes(c, pose, length, at) {
 
 const cross = (u, v) => [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
-
-/** The normal of a face, from its diagonals; a triangle repeats its last corner. */
-function across(world, [a, b, c, d]) {
-  const u = world[c].map((x, k) => x - world[a][k]), v = world[d].map((x, k) => x - world[b][k]);
-  return cross(u, v);
-}
