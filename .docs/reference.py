@@ -14,7 +14,10 @@ from typer.main import get_command
 CHAINS = ("PlanarChain", "ScrewChain", "prismatic", "revolute", "translation")
 """Names of `servoctl.mechanics.serial` in the reference."""
 
-WRITTEN = ("Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "ScrewChain", "SecondOrder")
+WRITTEN = (
+    "Holonomic", "LagrangianPlant", "Nonholonomic", "PlanarChain", "Plant", "Robot", "RobotBuilder", "ScrewChain",
+    "SecondOrder",
+)  # fmt: skip
 """Classes that a user derives from or calls; the reference lists their methods with arguments."""
 
 METHODS = (*WRITTEN, "Run", "Trajectory")

@@ -12,6 +12,7 @@ from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.realism import realism
 from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
+from servoctl.bench.robots_from_files import robots_from_files
 from servoctl.bench.scaling import scaling_study
 from servoctl.bench.startup import startup
 from servoctl.bench.sweep import sweep
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "dynamics": dynamics,
     "closed_loop": closed_loop_run,
     "robots": robots,
+    "robots_from_files": robots_from_files,
     "parallelogram": parallelogram,
     "sweep": sweep,
     "realism": realism,

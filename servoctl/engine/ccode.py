@@ -65,7 +65,7 @@ class CSource:
             CompileError: There is no compiler.
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
-        parts = [self.source, *compiler.flags(), compiler.identity(), ca.CasadiMeta.version(), *machine]
+        parts = [self.source, *compiler.flags(self.source), compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
     @property

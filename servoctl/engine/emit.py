@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.repeat import REPEATED
@@ -23,6 +24,10 @@ _FOLDER = Path(__file__).parent / "c"
 
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
+
+
+MANY = 2000
+"""A function of more statements is marked as long, see `compiler.LONG`."""
 
 
 def template(name: str) -> str:
@@ -39,12 +44,14 @@ class CFunction:
         cost: Of one call, without the functions that it calls.
         numbers: Variables that it keeps on the stack.
         calls: Names of the functions that it calls, each as often as it is called at most.
+        statements: Number of its statements; 0 for loops.
     """
 
     text: str
     cost: Cost
     numbers: int
     calls: tuple[str, ...] = ()
+    statements: int = 0
 
 
 def emit(functions: Sequence[Any]) -> str:
@@ -53,7 +60,8 @@ def emit(functions: Sequence[Any]) -> str:
     Raises:
         CompileError: An operation has no C.
     """
-    return "\n".join(each.text for each in emitted(functions).values())
+    functions_in_c = emitted(functions).values()
+    return "\n".join(f"{LONG} {each.text}" if each.statements > MANY else each.text for each in functions_in_c)
 
 
 def emitted(functions: Sequence[Any], single: bool = False, unrolled: bool = False) -> Mapping[str, CFunction]:
@@ -98,7 +106,7 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if function.name() in REPEATED:
         return _loop(function)
     body = Statements(function, single)
-    return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls))
+    return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
 
 
 def _text(function: Any, lines: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ from servoctl.types import Array
 class PlanarChain:
     """Links hinged end to end from the origin; q are the angles to the x axis [rad]; gravity acts along -y.
 
+    The number of operations grows with n^2.
+
     Attributes:
         masses: Mass of each link [kg], shape (n,).
         inertias: Moment of inertia of each link about its centre of mass [kg m^2], shape (n,).

@@ -87,6 +87,9 @@ def christoffel(dM: Array, v: Array) -> Array:
 class ScrewChain:
     """Links on revolute and prismatic joints, from the base to the tip.
 
+    Compiled, M and the bias of seven joints take 9,200 operations, and their number grows with n^4; those of
+    `mechanics.spatial.Robot` take 1,300 and grow with n^2.
+
     Attributes:
         twists: Joint twists at q = 0, each (6,).
         frames: Pose of each link's frame at q = 0, origin in the link's centre of mass, each (4, 4).

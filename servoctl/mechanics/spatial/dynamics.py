@@ -17,8 +17,8 @@ from typing import Any
 
 from servoctl.mechanics.spatial.model import WORLD, RobotTree
 from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Vector, as_array, minus, plus, scalars, times
-from servoctl.mechanics.spatial.steps import Step, combined, spin_columns, steps
+from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, as_array, minus, plus, scalars, times
+from servoctl.mechanics.spatial.steps import JointStep, combined, spin_columns, steps
 from servoctl.types import Array
 
 
@@ -71,12 +71,12 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
         v: Their rates, shape (n,).
     """
     chain, place, rates = steps(tree, q, v), scalars(q), scalars(v)
-    ground = Motion(ZERO, ZERO, ZERO - Vector.of(gravity))
-    motions: list[Motion] = []
+    ground = LocalMotion(ZERO, ZERO, ZERO - Triple.of(gravity))
+    motions: list[LocalMotion] = []
     for i, step in enumerate(chain):
         if step.joint.kind == "free":
             spin = combined(spin_columns(_quaternion(tree, i, place)), _quaternion(tree, i, rates))
-            motions.append(Motion(spin, ZERO, step.R.T(ground.acceleration)))
+            motions.append(LocalMotion(spin, ZERO, step.R.T(ground.acceleration)))
             continue
         parent = step.joint.parent
         motions.append(_moved(ground if parent == WORLD else motions[parent], step))
@@ -92,7 +92,7 @@ def bias(tree: RobotTree, bodies: Sequence[Moments], gravity: Sequence[Any], q: 
 
 
 @dataclass(frozen=True, slots=True)
-class Motion:
+class LocalMotion:
     """Motion of a body in its own axes while all q'' are 0; the acceleration of gravity counts as one upwards.
 
     Attributes:
@@ -101,9 +101,9 @@ class Motion:
         acceleration: Of the origin [m/s^2].
     """
 
-    spin: Vector
-    turn: Vector
-    acceleration: Vector
+    spin: Triple
+    turn: Triple
+    acceleration: Triple
 
     @property
     def field(self) -> Matrix:
@@ -112,9 +112,9 @@ class Motion:
         xx, yy, zz = times(w.x, w.x), times(w.y, w.y), times(w.z, w.z)
         xy, xz, yz = times(w.x, w.y), times(w.x, w.z), times(w.y, w.z)
         return Matrix(
-            Vector(minus(minus(0.0, yy), zz), minus(xy, a.z), plus(xz, a.y)),
-            Vector(plus(xy, a.z), minus(minus(0.0, xx), zz), minus(yz, a.x)),
-            Vector(minus(xz, a.y), plus(yz, a.x), minus(minus(0.0, xx), yy)),
+            Triple(minus(minus(0.0, yy), zz), minus(xy, a.z), plus(xz, a.y)),
+            Triple(plus(xy, a.z), minus(minus(0.0, xx), zz), minus(yz, a.x)),
+            Triple(minus(xz, a.y), plus(yz, a.x), minus(minus(0.0, xx), yy)),
         )
 
 
@@ -127,33 +127,33 @@ class Wrench:
         moment: [N m].
     """
 
-    force: Vector
-    moment: Vector
+    force: Triple
+    moment: Triple
 
     def __add__(self, other: "Wrench") -> "Wrench":
         return Wrench(self.force + other.force, self.moment + other.moment)
 
-    def up(self, step: Step) -> "Wrench":
+    def up(self, step: JointStep) -> "Wrench":
         """The wrench about the origin of the parent's axes, in those."""
         force = step.up(self.force)
         return Wrench(force, step.up(self.moment) + step.r.cross(force))
 
 
-def _moved(parent: Motion, step: Step) -> Motion:
+def _moved(parent: LocalMotion, step: JointStep) -> LocalMotion:
     """Motion of the body that a joint moves."""
     spin, turn = step.down(parent.spin), step.down(parent.turn)
     acceleration = step.down(parent.acceleration + parent.field(step.r))
-    along = Vector(0.0, 0.0, step.rate)
+    along = Triple(0.0, 0.0, step.rate)
     if step.joint.kind == "prismatic":
-        return Motion(spin, turn, acceleration + (spin * 2.0).cross(along))
-    return Motion(spin + along, turn + spin.cross(along), acceleration)
+        return LocalMotion(spin, turn, acceleration + (spin * 2.0).cross(along))
+    return LocalMotion(spin + along, turn + spin.cross(along), acceleration)
 
 
-def _wrench(body: Moments, motion: Motion) -> Wrench:
+def _wrench(body: Moments, motion: LocalMotion) -> Wrench:
     """The wrench that gives a body its motion: `f = m a + F h`, n = the axial vector of `F J - (F J)^T`, plus h x a."""
     field, h, a = motion.field, body.first, motion.acceleration
     x, y, z = body.J.x, body.J.y, body.J.z
-    moment = Vector(
+    moment = Triple(
         minus(field.z.dot(y), field.y.dot(z)),
         minus(field.x.dot(z), field.z.dot(x)),
         minus(field.y.dot(x), field.x.dot(y)),
@@ -161,7 +161,7 @@ def _wrench(body: Moments, motion: Motion) -> Wrench:
     return Wrench(a * body.m + field(h), moment + h.cross(a))
 
 
-def _shares(wrench: Wrench, step: Step, p: Sequence[Any]) -> list[Any]:
+def _shares(wrench: Wrench, step: JointStep, p: Sequence[Any]) -> list[Any]:
     """Parts of a wrench in the joint's columns."""
     if step.joint.kind == "free":
         force = step.R(wrench.force)
@@ -176,16 +176,16 @@ def _quaternion(tree: RobotTree, i: int, values: Sequence[Any]) -> list[Any]:
 
 
 def _joint_column(
-    M: list[list[Any]], tree: RobotTree, chain: Sequence[Step], i: int, composite: Moments, q: Sequence[Any]
+    M: list[list[Any]], tree: RobotTree, chain: Sequence[JointStep], i: int, composite: Moments, q: Sequence[Any]
 ) -> None:
     """Adds what a joint's unit acceleration needs at itself and at every joint towards the base."""
     step = chain[i]
     own, h = tree.columns[i][0], composite.first
     if step.joint.kind == "revolute":
-        moment = Vector(minus(0.0, composite.xz), minus(0.0, composite.yz), composite.inertia_about_z)
-        wrench = Wrench(Vector(minus(0.0, h.y), h.x, 0.0), moment)
+        moment = Triple(minus(0.0, composite.xz), minus(0.0, composite.yz), composite.inertia_about_z)
+        wrench = Wrench(Triple(minus(0.0, h.y), h.x, 0.0), moment)
     else:
-        wrench = Wrench(Vector(0.0, 0.0, composite.m), Vector(h.y, minus(0.0, h.x), 0.0))
+        wrench = Wrench(Triple(0.0, 0.0, composite.m), Triple(h.y, minus(0.0, h.x), 0.0))
     scale, at = step.joint.multiplier, i
     (part,) = _shares(wrench, step, ())
     M[own][own] = plus(M[own][own], times(scale, part))
@@ -198,7 +198,9 @@ def _joint_column(
             M[column][own] = plus(M[column][own], part)
 
 
-def _free_base(M: list[list[Any]], columns: Sequence[int], composite: Moments, step: Step, q: Sequence[Any]) -> None:
+def _free_base(
+    M: list[list[Any]], columns: Sequence[int], composite: Moments, step: JointStep, q: Sequence[Any]
+) -> None:
     """Fills the block of a free base."""
     place, p = columns[:3], [q[column] for column in columns[3:]]
     spins, inertia = spin_columns(p), composite.inertia

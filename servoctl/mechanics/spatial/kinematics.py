@@ -15,8 +15,8 @@ from servoctl.errors import PlantError
 from servoctl.mechanics.spatial.dynamics import body_moments
 from servoctl.mechanics.spatial.model import WORLD, RobotTree, TreeFrame
 from servoctl.mechanics.spatial.moments import Moments
-from servoctl.mechanics.spatial.scalars import UNIT, ZERO, Matrix, Vector, as_array, plus, scalars
-from servoctl.mechanics.spatial.steps import Step, combined, steps, world_spin_columns
+from servoctl.mechanics.spatial.scalars import UNIT, ZERO, Matrix, Triple, as_array, plus, scalars
+from servoctl.mechanics.spatial.steps import JointStep, combined, steps, world_spin_columns
 from servoctl.types import Array
 
 
@@ -67,11 +67,11 @@ class Column:
     """
 
     index: int
-    turn: Vector
-    slide: Vector
-    origin: Vector
+    turn: Triple
+    slide: Triple
+    origin: Triple
 
-    def velocity(self, point: Vector) -> Vector:
+    def velocity(self, point: Triple) -> Triple:
         """Velocity of the body's point that is at a position."""
         return self.slide + self.turn.cross(point - self.origin)
 
@@ -91,14 +91,14 @@ class BodyMotion:
     """
 
     R: Matrix = UNIT
-    origin: Vector = ZERO
-    spin: Vector = ZERO
-    turn: Vector = ZERO
-    velocity: Vector = ZERO
-    acceleration: Vector = ZERO
+    origin: Triple = ZERO
+    spin: Triple = ZERO
+    turn: Triple = ZERO
+    velocity: Triple = ZERO
+    acceleration: Triple = ZERO
     columns: tuple[Column, ...] = ()
 
-    def point(self, arm: Vector) -> tuple[Vector, Vector, Vector]:
+    def point(self, arm: Triple) -> tuple[Triple, Triple, Triple]:
         """Position, velocity and acceleration of a point, given by its arm from the origin in world axes."""
         rate = self.spin.cross(arm)
         acceleration = self.acceleration + self.turn.cross(arm) + self.spin.cross(rate)
@@ -147,11 +147,11 @@ def frame_origins(tree: RobotTree, q: Array) -> Array:
     origins = []
     for frame in tree.frames:
         body = bodies[frame.body]
-        origins.append(body.origin + body.R(Vector.of(frame.placement.xyz)))
+        origins.append(body.origin + body.R(Triple.of(frame.placement.xyz)))
     return _rows(origins).T
 
 
-def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Vector:
+def first_moment(tree: RobotTree, links: Sequence[Moments], q: Array) -> Triple:
     """Mass times centre of mass of all links, in world axes [kg m].
 
     Args:
@@ -178,7 +178,7 @@ def centre_of_mass(tree: RobotTree, links: Sequence[Moments], q: Array, v: Array
     bodies, fixed = body_moments(tree, links), _at_rest(tree, links)
     motions = body_motions(tree, q, v, range(len(bodies)))
     mass, moment, momentum, force = fixed.m, fixed.first, ZERO, ZERO
-    carried: list[tuple[Any, Vector]] = []
+    carried: list[tuple[Any, Triple]] = []
     for i, body in enumerate(bodies):
         motion, arm = motions[i], motions[i].R(body.first)
         _, rate, acceleration = BodyMotion(spin=motion.spin, turn=motion.turn).point(arm)
@@ -213,7 +213,7 @@ def _own_columns(tree: RobotTree, motions: Mapping[int, BodyMotion], i: int) -> 
     return motions[i].columns[len(motions[tree.joints[i].parent].columns) :]
 
 
-def _moved(parent: BodyMotion, step: Step, index: int) -> BodyMotion:
+def _moved(parent: BodyMotion, step: JointStep, index: int) -> BodyMotion:
     """Motion of the body that a joint moves."""
     axes = parent.R @ step.R
     axis = axes.T.z
@@ -231,17 +231,17 @@ def _moved(parent: BodyMotion, step: Step, index: int) -> BodyMotion:
     return BodyMotion(R, origin, parent.spin + along, turn, velocity, acceleration, columns)
 
 
-def _free_body(step: Step, columns: Sequence[int], q: Sequence[Any], v: Sequence[Any]) -> BodyMotion:
+def _free_body(step: JointStep, columns: Sequence[int], q: Sequence[Any], v: Sequence[Any]) -> BodyMotion:
     """Motion of a free base, from its seven coordinates and rates."""
     turns = world_spin_columns(q[3:])
-    slides = (Vector(1.0, 0.0, 0.0), Vector(0.0, 1.0, 0.0), Vector(0.0, 0.0, 1.0))
+    slides = (Triple(1.0, 0.0, 0.0), Triple(0.0, 1.0, 0.0), Triple(0.0, 0.0, 1.0))
     motions = [Column(columns[k], ZERO, slide, ZERO) for k, slide in enumerate(slides)]
     motions += [Column(columns[3 + k], turn, ZERO, step.r) for k, turn in enumerate(turns)]
-    return BodyMotion(step.R, step.r, combined(turns, v[3:]), ZERO, Vector(*v[:3]), ZERO, tuple(motions))
+    return BodyMotion(step.R, step.r, combined(turns, v[3:]), ZERO, Triple(*v[:3]), ZERO, tuple(motions))
 
 
 def _frame_motion(body: BodyMotion, frame: TreeFrame, n: int) -> FrameMotion:
-    position, velocity, acceleration = body.point(body.R(Vector.of(frame.placement.xyz)))
+    position, velocity, acceleration = body.point(body.R(Triple.of(frame.placement.xyz)))
     linear, angular = _zeros(n), _zeros(n)
     for column in body.columns:
         _add(linear, column.index, column.velocity(position))
@@ -253,16 +253,16 @@ def _frame_motion(body: BodyMotion, frame: TreeFrame, n: int) -> FrameMotion:
     )  # fmt: skip
 
 
-def _zeros(n: int) -> list[Vector]:
+def _zeros(n: int) -> list[Triple]:
     return [ZERO for _ in range(n)]
 
 
-def _add(columns: list[Vector], index: int, part: Vector) -> None:
+def _add(columns: list[Triple], index: int, part: Triple) -> None:
     """Adds to a column; a joint and the one that it follows share theirs."""
     columns[index] = columns[index] + part
 
 
-def _rows(columns: Sequence[Vector]) -> Array:
+def _rows(columns: Sequence[Triple]) -> Array:
     """Columns as a matrix, shape (3, n)."""
     flat = [value for column in columns for value in (column.x, column.y, column.z)]
     return as_array(flat).reshape(len(columns), 3).T

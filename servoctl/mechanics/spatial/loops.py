@@ -36,7 +36,7 @@ LOOP_ROWS = {
 """Kind of a loop -> its rows, in order."""
 
 
-class Error(NamedTuple):
+class LoopError(NamedTuple):
     """A vector that the loop keeps at zero.
 
     Attributes:
@@ -66,7 +66,7 @@ class ClosedLoop(Constraint):
         first, second = self.loop.first, self.loop.second
         motions = trace(plant.frame_motions, (first, second), q, v)  # type: ignore[attr-defined]
         motion = relative_motion(motions[second], motions[first])
-        place = Error(motion.position, motion.linear, motion.drift)
+        place = LoopError(motion.position, motion.linear, motion.drift)
         turn = tilt(motion) if self.loop.kind == "hinge" else turning(motion)
         known = {"x": (place, 0), "y": (place, 1), "z": (place, 2), "rx": (turn, 0), "ry": (turn, 1), "rz": (turn, 2)}
         chosen = [known[row] for row in LOOP_ROWS[self.loop.kind]]
@@ -136,14 +136,14 @@ class UnitLength(Constraint):
         return Rows(A, np.array([-(rate @ rate)]), np.array([(p @ p - 1.0) / 2.0]), np.array([p @ rate]))
 
 
-def turning(motion: FrameMotion) -> Error:
+def turning(motion: FrameMotion) -> LoopError:
     """The chord of a rotation, from the motion of a frame in the axes of another."""
     Et = motion.rotation.T
     e, G, drift = chord(motion.rotation, Et @ motion.angular_velocity)
-    return Error(e, G @ Et @ motion.angular, G @ Et @ motion.angular_drift + drift)
+    return LoopError(e, G @ Et @ motion.angular, G @ Et @ motion.angular_drift + drift)
 
 
-def tilt(motion: FrameMotion) -> Error:
+def tilt(motion: FrameMotion) -> LoopError:
     """`2 sin(tilt/2)` along x and y, from the motion of a frame in the axes of another.
 
     With u the frame's z axis and f(u_z) = sqrt(2/(1 + u_z)): e = f (-u_y, u_x), and u' = w x u.
@@ -157,4 +157,4 @@ def tilt(motion: FrameMotion) -> Error:
     y, y_rate, y_drift = (np.array([-x[1], x[0]]) for x in (u, rate, drift))
     slope = f * np.array([-U[1], U[0]]) + f1 * np.outer(y, U[2])
     bend = (f2 * rate[2] * rate[2] + f1 * drift[2]) * y
-    return Error(f * y, slope, f * y_drift + 2.0 * f1 * rate[2] * y_rate + bend)
+    return LoopError(f * y, slope, f * y_drift + 2.0 * f1 * rate[2] * y_rate + bend)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.mechanics.spatial.placement import Placement
-from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Vector, minus, plus, scalars, times
+from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, minus, plus, scalars, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Moments:
     """
 
     m: Any = 0.0
-    first: Vector = ZERO
+    first: Triple = ZERO
     xx: Any = 0.0
     yy: Any = 0.0
     zz: Any = 0.0
@@ -42,7 +42,7 @@ class Moments:
             com: Centre of mass [m].
             inertia: About the centre of mass, (ixx, iyy, izz, ixy, ixz, iyz) [kg m^2].
         """
-        (mass,), centre = scalars([m]), Vector.of(com)
+        (mass,), centre = scalars([m]), Triple.of(com)
         ixx, iyy, izz, ixy, ixz, iyz = scalars(inertia)
         half = times(0.5, plus(plus(ixx, iyy), izz))
         central = cls(
@@ -60,16 +60,16 @@ class Moments:
     def J(self) -> Matrix:
         """The second moments."""
         return Matrix(
-            Vector(self.xx, self.xy, self.xz), Vector(self.xy, self.yy, self.yz), Vector(self.xz, self.yz, self.zz)
+            Triple(self.xx, self.xy, self.xz), Triple(self.xy, self.yy, self.yz), Triple(self.xz, self.yz, self.zz)
         )
 
     @property
     def inertia(self) -> Matrix:
         """The inertia tensor about the origin."""
         return Matrix(
-            Vector(plus(self.yy, self.zz), minus(0.0, self.xy), minus(0.0, self.xz)),
-            Vector(minus(0.0, self.xy), plus(self.xx, self.zz), minus(0.0, self.yz)),
-            Vector(minus(0.0, self.xz), minus(0.0, self.yz), plus(self.xx, self.yy)),
+            Triple(plus(self.yy, self.zz), minus(0.0, self.xy), minus(0.0, self.xz)),
+            Triple(minus(0.0, self.xy), plus(self.xx, self.zz), minus(0.0, self.yz)),
+            Triple(minus(0.0, self.xz), minus(0.0, self.yz), plus(self.xx, self.yy)),
         )
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -81,14 +81,14 @@ class Moments:
 
     def placed(self, placement: Placement) -> "Moments":
         """The moments in outer axes, in which these axes have the placement."""
-        return self.placed_by(Matrix.of(placement.rotation), Vector.of(placement.xyz))
+        return self.placed_by(Matrix.of(placement.rotation), Triple.of(placement.xyz))
 
-    def placed_by(self, R: Matrix, r: Vector) -> "Moments":
+    def placed_by(self, R: Matrix, r: Triple) -> "Moments":
         """The moments in outer axes, `p_outer = R p + r`."""
         J = R @ self.J @ R.T
         return Moments(self.m, R(self.first), J.x.x, J.y.y, J.z.z, J.x.y, J.x.z, J.y.z).shifted(r)
 
-    def shifted(self, by: Vector) -> "Moments":
+    def shifted(self, by: Triple) -> "Moments":
         """The moments about an origin from which these axes begin at `by`: `J + h r^T + r (h + m r)^T`."""
         h, far = self.first, self.first + by * self.m
         return Moments(
@@ -108,7 +108,7 @@ class Moments:
         """
         u = plus(times(sine, minus(self.xx, self.yy)), times(times(2.0, cosine), self.xy))
         part = times(sine, u)
-        edge = Vector(self.xz, self.yz, 0.0).turned(sine, cosine)
+        edge = Triple(self.xz, self.yz, 0.0).turned(sine, cosine)
         return Moments(
             self.m, self.first.turned(sine, cosine),
             minus(self.xx, part), plus(self.yy, part), self.zz, minus(times(cosine, u), self.xy), edge.x, edge.y,

@@ -23,7 +23,7 @@ from servoctl.mechanics.spatial.model import RobotTree
 from servoctl.mechanics.spatial.moments import Moments
 from servoctl.mechanics.spatial.on_numbers import fast_on_numbers
 from servoctl.mechanics.spatial.placement import IDENTITY, Placement
-from servoctl.mechanics.spatial.scalars import Vector, scalars, times
+from servoctl.mechanics.spatial.scalars import Triple, scalars, times
 from servoctl.mechanics.spatial.skeleton import skeleton
 from servoctl.mechanics.spatial.tree_builder import Base, TreeBuilder
 from servoctl.mechanics.spatial.urdf import read_urdf
@@ -182,7 +182,7 @@ def force(robot: Robot, q: Array, v: Array) -> Array:
 @fast_on_numbers
 def energy(robot: Robot, q: Array, v: Array) -> Array:
     """Kinetic and potential energy together [J], shape (1,)."""
-    weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Vector.of(robot.gravity))
+    weight = kinematics.first_moment(robot.tree, robot.link_moments(), q).dot(Triple.of(robot.gravity))
     return np.array([0.5 * (v @ mass_matrix(robot, q) @ v) - weight])
 
 

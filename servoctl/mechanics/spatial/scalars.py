@@ -57,7 +57,7 @@ def sine_cosine(angle: Any) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class Triple:
     """Three scalars."""
 
     x: Any = 0.0
@@ -65,40 +65,40 @@ class Vector:
     z: Any = 0.0
 
     @classmethod
-    def of(cls, values: Sequence[Any] | Array) -> "Vector":
+    def of(cls, values: Sequence[Any] | Array) -> "Triple":
         """From a sequence of three."""
         return cls(*scalars(values))
 
-    def __add__(self, other: "Vector") -> "Vector":
-        return Vector(plus(self.x, other.x), plus(self.y, other.y), plus(self.z, other.z))
+    def __add__(self, other: "Triple") -> "Triple":
+        return Triple(plus(self.x, other.x), plus(self.y, other.y), plus(self.z, other.z))
 
-    def __sub__(self, other: "Vector") -> "Vector":
-        return Vector(minus(self.x, other.x), minus(self.y, other.y), minus(self.z, other.z))
+    def __sub__(self, other: "Triple") -> "Triple":
+        return Triple(minus(self.x, other.x), minus(self.y, other.y), minus(self.z, other.z))
 
-    def __mul__(self, scale: Any) -> "Vector":
-        return Vector(times(self.x, scale), times(self.y, scale), times(self.z, scale))
+    def __mul__(self, scale: Any) -> "Triple":
+        return Triple(times(self.x, scale), times(self.y, scale), times(self.z, scale))
 
-    def dot(self, other: "Vector") -> Any:
+    def dot(self, other: "Triple") -> Any:
         """The scalar product."""
         return plus(plus(times(self.x, other.x), times(self.y, other.y)), times(self.z, other.z))
 
-    def cross(self, other: "Vector") -> "Vector":
+    def cross(self, other: "Triple") -> "Triple":
         """The vector product, this vector first."""
-        return Vector(
+        return Triple(
             minus(times(self.y, other.z), times(self.z, other.y)),
             minus(times(self.z, other.x), times(self.x, other.z)),
             minus(times(self.x, other.y), times(self.y, other.x)),
         )
 
-    def turned(self, sine: Any, cosine: Any) -> "Vector":
+    def turned(self, sine: Any, cosine: Any) -> "Triple":
         """The vector turned about z by an angle with this sine and cosine."""
-        return Vector(
+        return Triple(
             minus(times(cosine, self.x), times(sine, self.y)), plus(times(sine, self.x), times(cosine, self.y)), self.z
         )
 
-    def turned_back(self, sine: Any, cosine: Any) -> "Vector":
+    def turned_back(self, sine: Any, cosine: Any) -> "Triple":
         """The vector turned about z by minus that angle."""
-        return Vector(
+        return Triple(
             plus(times(cosine, self.x), times(sine, self.y)), minus(times(cosine, self.y), times(sine, self.x)), self.z
         )
 
@@ -108,31 +108,31 @@ class Vector:
         return as_array([self.x, self.y, self.z])
 
 
-ZERO = Vector()
+ZERO = Triple()
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
     """Three rows."""
 
-    x: Vector = Vector(1.0, 0.0, 0.0)
-    y: Vector = Vector(0.0, 1.0, 0.0)
-    z: Vector = Vector(0.0, 0.0, 1.0)
+    x: Triple = Triple(1.0, 0.0, 0.0)
+    y: Triple = Triple(0.0, 1.0, 0.0)
+    z: Triple = Triple(0.0, 0.0, 1.0)
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[Any]] | Array) -> "Matrix":
         """From three rows of three."""
-        return cls(*(Vector.of(row) for row in rows))
+        return cls(*(Triple.of(row) for row in rows))
 
     @property
     def T(self) -> "Matrix":
         """The transpose."""
         a, b, c = self.x, self.y, self.z
-        return Matrix(Vector(a.x, b.x, c.x), Vector(a.y, b.y, c.y), Vector(a.z, b.z, c.z))
+        return Matrix(Triple(a.x, b.x, c.x), Triple(a.y, b.y, c.y), Triple(a.z, b.z, c.z))
 
-    def __call__(self, vector: Vector) -> Vector:
+    def __call__(self, vector: Triple) -> Triple:
         """The product with a vector."""
-        return Vector(self.x.dot(vector), self.y.dot(vector), self.z.dot(vector))
+        return Triple(self.x.dot(vector), self.y.dot(vector), self.z.dot(vector))
 
     def __matmul__(self, other: "Matrix") -> "Matrix":
         columns = other.T

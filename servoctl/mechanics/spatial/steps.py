@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from servoctl.mechanics.spatial.model import RobotTree, TreeJoint
-from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Vector, plus, scalars, sine_cosine, times
+from servoctl.mechanics.spatial.scalars import ZERO, Matrix, Triple, plus, scalars, sine_cosine, times
 from servoctl.types import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JointStep:
     """A joint at a state.
 
     Attributes:
@@ -33,21 +33,21 @@ class Step:
 
     joint: TreeJoint
     R: Matrix
-    r: Vector
+    r: Triple
     sine: Any = 0.0
     cosine: Any = 1.0
     rate: Any = 0.0
 
-    def up(self, vector: Vector) -> Vector:
+    def up(self, vector: Triple) -> Triple:
         """A vector from the child's axes in those of the parent."""
         return self.R(vector.turned(self.sine, self.cosine))
 
-    def down(self, vector: Vector) -> Vector:
+    def down(self, vector: Triple) -> Triple:
         """A vector from the parent's axes in those of the child."""
         return self.R.T(vector).turned_back(self.sine, self.cosine)
 
 
-def steps(tree: RobotTree, q: Sequence[Any] | Array, v: Sequence[Any] | Array | None = None) -> list[Step]:
+def steps(tree: RobotTree, q: Sequence[Any] | Array, v: Sequence[Any] | Array | None = None) -> list[JointStep]:
     """Every joint of a tree at a state; v None: at rest."""
     place = scalars(q)
     rates = [0.0] * len(place) if v is None else scalars(v)
@@ -58,15 +58,15 @@ def _ends(tree: RobotTree) -> list[tuple[int, int]]:
     return [(columns[0], len(columns)) for columns in tree.columns]
 
 
-def _step(joint: TreeJoint, first: int, count: int, q: list[Any], v: list[Any]) -> Step:
+def _step(joint: TreeJoint, first: int, count: int, q: list[Any], v: list[Any]) -> JointStep:
     if joint.kind == "free":
-        return Step(joint, quaternion_rotation(q[first + 3 : first + count]), Vector(*q[first : first + 3]))
-    R, r = Matrix.of(joint.placement.rotation), Vector.of(joint.placement.xyz)
+        return JointStep(joint, quaternion_rotation(q[first + 3 : first + count]), Triple(*q[first : first + 3]))
+    R, r = Matrix.of(joint.placement.rotation), Triple.of(joint.placement.xyz)
     position = plus(times(joint.multiplier, q[first]), joint.offset)
     rate = times(joint.multiplier, v[first])
     if joint.kind == "prismatic":
-        return Step(joint, R, r + R(Vector(0.0, 0.0, position)), rate=rate)
-    return Step(joint, R, r, *sine_cosine(position), rate)
+        return JointStep(joint, R, r + R(Triple(0.0, 0.0, position)), rate=rate)
+    return JointStep(joint, R, r, *sine_cosine(position), rate)
 
 
 def quaternion_rotation(p: Sequence[Any]) -> Matrix:
@@ -76,25 +76,25 @@ def quaternion_rotation(p: Sequence[Any]) -> Matrix:
     scale = 2.0 / (w * w + xx + yy + zz)
     xy, xz, yz, wx, wy, wz = x * y, x * z, y * z, w * x, w * y, w * z
     return Matrix(
-        Vector(1.0 - scale * (yy + zz), scale * (xy - wz), scale * (xz + wy)),
-        Vector(scale * (xy + wz), 1.0 - scale * (xx + zz), scale * (yz - wx)),
-        Vector(scale * (xz - wy), scale * (yz + wx), 1.0 - scale * (xx + yy)),
+        Triple(1.0 - scale * (yy + zz), scale * (xy - wz), scale * (xz + wy)),
+        Triple(scale * (xy + wz), 1.0 - scale * (xx + zz), scale * (yz - wx)),
+        Triple(scale * (xz - wy), scale * (yz + wx), 1.0 - scale * (xx + yy)),
     )
 
 
-def spin_columns(p: Sequence[Any]) -> list[Vector]:
+def spin_columns(p: Sequence[Any]) -> list[Triple]:
     """Columns of 2 E(p): the angular velocity, in the body's axes, is `2 E(p) p'`."""
     w, x, y, z = (2.0 * part for part in p)
-    return [Vector(-x, -y, -z), Vector(w, -z, y), Vector(z, w, -x), Vector(-y, x, w)]
+    return [Triple(-x, -y, -z), Triple(w, -z, y), Triple(z, w, -x), Triple(-y, x, w)]
 
 
-def world_spin_columns(p: Sequence[Any]) -> list[Vector]:
+def world_spin_columns(p: Sequence[Any]) -> list[Triple]:
     """Columns of 2 G(p): the angular velocity, in the world's axes, is `2 G(p) p'`."""
     w, x, y, z = (2.0 * part for part in p)
-    return [Vector(-x, -y, -z), Vector(w, z, -y), Vector(-z, w, x), Vector(y, -x, w)]
+    return [Triple(-x, -y, -z), Triple(w, z, -y), Triple(-z, w, x), Triple(y, -x, w)]
 
 
-def combined(columns: Sequence[Vector], rates: Sequence[Any]) -> Vector:
+def combined(columns: Sequence[Triple], rates: Sequence[Any]) -> Triple:
     """The sum of columns times rates."""
     total = ZERO
     for column, rate in zip(columns, rates, strict=True):
