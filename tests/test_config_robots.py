@@ -51,7 +51,7 @@ def test_defaults_of_a_robot_are_written_into_the_config(tmp_path: Path) -> None
     plant = load(tmp_path, ROBOT).config.plant
     assert plant.gravity == (0.0, 0.0, -9.81)
     assert plant.robots is not None
-    assert (plant.robots["left"].base, plant.robots["left"].motors) == ("fixed", "all")
+    assert (plant.robots["left"].base, plant.robots["left"].motors) == (None, "all")
     assert plant.robots["right"].at.xyz == (0.0, 0.0, 0.0)
     assert plant.loops is not None
     assert (plant.loops["hold"].kind, plant.loops["hold"].pair) == ("weld", ("box", "grip"))

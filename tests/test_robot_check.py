@@ -68,9 +68,11 @@ def test_a_first_command_above_the_effort_is_named(config: Path) -> None:
 def test_a_start_close_to_half_a_turn_from_its_reference_is_named(task: str, far: bool, config: Path) -> None:
     override = f"task=[{{name: turn, {task}, priority: 2, correction: {{baumgarte: {{alpha: 8, beta: 8}}}}}}]"
     start = "initial.q={shoulder: -1, elbow: 1}"
-    found = [warning for warning in load(config, override, start).warnings if "at 180 deg" in warning]
+    found = [
+        warning for warning in load(config, override, start).warnings if "from its reference at the start" in warning
+    ]
     assert len(found) == far
-    assert all(warning.startswith("task.turn: starts 1") for warning in found)
+    assert all(warning.startswith("task.turn: 16") for warning in found)
 
 
 def test_notes_of_a_file_are_told(config: Path) -> None:

@@ -1,19 +1,13 @@
-"""What the start asks of a robot: joints inside limits, torques below efforts, rotation errors below half a turn."""
+"""What the start asks of a robot: joints inside their limits, first commands below their efforts."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from servoctl.mechanics.initial import Consistency, consistency
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.mechanics.spatial.task import Axis, Orientation, Pose
 from servoctl.simulation.closed_loop import Loop
 from servoctl.types import State
-
-FAR = math.radians(150.0)
-"""From this error on, a start is close to half a turn, where a rotation error has no direction [rad]."""
 
 AT_LIMIT = 1e-6
 """An input closer to its effort than this share is at it."""
@@ -87,10 +81,7 @@ def joint_uses(loop: Loop, start: State) -> list[JointUse]:
 
 def warnings(loop: Loop, start: State) -> list[str]:
     """Warnings about the start of a robot, one sentence each."""
-    if not isinstance(loop.system.model.plant, Robot):
-        return []
-    found = [sentence for joint in joint_uses(loop, start) for sentence in joint.warnings]
-    return found + _far_rotations(loop, consistency(loop.system.model, start))
+    return [sentence for joint in joint_uses(loop, start) for sentence in joint.warnings]
 
 
 def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:
@@ -98,22 +89,3 @@ def _first_command(loop: Loop, start: State, plant: Robot) -> dict[str, float]:
         return {}
     command = loop.control(start.t, np.concatenate([start.q, start.v, loop.memory_start]))
     return dict(zip(plant.actuators, map(float, command[loop.layout.slices["u"]]), strict=True))
-
-
-def _far_rotations(loop: Loop, at: Consistency) -> list[str]:
-    found = []
-    for name, constraint in loop.system.model.plain.task.items():
-        if not isinstance(constraint, Pose | Orientation | Axis):
-            continue
-        rows = [x for row, x in zip(at.rows, at.violation, strict=True) if row.group == name]
-        angle = _length(rows[3:] if isinstance(constraint, Pose) else rows)
-        if angle >= FAR:
-            found.append(
-                f"task.{name}: starts {math.degrees(angle):.0f} deg from its reference: at 180 deg the error has no "
-                "direction (start closer: initial.q or initial.solve)"
-            )
-    return found
-
-
-def _length(values: Sequence[float]) -> float:
-    return float(np.linalg.norm(values))
