@@ -12,15 +12,12 @@ from servoctl.bench.report import Progress, TextTable
 INTEGRATORS = {"rk4, 5 ms": "{method: rk4, step: 0.005}", "dop853, rtol 1e-9": "{method: dop853, rtol: 1e-9}"}
 
 LONG_SPACING = 0.05
-"""Time between rows of implicit methods; cvodes begins anew at each [s]."""
+"""Time between rows of implicit methods [s]."""
 
 DEFAULT = "default: projection"
 """The default settings."""
 
-IMPLICIT = {
-    "radau, rtol 1e-7": "{method: radau, rtol: 1e-7, atol: 1e-9}",
-    "cvodes, rtol 1e-9": "{method: cvodes, rtol: 1e-9, atol: 1e-12}",
-}
+IMPLICIT = {"radau, rtol 1e-7": "{method: radau, rtol: 1e-7, atol: 1e-9}"}
 """Implicit methods, which run by default settings only: each run takes half a minute."""
 
 SETTINGS = {
@@ -69,8 +66,7 @@ def run_start(settings: str, integrator: str, start: tuple[float, float]) -> Sta
     method = (INTEGRATORS | IMPLICIT)[integrator]
     spacing = LONG_SPACING if integrator in IMPLICIT else SPACING
     overrides = [*start_overrides(*start), f"run.integrator={method}", f"run.duration={DURATION}", *SETTINGS[settings]]
-    engine = "vm" if "cvodes" in method else "c"
-    run = load("parallelogram", [*overrides, f"run.output_step={spacing}"], engine).simulate()
+    run = load("parallelogram", [*overrides, f"run.output_step={spacing}"], "c").simulate()
     error = np.abs(run["q.link1_phi"] - true_angle(run.t, *start))
     facts, ranks = run.metadata, run["passive_rank"]
     return StartOutcome(

@@ -43,6 +43,11 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
             f"cvodes needs a compiled loop, this one runs on the {loop.engine} engine"
             f"{': ' + loop.note if loop.note else ''} (use radau)"
         )
+    if loop.projects and loop.system.passive.dependent(loop.system.model):
+        return (
+            "cvodes continues from its earlier steps, which projection onto dependent passive rows makes wrong (use rk4, "
+            "dop853, lsoda or radau)"
+        )
     return None
 
 
