@@ -45,8 +45,8 @@ def unfit(loop: Loop, method: str, period: float | None) -> str | None:
         )
     if loop.projects and loop.system.passive.dependent(loop.system.model):
         return (
-            "cvodes continues from its earlier steps, which projection onto dependent passive rows makes wrong (use rk4, "
-            "dop853, lsoda or radau)"
+            "cvodes continues from its earlier steps, which projection onto dependent passive rows makes wrong "
+            "(use rk4, dop853, lsoda or radau)"
         )
     return None
 
