@@ -20,6 +20,9 @@ RAISED = {
 }
 """Their rows have a relative degree above 2."""
 
+LOWER_PRIORITY = {"arm_path", "two_arms_box"}
+"""A task of priority 2 asks for more than the inputs can give."""
+
 LOADED = [name for name in shipped_configs() if name not in REFUSED]
 COMPILED = [name for name in LOADED if name not in NUMPY]
 CONSTRAINT_FOLLOWING = [name for name in LOADED if name not in OPEN_LOOP | RAISED]

@@ -72,6 +72,8 @@ def begin(folder: Path, grid: str, *more: str, limit: int | None = None) -> "sub
     return subprocess.Popen(
         [*line, "--out", "found", "--engine", "vm"],
         cwd=folder,
+        # Python would keep bytecode that was cut off at the limit
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

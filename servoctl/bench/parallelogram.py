@@ -186,9 +186,9 @@ class CompiledLinkage:
             "back": solve_upper(L, np.eye(12)),  # L^-T
             "free": free,
             "missing": m.passive.b - m.passive.A @ free,
-            "A": m.passive.A,
             "violation": m.passive.violation,
             "violation_rate": m.passive.violation_rate,
+            "A": m.passive.A,
         }
         self.kernel = Kernel.compile("parallelogram", symbols, outputs)
         self.parameters = model.parameters
@@ -217,7 +217,7 @@ class _Acceleration:
         self.evaluations += 1
         if not np.isfinite(y).all():
             return np.full(24, np.nan)
-        D, back, free, missing, A, violation, rate = self.machine.kernel(t, y[:12], y[12:], self.machine.parameters)
+        D, back, free, missing, violation, rate, A = self.machine.kernel(t, y[:12], y[12:], self.machine.parameters)
         corrected = missing - self.damping * rate - self.stiffness * violation
         if self.method in REDUCTIONS:
             reduction = REDUCTIONS[self.method](A, self.rule)
@@ -278,5 +278,5 @@ def _judged(
     drifts = energies - energies[0]
     wrong = (errors > ANGLE_LIMIT) | (np.abs(drifts) > ENERGY_LIMIT)
     until = times[max(int(np.argmax(wrong)) - 1, 0)] if wrong.any() else times[-1]
-    violation = machine.kernel(times[-1], q[-1], v[-1], machine.parameters)[5]
+    violation = machine.kernel(times[-1], q[-1], v[-1], machine.parameters)[4]
     return float(until), float(errors[-1]), float(drifts[-1]), float(violation @ violation)
