@@ -19,6 +19,7 @@ from servoctl.bench.startup import startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
 from servoctl.bench.tune import tune
+from servoctl.bench.two_arms import two_arms
 from servoctl.bench.view import view
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "closed_loop": closed_loop_run,
     "robots": robots,
     "robots_from_files": robots_from_files,
+    "two_arms": two_arms,
     "parallelogram": parallelogram,
     "references": references,
     "sweep": sweep,
