@@ -14,6 +14,7 @@ from servoctl.assembly.realism import facts, in_words
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.robot import robot_section
+from servoctl.check.speeds import speed_warnings
 from servoctl.errors import ServoctlError
 from servoctl.laws.constraint_following import BoundConstraintFollowing
 from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
@@ -170,7 +171,7 @@ def _references(run: Run, report: CheckReport) -> None:
         return
     lines, report.values["references"] = reference_lines(run)
     report.sections.append(("references", _shortened(lines)))
-    report.warnings += reference_warnings(run)
+    report.warnings += [*reference_warnings(run), *speed_warnings(run)]
 
 
 def _task(run: Run, report: CheckReport) -> None:
