@@ -4,6 +4,7 @@ from inspect import getdoc
 
 from servoctl.bench.closed_loop import closed_loop_run
 from servoctl.bench.dynamics import dynamics
+from servoctl.bench.example_robots import example_robots
 from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.margins import margins
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "robots": robots,
     "robots_from_files": robots_from_files,
     "two_arms": two_arms,
+    "example_robots": example_robots,
     "parallelogram": parallelogram,
     "references": references,
     "sweep": sweep,
