@@ -25,7 +25,7 @@ def build_observer(loaded: LoadedConfig, plant: Plant, problems: Problems, on_dr
     rate = law.observer.rate if isinstance(law.observer, ObserverConfig) else None
     if on_drives and loaded.config.hil is not None:
         period = loaded.config.hil.period
-        return Observer(period, rate, DRIVES_DELAY * period)
+        return Observer(period, rate, DRIVES_DELAY * period, engaged=True)
     if run.period is None:
         problems.add("needs a sampled law (give run.period)", "law", "observer")
         return None

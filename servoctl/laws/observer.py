@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import clip
+from servoctl.engine.symbol import clip, where
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.model import Row
@@ -44,6 +44,8 @@ class Observer:
         lag: Time constant of each actuator [s]; one number for all.
         lower: Smallest torque that each actuator gives; one number for all.
         upper: Largest torque.
+        engaged: Whether the actuators give the first command before the first tick, as drives that hold a pose; else
+            they give nothing.
 
     Raises:
         TaskError: A number is out of its range.
@@ -55,6 +57,7 @@ class Observer:
     lag: float | Sequence[float] = 0.0
     lower: float | Sequence[float] = -math.inf
     upper: float | Sequence[float] = math.inf
+    engaged: bool = False
 
     def __post_init__(self) -> None:
         if not self.period > 0.0:
@@ -95,6 +98,7 @@ class Observer:
             lag if any(lag) else (),
             lower,
             upper,
+            self.engaged,
         )
 
     @property
@@ -116,6 +120,7 @@ class RowObserver:
         fresh: Share of a period in which the newest of the acting commands acts, from 0 to 1.
         lag: Time constant per actuator [s]; empty: none lags.
         lower, upper: Limits of each actuator.
+        engaged: Whether the first command acted before the first tick.
     """
 
     rows: tuple[str, ...]
@@ -127,6 +132,7 @@ class RowObserver:
     lag: tuple[float, ...]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
+    engaged: bool = False
 
     @property
     def memory(self) -> dict[str, float]:
@@ -180,7 +186,10 @@ class RowObserver:
         """Commands within the limits, from the newest to the oldest that still acts, shape (late + 1, m)."""
         start, m = 3 * len(self.rows), len(self.actuators)
         given = clip(u, np.array(self.lower), np.array(self.upper))
-        return np.vstack([given, memory[start : start + self.late * m].reshape(self.late, m)])
+        earlier = memory[start : start + self.late * m].reshape(self.late, m)
+        if self.engaged:
+            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (self.late, 1)))
+        return np.vstack([given, earlier])
 
     def _acting(self, parts: list[tuple[float, Array]], torque: Array) -> tuple[Array, Array]:
         """Mean torque of this period, and the lagging torque at its end."""

@@ -1,0 +1,29 @@
+"""The disturbance observer on emulated drives: a wrong mass costs less, and a right one costs nothing."""
+
+import numpy as np
+import pytest
+
+from hil.session.start import Request, start
+from servoctl.run_folder.trajectory import Trajectory
+
+
+def followed(*overrides: str) -> Trajectory:
+    """The shipped robots on drives for 3 s of their task."""
+    begun = start(Request("coordinated_robots", overrides, duration=3.0, engine="vm"))
+    result = begun.run(None, lambda event: None)
+    assert result.exit_code == 0
+    return result.trajectory
+
+
+@pytest.mark.parametrize(("mass", "share"), [(1.0, 0.7), (1.05, 0.3)])
+def test_the_error_is_smaller_with_an_observer(mass: float, share: float) -> None:
+    change = f"hil.emulation.parameters.m={mass}"
+    errors = []
+    for more in ((), ("law.observer=auto",)):
+        run = followed(change, *more)
+        y = run["violation.object_y"][run.during("object_y")]
+        errors.append((float(np.sqrt(np.mean(y**2))), float(np.abs(y).max())))
+    (rms, largest), (rms_observed, largest_observed) = errors
+    assert rms_observed < share * rms
+    # the drives hold the pose before the task begins: the observer starts without a jump
+    assert largest_observed < 1.01 * largest
