@@ -15,7 +15,8 @@ from servoctl.assembly.gains import RowGains, Spacing
 from servoctl.assembly.problems import Problems
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError, TaskError
-from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Correction
 from servoctl.laws.gain_limits import growth
 from servoctl.laws.law import BoundLaw

@@ -1,4 +1,4 @@
-"""Starts the processes beside the loop: the recorder's and the live page's."""
+"""Starts the recorder and the live page as processes of their own."""
 
 import signal
 import subprocess

@@ -27,7 +27,7 @@ from hil.recorder.columns import STAGES
 from hil.safety.plan import Phase
 from hil.sensing.sample_errors import sample_errors
 from hil.sensing.state_function import StateFunction
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, assemble
 from servoctl.run_folder.trajectory import Trajectory

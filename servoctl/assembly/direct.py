@@ -94,6 +94,10 @@ def simulate(
     task_map = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
     problems += starts.unreachable(task_map, system.law) if task_map is not None else []
+    tick = None if system.law is None else system.law.memory_period
+    if tick is not None and tick != period:
+        asked = "none" if period is None else f"{period:g} s"
+        problems.append(f"simulate: period: {asked}, but the law's observer has {tick:g} s (give both the same period)")
     wrong = unfit(loop, method, period)
     problems += [] if wrong is None else [f"simulate: method: {wrong}"]
     wrong = too_long(loop, settings.duration, settings.integrator, period, output_step)

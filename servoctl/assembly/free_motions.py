@@ -8,7 +8,7 @@ A task of priority 2 holds them at the same inputs.
 from dataclasses import dataclass
 
 from servoctl.engine.linalg import decompose, frobenius
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap
 from servoctl.mechanics.terms import assemble

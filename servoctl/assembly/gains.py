@@ -12,7 +12,7 @@ from typing import Any
 
 from servoctl.config.hil import Hil
 from servoctl.config.load import LoadedConfig
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import growth, longest_spacing, overshoot, poles
 from servoctl.mechanics.model import Row
 from servoctl.simulation.settings import Settings

@@ -15,7 +15,7 @@ from servoctl.assembly.free_motions import FreeMotions, free_motions
 from servoctl.assembly.free_motions import warning as undamped
 from servoctl.assembly.gains import all_gains
 from servoctl.config.load import LoadedConfig
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.mechanics.passive_levels import PassiveLevel
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.mechanics.task_map import TaskMap

@@ -8,7 +8,7 @@ import numpy as np
 from servoctl.assembly.diagnosis import of_task
 from servoctl.engine.linalg import decompose
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.hierarchy import Contradiction

@@ -11,13 +11,12 @@ from servoctl.assembly import Run
 from servoctl.assembly.diagnosis import of_internal, of_task
 from servoctl.assembly.gains import drives_spacing, passive_gains, passive_spacing, task_gains, task_spacing
 from servoctl.assembly.realism import facts, in_words
+from servoctl.check.observer import observer_section
 from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.robot import robot_section
 from servoctl.check.speeds import speed_warnings
 from servoctl.errors import ServoctlError
-from servoctl.laws.constraint_following import BoundConstraintFollowing
-from servoctl.laws.observer_limit import LARGEST, largest_rate, of_one_row
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
@@ -26,9 +25,6 @@ from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
-
-OFF = 1.0
-"""Relative error of the model's task map at which `check` also gives the limit of an observer."""
 
 SHOWN = 10
 """Largest number of printed lines of one kind; JSON has all."""
@@ -264,26 +260,12 @@ def _gains(run: Run, report: CheckReport) -> None:
 
 
 def _observer(run: Run, report: CheckReport) -> None:
-    law = run.system.law
-    if not isinstance(law, BoundConstraintFollowing) or law.observer is None:
+    lines, values, errors = observer_section(run)
+    if not lines:
         return
-    rate, lines, values = law.observer_rate, [], {}
-    for i, name in enumerate(law.observed):
-        row = of_one_row(law.observer, i)
-        exact, off = (largest_rate(row, law.damping[i], law.stiffness[i], error) for error in (0.0, OFF))
-        values[name] = {"rate": rate, "limit": exact, "limit_if_off": off, "share": rate / exact}
-        lines.append(
-            f"{name}: rate {rate:.4g} 1/s, stable up to {_rate(exact, row.period)} (up to {_rate(off, row.period)} if "
-            f"inputs act {1 + OFF:g} times as much as the model says)"
-        )
-        if rate > exact:
-            report.errors.append(f"law.observer: {name}: unstable at {rate:.4g} 1/s (use a rate below {exact:.4g})")
     report.sections.append(("disturbance observer", _shortened(lines)))
     report.values["observer"] = values
-
-
-def _rate(limit: float, period: float) -> str:
-    return f"more than {LARGEST / period:.4g} 1/s" if np.isinf(limit) else f"{limit:.4g} 1/s"
+    report.errors += errors
 
 
 def _recommended(report: CheckReport, title: str, key: str, found: list[Recommendation]) -> None:

@@ -61,7 +61,7 @@ class Passive(Section):
     @model_validator(mode="before")
     @classmethod
     def _projection_or_correction(cls, given: Any) -> Any:
-        """Defaults: projection alone, because a correction beside it costs accuracy; or the given correction alone."""
+        """Defaults: projection alone, because an added correction costs accuracy; or the given correction alone."""
         if not isinstance(given, dict):
             return given
         if given.get("projection") is True and given.get("correction") is None:

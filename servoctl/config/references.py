@@ -100,7 +100,7 @@ def _waypoints(waypoints: list[Any], path: FieldPath) -> Iterator[Problem]:
     first = next((list(point) for point in waypoints if isinstance(point, Mapping)), [])
     names = [name for name in first if name != "t"]
     if first and not names:
-        yield Problem((*path, 0), "no column besides t (as in {t: 0, x: 0.1})")
+        yield Problem((*path, 0), "no column but t (as in {t: 0, x: 0.1})")
     before = -math.inf
     for i, point in enumerate(waypoints):
         if not isinstance(point, Mapping):

@@ -24,7 +24,7 @@ def check_names(
         expression: Result of `parse`.
         coordinates: Names of the plant's coordinates.
         parameters: Parameter name -> None for a number, its length for a tuple.
-        signals: Names of functions of time, besides those that the expression has already.
+        signals: Names of further functions of time; those of the expression itself are known.
     """
     names = dict.fromkeys([*signals, *dict(expression.signals)])
     return list(_name_problems(expression, list(coordinates), parameters, list(names)))

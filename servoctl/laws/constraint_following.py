@@ -12,33 +12,29 @@ but it is never infeasible, damped or stopped because of them.
 Source: Chen 2009; Liu et al. 2015, (32)-(35), (71), with the reaction of the passive constraints to u included.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from servoctl.engine.parameters import parameter_fields
-from servoctl.engine.symbol import clip, is_finite, is_symbolic, largest, where
 from servoctl.errors import TaskError
-from servoctl.expression import Expression, check_names, parse
+from servoctl.expression import check_names, parse
 from servoctl.laws import preload as preloads
-from servoctl.laws.allocation import Allocation, Allocator
+from servoctl.laws.allocation import Allocation
+from servoctl.laws.bound_following import BoundConstraintFollowing, NullSpace
 from servoctl.laws.corrections import Correction, resolve_all
-from servoctl.laws.law import BoundLaw, Law
-from servoctl.laws.limits import within_limits
-from servoctl.laws.observer import Observer, RowObserver
-from servoctl.laws.preload import Preload, ReactionComponent
+from servoctl.laws.law import Law
+from servoctl.laws.observer import Observer
+from servoctl.laws.preload import Preload
 from servoctl.laws.secondary import Secondary
-from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Model, Row
-from servoctl.mechanics.terms import Terms, assemble
-from servoctl.types import Array, Command, State, Status
+from servoctl.mechanics.terms import assemble
+from servoctl.types import State
 
 NEARBY = 5
 """Number of states near the start at which the reach of the actuators on reactions is looked at."""
-
-NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
 
 @dataclass(frozen=True)
@@ -236,220 +232,3 @@ def _with_reactions(
     """The levels with one for the reactions, whose rows follow those of the task, at a place among them."""
     level = tuple(range(rows, rows + count))
     return (*levels[:place], level, *levels[place:]) if count else levels
-
-
-@dataclass(frozen=True)
-class BoundConstraintFollowing(BoundLaw):
-    """The law for one plant and task: gains per row, weights and limits per actuator.
-
-    Attributes:
-        rows: The task rows.
-        levels: Indices of the rows of each priority, the highest first; rows of reactions follow those of the task.
-        reactions: Components of loop reactions that are prescribed.
-        preload: Their values [N, N m].
-        wished: Indices of the rows of priority 2 and below.
-        optional: Indices of the rows that a run may miss and still end `done`.
-        damping, stiffness: Gains of each row on its violation rate and its violation.
-        higher: Gains on the second and higher derivatives, the same number for each row, one row after the other.
-        aim: The constant part of s, per actuator.
-        free_damping: Damping of the free motion; see `laws.secondary`.
-        limited: Whether any input has a limit.
-        observer: Disturbance observer of the rows; None: none.
-        observer_rate: Its rate L [1/s].
-
-    The other fields are those of `ConstraintFollowing`, in order of actuators.
-    """
-
-    rows: tuple[Row, ...]
-    levels: tuple[tuple[int, ...], ...]
-    reactions: tuple[ReactionComponent, ...]
-    preload: tuple[float, ...]
-    wished: tuple[int, ...]
-    optional: tuple[int, ...]
-    damping: tuple[float, ...]
-    stiffness: tuple[float, ...]
-    higher: tuple[float, ...]
-    allocation: str
-    weights: tuple[float, ...]
-    feedback_allocation: str
-    null_space: NullSpace
-    has_secondary: bool
-    aim: tuple[float, ...]
-    free_damping: float
-    limited: bool
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    rank_tolerance: float
-    residual_tolerance: float
-    on_infeasible: str
-    input_damping: float
-    observer: RowObserver | None = None
-    observer_rate: float = 0.0
-
-    def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
-        """Damping, stiffness and the gains of the higher derivatives of a row."""
-        width = len(self.higher) // len(self.rows)
-        count = max(0, self.rows[row].degree - 2)
-        return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
-
-    @property
-    def has_aim(self) -> bool:
-        """Whether there is an s."""
-        return self.null_space is not None or self.has_secondary
-
-    @property
-    def wishes(self) -> tuple[int, ...]:
-        return self.wished
-
-    @property
-    def excused(self) -> tuple[int, ...]:
-        return tuple(sorted({*self.wished, *self.optional}))
-
-    @property
-    def required(self) -> list[int]:
-        """Indices of the rows of priority 1, which decide the status."""
-        return [i for i in range(len(self.rows)) if i not in self.wished]
-
-    @property
-    def memory(self) -> Mapping[str, float]:
-        return {} if self.observer is None else self.observer.memory
-
-    @property
-    def memory_period(self) -> float | None:
-        return None if self.observer is None else self.observer.period
-
-    @property
-    def observed(self) -> tuple[str, ...]:
-        return () if self.observer is None else self.observer.rows
-
-    def disturbance(self, terms: Terms, memory: Array) -> Array:
-        if self.observer is None:
-            return np.zeros(0)
-        return self.observer.disturbance(terms.matrices.task, memory, self.observer_rate)
-
-    def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
-        if self.observer is None:
-            return np.zeros(len(memory))
-        d = self.disturbance(terms, memory)
-        after = self.observer.after(terms.matrices.task, terms.rhs, command.u, terms.task_map, memory, d)
-        rate: Array = (after - memory) / self.observer.period
-        return rate
-
-    @property
-    def stops_on(self) -> frozenset[int]:
-        bad = (Status.INFEASIBLE, Status.UNREACHABLE, Status.SATURATED)
-        return frozenset(status.code for status in bad) if self.on_infeasible == "fault" else frozenset()
-
-    def at_limit(self, u: Array) -> list[int]:
-        return [i for i, value in enumerate(u) if value <= self.lower[i] or value >= self.upper[i]]
-
-    def command(self, terms: Terms, memory: Array) -> Command:
-        m, r = terms.inputs.shape[1], len(self.rows)
-        if terms.finite is False or terms.positive is False:
-            none = Status.NON_FINITE if terms.finite is False else Status.NOT_POSITIVE
-            return Command(np.full(m, np.nan), 0, np.full(r, np.nan), 0.0, none.code)
-        reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
-        allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
-        feedforward, feedback = terms.rhs, self.feedback(terms)
-        if self.observer is not None:
-            feedback = feedback - self.disturbance(terms, memory)
-        if reactions is not None:
-            feedforward = np.concatenate([feedforward, reactions.rhs])
-            feedback = np.concatenate([feedback, np.zeros(len(reactions.rhs))])
-        rhs = feedforward + feedback
-        u = self._allocate(allocator, feedforward, feedback)
-        if self.has_aim:
-            u = u + allocator.free(self._secondary(terms))
-        missed = rhs - allocator.task_map @ u
-        status: Any = Status.OK.code
-        if self.required:
-            u, status = self._status(terms, allocator, rhs, missed, u)
-        known = is_finite(rhs, u)  # before limits: clipping would turn an infinite input into a finite one
-        if self.limited:
-            u, missed, status = self._limit(u, allocator, rhs, missed, status)
-        # from the mildest cause to the most severe: the last one that holds is reported
-        status = where(known, status, Status.NON_FINITE.code)
-        status = where(terms.positive, status, Status.NOT_POSITIVE.code)
-        status = where(terms.finite, status, Status.NON_FINITE.code)
-        nothing = status >= Status.NOT_POSITIVE.code
-        u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
-        return Command(
-            u, where(nothing, 0, allocator.rank), missed[:r], where(nothing, 0.0, allocator.pivot_min), status
-        )
-
-    def _status(self, terms: Terms, allocator: Allocator, rhs: Array, missed: Array, u: Array) -> tuple[Array, Any]:
-        """The inputs, damped if rows of priority 1 cannot be met and `on_infeasible` is `damp`, and the status."""
-        required, rank = self.required, allocator.ranks[0]
-        infeasible = largest(missed[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
-        status = where(rank < len(required), Status.RANK_DEFICIENT.code, Status.OK.code)
-        status = where(infeasible, Status.INFEASIBLE.code, status)
-        status = where(rank < 1, Status.UNREACHABLE.code, status)
-        if self.on_infeasible == "damp":
-            damped = (infeasible | (rank < 1)) if not is_symbolic(infeasible) else where(rank < 1, 1.0, infeasible)
-            rates = terms.matrices.B.T @ terms.state.v
-            u = where(damped, -self.input_damping * rates, u)
-            status = where(damped, Status.DAMPED.code, status)
-        return u, status
-
-    def feedback(self, terms: Terms) -> Array:
-        """The terms that the correction adds to b, shape (r,)."""
-        task = terms.matrices.task
-        added = np.zeros(len(self.rows), dtype=object if is_symbolic(task.A, *self.damping) else float)
-        for i, row in enumerate(self.rows):
-            if row.has_violation:
-                added[i] = -self.stiffness[i] * task.violation[i]
-            if row.has_rate:
-                added[i] = added[i] - self.damping[i] * task.violation_rate[i]
-            if row.degree > 2 and task.higher is not None:
-                width = task.higher.shape[1]
-                added[i] = added[i] - np.dot(self.higher[i * width : (i + 1) * width], task.higher[i])
-        return added
-
-    def _allocate(self, allocator: Allocator, feedforward: Array, feedback: Array) -> Array:
-        weights = np.array(self.weights)
-        if self.feedback_allocation == self.allocation:
-            return allocator.solve(self.allocation, feedforward + feedback, weights)
-        forward = allocator.solve(self.allocation, feedforward, weights)
-        return forward + allocator.solve(self.feedback_allocation, feedback, weights)
-
-    def _secondary(self, terms: Terms) -> Array:
-        """s, shape (m,): the inputs wanted in the null space of the task."""
-        plant = terms.matrices.plant
-        s: Array = np.array(self.aim) - self.free_damping * (terms.matrices.B.T @ terms.state.v)
-        if isinstance(self.null_space, Mapping):
-            texts = self.null_space
-            values = [equation_value(texts[a], plant, terms.state) if a in texts else 0.0 for a in plant.actuators]
-            s = s + np.array(values)
-        elif self.null_space is not None:
-            s = s + np.asarray(self.null_space(terms.state))
-        return s
-
-    def _limit(
-        self, u: Array, allocator: Allocator, rhs: Array, missed: Array, status: Any
-    ) -> tuple[Array, Array, Any]:
-        """The inputs inside their limits, the residual and the status.
-
-        Inputs that damp are clipped, since they meet no task.
-        """
-        lower, upper = np.array(self.lower), np.array(self.upper)
-        levels = [(allocator.task_map[level], rhs[level]) for level in allocator.levels]
-        keeps_near_u = self.has_aim or self.allocation not in ("minimum_norm", "weighted")
-        weights = np.array(self.weights) if self.allocation == "weighted" else None
-        limited = within_limits(
-            levels,
-            lower,
-            upper,
-            u if keeps_near_u else None,
-            weights=weights,
-            rank_tolerance=self.rank_tolerance,
-            scale=allocator.scales(weights),
-            unlimited=u,
-        )
-        held = limited.u
-        if self.on_infeasible == "damp":
-            held = where(status >= Status.DAMPED.code, clip(u, lower, upper), held)
-        left = rhs - allocator.task_map @ held
-        required = self.required
-        gives_up = largest((left - missed)[required]) > self.residual_tolerance * (1.0 + largest(rhs[required]))
-        severe = status >= Status.INFEASIBLE.code
-        return held, left, where(severe, status, where(gives_up, Status.SATURATED.code, status))

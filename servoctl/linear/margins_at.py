@@ -9,7 +9,7 @@ import numpy as np
 from servoctl.assembly import Run
 from servoctl.assembly.gains import drives_spacing, gain_share, task_gains, task_spacing
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.linear.convert import state_at
 from servoctl.linear.jacobians import compiled, local
 from servoctl.linear.margins import Margin, at_once_delay, margins

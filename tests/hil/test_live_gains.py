@@ -17,7 +17,7 @@ from hil.safety.plan import Stage
 from hil.session.run import HilRun
 from servoctl.config.shipped import find_config
 from servoctl.errors import ConfigError, RunFolderError
-from servoctl.laws.constraint_following import BoundConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
 from servoctl.laws.gain_limits import longest_spacing
 from servoctl.run_folder import load_run
 

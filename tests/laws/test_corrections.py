@@ -11,7 +11,8 @@ from scipy.linalg import expm
 import servoctl
 from servoctl.assembly import simulate
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, SecondOrderCorrection, per_row, resolve
 from servoctl.laws.gain_limits import growth, longest_spacing
 from servoctl.mechanics.constraint import Holonomic, Nonholonomic

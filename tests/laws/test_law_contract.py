@@ -15,7 +15,8 @@ from shipped import CONSTRAINT_FOLLOWING, LOWER_PRIORITY
 
 import servoctl
 from servoctl.errors import TaskError
-from servoctl.laws.constraint_following import BoundConstraintFollowing, ConstraintFollowing
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices

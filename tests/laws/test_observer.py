@@ -166,3 +166,11 @@ def test_auto_is_a_fifth_of_the_sampling_rate(mass: Path) -> None:
 def test_numbers_of_an_observer_made_in_python_are_checked(field: str, value: float) -> None:
     with pytest.raises(TaskError, match=f"observer: {field}: expected"):
         Observer(**{"period": 0.001, field: value})
+
+
+@pytest.mark.parametrize("period", [None, 0.002])
+def test_an_observer_of_another_period_than_the_run_is_refused(mass: Path, period: float | None) -> None:
+    plant = sc.load(mass).system.model.plant
+    law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0), observer=Observer(0.001))
+    with pytest.raises(TaskError, match=r"simulate: period: .*, but the law's observer has 0\.001 s"):
+        sc.simulate(plant, {"x": sc.Holonomic("x")}, law, q=0.0, duration=0.01, period=period, engine="vm")
