@@ -8,6 +8,7 @@ from small_robot import SMALL, small_urdf
 
 import servoctl as sc
 from servoctl.cli import main
+from servoctl.config.shipped import find_config
 from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.plant import Robot
 
@@ -209,3 +210,19 @@ def test_many_mistakes_about_frames_are_told_at_once(config: Path) -> None:
     assert len(found) == 6
     for place, problem in zip([*places, "law.limits"], found, strict=True):
         assert f": {place}: " in problem
+
+
+def test_a_wrong_loop_hides_no_other_mistake(tmp_path: Path) -> None:
+    shipped = find_config("two_arms_box")
+    text = shipped.read_text().replace("robots/arm7.urdf", str(shipped.parent / "robots/arm7.urdf"))
+    for right, wrong in (("weld: [box", "weld: [boxx"), ("pose: box", "pose: bx"), ("left_joint4", "left_jont4")):
+        assert right in text
+        text = text.replace(right, wrong)
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        sc.load(tmp_path / "bad.yaml")
+    assert [problem.partition(": ")[2].partition(": ")[0] for problem in error.value.problems] == [
+        "plant.loops.grip",
+        "initial.q.left_jont4",
+        "task.box.pose",
+    ]

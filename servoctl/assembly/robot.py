@@ -21,24 +21,33 @@ PARTS = ("bodies", "frames", "loops")
 
 
 def build_robot(loaded: LoadedConfig, problems: Problems) -> Robot | None:
-    """The plant of `robot` or `robots`; None if names are not known because a file is wrong."""
+    """The plant of `robot` or `robots`; None if names are not known because a file or a part is wrong.
+
+    A wrong loop is left out, so that the rest of the config is checked against the names of all joints and frames.
+    """
     values = loaded.config.plant
-    builder, before = RobotBuilder(), len(problems.found)
+    builder, bare, before = RobotBuilder(), RobotBuilder(), len(problems.found)
     for prefix, robot in values.every_robot.items():
         path: FieldPath = ("plant", "robots", prefix) if prefix else ("plant", "robot")
         description = _description(robot, loaded.folder, problems, path)
         if description is not None:
             motors = None if robot.motors == "all" else robot.motors
-            builder.add(description, prefix, placement(robot.at), robot.base, motors)
+            for each in (builder, bare):
+                each.add(description, prefix, placement(robot.at), robot.base, motors)
     if len(problems.found) > before or problems.touch("plant.robot", "plant.robots", *(f"plant.{p}" for p in PARTS)):
         return None
     _add_parts(builder, values)
+    gravity = values.gravity or GRAVITY
     try:
-        plant = builder.plant(values.gravity or GRAVITY)
+        plant = builder.plant(gravity)
     except PlantError as error:
-        for line in str(error).splitlines():
+        lines = str(error).splitlines()
+        for line in lines:
             problems.add(*_placed(line, values))
-        return None
+        if not all(line.startswith("loops: ") for line in lines):
+            return None
+        _add_parts(bare, values.model_copy(update={"loops": None}))
+        plant = bare.plant(gravity)
     return replaced_parameters(plant, values.parameters, problems, "plant")
 
 
