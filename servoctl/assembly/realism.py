@@ -12,10 +12,11 @@ from servoctl.assembly.values import limit_pair, one_per_name
 from servoctl.config.load import LoadedConfig
 from servoctl.config.realism import FrictionConfig, RealismConfig
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ServoctlError, in_one_line
+from servoctl.errors import ConfigError, ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Friction, Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
@@ -44,17 +45,22 @@ def realistic(
         like: System of an earlier run with the same plant, start, realism and period.
     """
     values, period = loaded.config.realism, loaded.config.run.period
-    if values is None or period is None:
+    if values is None:
         return system
+    if period is None:  # only drives run so
+        machine = None if values.machine is None else build_machine(loaded, system.model.plant, problems)
+        return dataclasses.replace(system, machine=machine)
     if like is not None and like.model.rows_kernel is system.model.rows_kernel:
-        return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
+        parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
+        return dataclasses.replace(system, **parts)
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else _friction(values.friction, plant, problems)
     simulated = _simulated(system.model, values.parameter_error, start, problems)
+    machine = None if values.machine is None else build_machine(loaded, plant, problems)
     if len(problems.found) > before:
         return system
-    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
+    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated, machine=machine)
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
@@ -92,6 +98,21 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
         lagged=any(lag),
         random=any(noise) or values.jitter > 0.0,
     )
+
+
+def build_machine(loaded: LoadedConfig, plant: Plant, problems: Problems) -> MujocoMachine | None:
+    """The machine of `realism.machine`; None if it does not fit the plant."""
+    realism, run = loaded.config.realism, loaded.config.run
+    assert realism is not None and realism.machine is not None
+    kind = "mjcf" if realism.machine.mjcf is not None else "urdf"
+    step = run.integrator.step if run.integrator.method == "rk4" and run.integrator.step is not None else math.inf
+    try:
+        return MujocoMachine(loaded.folder / str(realism.machine.file), plant, step)
+    except ServoctlError as error:
+        found = error.problems if isinstance(error, ConfigError) else [str(error)]
+        for problem in found:
+            problems.add(problem, "realism", "machine", kind)
+        return None
 
 
 def _friction(values: FrictionConfig, plant: Plant, problems: Problems) -> Friction:
@@ -196,7 +217,15 @@ def _shown(part: Any) -> str:
 def warnings(system: System, start: State, settings: Settings) -> list[str]:
     """Warnings about a realistic run, one sentence each."""
     friction = friction_warning(system, start, settings)
-    return [*_open_loops(system, start), *([] if friction is None else [friction])]
+    return [*_open_loops(system, start), *_of_machine(system, start), *([] if friction is None else [friction])]
+
+
+def _of_machine(system: System, start: State) -> Iterator[str]:
+    """What a machine from a scene has that the plant does not, and its contacts at the start."""
+    machine = system.machine
+    if isinstance(machine, MujocoMachine):
+        found = [*machine.notes, *machine.touching(start.t, np.concatenate([start.q, start.v]))]
+        yield from (f"realism.machine: {machine.path.name}: {sentence}" for sentence in found)
 
 
 def _open_loops(system: System, start: State) -> Iterator[str]:
