@@ -313,7 +313,7 @@ REFUSED = {
     ],
     "realism": [
         ("plant: {", "plant: {friction: {coulomb: {G: 1}}, ", "plant.friction.coulomb.G: there is no actuator 'G'"),
-        ("plant: {", "plant: {friction: {viscous: -1}}, ", "plant.friction.viscous: expected a number >= 0, got -1"),
+        ("plant: {", "plant: {friction: {viscous: -1}, ", "plant.friction.viscous: expected a number >= 0, got -1"),
         ("realism: {}", "realism: {delay: -1*ms}", "realism.delay: expected a time >= 0 [s], got '-1*ms' = -0.001"),
         (
             "realism: {}",

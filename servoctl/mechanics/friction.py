@@ -120,8 +120,8 @@ def without_friction(plant: Plant) -> Plant:
 
 def _state(plant: Plant) -> dict[str, Any]:
     """Every attribute of an instance: its fields, and what `__post_init__` has added."""
-    fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
-    return {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
+    names = [field.name for field in dataclasses.fields(plant)] if dataclasses.is_dataclass(plant) else []
+    return {name: getattr(plant, name) for name in names} | getattr(plant, "__dict__", {})
 
 
 @cache
