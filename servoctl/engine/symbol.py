@@ -19,6 +19,7 @@ from servoctl.types import Array
 
 _OUR_FOLDER = str(Path(__file__).parent)
 _NUMPY_FOLDER = str(Path(np.__file__).parent)
+_SX_BINARY, _SX_UNARY = ca.SX.binary, ca.SX.unary
 _LARGEST = 1.7976931348623157e308
 
 
@@ -41,11 +42,8 @@ def _refuse(wanted: str, hint: str) -> Callable[["Symbol"], Any]:
     return method
 
 
-# `SX.binary` and `SX.unary` make the same expressions as CasADi's operators in a sixth of the time: SWIG need not try
-# every type of number for the arguments.
-def _binary(code: int, reflected: bool = False) -> Callable[["Symbol", Any], Any]:
-    """The method of an operation; `reflected`: its operands change places."""
-    operation = ca.SX.binary
+def _binary(code: int, swapped: bool = False) -> Callable[["Symbol", Any], Any]:
+    """The operation of a CasADi operation code; `SX.binary` takes a tenth of the time of CasADi's own operators."""
 
     def method(self: "Symbol", other: Any) -> Any:
         if isinstance(other, Symbol):
@@ -54,25 +52,21 @@ def _binary(code: int, reflected: bool = False) -> Callable[["Symbol", Any], Any
             right = ca.SX(float(other))
         else:
             return NotImplemented
-        return Symbol(operation(code, right, self.sx) if reflected else operation(code, self.sx, right))
+        return Symbol(_SX_BINARY(code, right, self.sx) if swapped else _SX_BINARY(code, self.sx, right))
 
     return method
 
 
 def _unary(code: int) -> Callable[["Symbol"], "Symbol"]:
-    operation = ca.SX.unary
-
     def method(self: "Symbol") -> "Symbol":
-        return Symbol(operation(code, self.sx))
+        return Symbol(_SX_UNARY(code, self.sx))
 
     return method
 
 
-def _made_of(operation: Callable[[Any], Any]) -> Callable[["Symbol"], "Symbol"]:
-    """The method of an operation that takes several of CasADi's."""
-
+def _scaled(factor: float) -> Callable[["Symbol"], "Symbol"]:
     def method(self: "Symbol") -> "Symbol":
-        return Symbol(operation(self.sx))
+        return Symbol(self.sx * factor)
 
     return method
 
@@ -92,29 +86,20 @@ class Symbol:
     def __repr__(self) -> str:
         return f"Symbol({self.sx})"
 
-    __add__ = _binary(ca.OP_ADD)
-    __radd__ = _binary(ca.OP_ADD, reflected=True)
-    __sub__ = _binary(ca.OP_SUB)
-    __rsub__ = _binary(ca.OP_SUB, reflected=True)
-    __mul__ = _binary(ca.OP_MUL)
-    __rmul__ = _binary(ca.OP_MUL, reflected=True)
-    __truediv__ = _binary(ca.OP_DIV)
-    __rtruediv__ = _binary(ca.OP_DIV, reflected=True)
-    __pow__ = _binary(ca.OP_POW)
-    __rpow__ = _binary(ca.OP_POW, reflected=True)
-    __lt__ = _binary(ca.OP_LT)
-    __le__ = _binary(ca.OP_LE)
-    __gt__ = _binary(ca.OP_LT, reflected=True)
-    __ge__ = _binary(ca.OP_LE, reflected=True)
-    __eq__ = _binary(ca.OP_EQ)
-    __ne__ = _binary(ca.OP_NE)
-    __and__ = _binary(ca.OP_AND)
-    __or__ = _binary(ca.OP_OR)
-    __invert__ = _unary(ca.OP_NOT)
+    __add__, __radd__ = _binary(ca.OP_ADD), _binary(ca.OP_ADD, swapped=True)
+    __sub__, __rsub__ = _binary(ca.OP_SUB), _binary(ca.OP_SUB, swapped=True)
+    __mul__, __rmul__ = _binary(ca.OP_MUL), _binary(ca.OP_MUL, swapped=True)
+    __truediv__, __rtruediv__ = _binary(ca.OP_DIV), _binary(ca.OP_DIV, swapped=True)
+    __pow__, __rpow__ = _binary(ca.OP_POW), _binary(ca.OP_POW, swapped=True)
+    __lt__, __gt__ = _binary(ca.OP_LT), _binary(ca.OP_LT, swapped=True)
+    __le__, __ge__ = _binary(ca.OP_LE), _binary(ca.OP_LE, swapped=True)
+    __eq__, __ne__ = _binary(ca.OP_EQ), _binary(ca.OP_NE)
+    __and__, __or__, __invert__ = _binary(ca.OP_AND), _binary(ca.OP_OR), _unary(ca.OP_NOT)
     __hash__ = None  # type: ignore[assignment]
-    __neg__ = _unary(ca.OP_NEG)
-    __pos__ = _made_of(lambda a: a)
-    __abs__ = _unary(ca.OP_FABS)
+    __neg__, __abs__ = _unary(ca.OP_NEG), _unary(ca.OP_FABS)
+
+    def __pos__(self) -> "Symbol":
+        return self
 
     __float__ = _refuse(
         "the value", "keep symbols in arrays made by numpy.zeros or numpy.array, and use numpy.sin, not math.sin"
@@ -124,8 +109,7 @@ class Symbol:
     __complex__ = _refuse("the value", "symbols are real")
     __bool__ = _refuse("the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`")
 
-    arctan2 = _binary(ca.OP_ATAN2)
-    hypot = _binary(ca.OP_HYPOT)
+    arctan2, hypot = _binary(ca.OP_ATAN2), _binary(ca.OP_HYPOT)
     fmax = maximum = _binary(ca.OP_FMAX)
     fmin = minimum = _binary(ca.OP_FMIN)
     sin, cos, tan = _unary(ca.OP_SIN), _unary(ca.OP_COS), _unary(ca.OP_TAN)
@@ -133,11 +117,15 @@ class Symbol:
     sinh, cosh, tanh = _unary(ca.OP_SINH), _unary(ca.OP_COSH), _unary(ca.OP_TANH)
     arcsinh, arccosh, arctanh = _unary(ca.OP_ASINH), _unary(ca.OP_ACOSH), _unary(ca.OP_ATANH)
     exp, log, sqrt = _unary(ca.OP_EXP), _unary(ca.OP_LOG), _unary(ca.OP_SQRT)
-    expm1, log1p, log10 = _unary(ca.OP_EXPM1), _unary(ca.OP_LOG1P), _made_of(ca.log10)
-    sign, fabs, floor, ceil = _unary(ca.OP_SIGN), _unary(ca.OP_FABS), _unary(ca.OP_FLOOR), _unary(ca.OP_CEIL)
-    deg2rad = radians = _made_of(lambda a: a * (np.pi / 180.0))
-    rad2deg = degrees = _made_of(lambda a: a * (180.0 / np.pi))
-    conjugate = _made_of(lambda a: a)
+    expm1, log1p = _unary(ca.OP_EXPM1), _unary(ca.OP_LOG1P)
+    sign, fabs = _unary(ca.OP_SIGN), _unary(ca.OP_FABS)
+    floor, ceil = _unary(ca.OP_FLOOR), _unary(ca.OP_CEIL)
+    deg2rad = radians = _scaled(np.pi / 180.0)
+    rad2deg = degrees = _scaled(180.0 / np.pi)
+    conjugate = __pos__
+
+    def log10(self) -> "Symbol":
+        return Symbol(ca.log10(self.sx))
 
 
 def is_symbolic(*values: Any) -> bool:
