@@ -120,7 +120,7 @@ def without_friction(plant: Plant) -> Plant:
 
 def _state(plant: Plant) -> dict[str, Any]:
     """Every attribute of an instance: its fields, and what `__post_init__` has added."""
-    names = [field.name for field in dataclasses.fields(plant)] if dataclasses.is_dataclass(plant) else []
+    names = getattr(plant, "__dataclass_fields__", {})
     return {name: getattr(plant, name) for name in names} | getattr(plant, "__dict__", {})
 
 
