@@ -118,10 +118,10 @@ def without_friction(plant: Plant) -> Plant:
     return bare
 
 
-def _state(plant: Plant) -> dict[str, Any]:
+def _state(plant: Any) -> dict[str, Any]:
     """Every attribute of an instance: its fields, and what `__post_init__` has added."""
-    names = getattr(plant, "__dataclass_fields__", {})
-    return {name: getattr(plant, name) for name in names} | getattr(plant, "__dict__", {})
+    fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
+    return {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
 
 
 @cache
