@@ -16,11 +16,11 @@ import numpy as np
 from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
 from hil.loop.clock import SECOND
+from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.realism import friction_loss
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 

@@ -17,6 +17,7 @@ from servoctl.config.fields import (
     Section,
     Time,
 )
+from servoctl.config.friction import FrictionConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
@@ -37,20 +38,6 @@ class PerCoordinate(Section):
     v: PerName[NotNegative] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
 
 
-class FrictionConfig(Section):
-    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
-
-    coulomb: PerName[NotNegative] = Field(
-        default=0.0, description="dry friction [actuator units]: one for all, list in the plant's order, or by name"
-    )
-    viscous: PerName[NotNegative] = Field(
-        default=0.0, description="friction per speed [actuator units per its speed], written as coulomb is"
-    )
-    speed: PerName[Positive] = Field(
-        default=0.01, description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
-    )
-
-
 class RealismConfig(Section):
     """Effects of a real machine that its model does not have; an effect that is left out is zero."""
 
@@ -67,7 +54,11 @@ class RealismConfig(Section):
         default=0.0,
         description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name",
     )
-    friction: FrictionConfig | None = Field(default=None, description="friction at the actuators, unknown to the law")
+    friction: FrictionConfig | None = Field(
+        default=None,
+        description="friction at the actuators, unknown to the law; if given, it takes the place of plant.friction in "
+        "the simulated plant",
+    )
     saturation: ScalarOr[Positive, dict[str, Limit]] | None = Field(
         default=None,
         description="largest torques of the actuators [actuator units]: one number for all, or actuator -> symmetric "

@@ -11,9 +11,10 @@ from servoctl.engine.symbol import is_finite, where
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, Terms, assemble
-from servoctl.simulation.realism import Friction, Realism
+from servoctl.simulation.realism import Realism
 from servoctl.types import Array, Command, State, Status
 
 
