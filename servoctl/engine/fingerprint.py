@@ -24,6 +24,9 @@ from servoctl.engine.parameters import parameter_fields
 
 PACKAGE = Path(__file__).parents[1]
 
+PYTHON = ("builtins", "abc", "typing", "enum", "collections.abc")
+"""Modules of Python whose classes are bases of ours."""
+
 DEEPEST = 40
 """Things inside one another beyond this depth have no fingerprint: they may contain themselves."""
 
@@ -108,6 +111,8 @@ def _add(found: Any, value: Any, depth: int) -> None:
         found.update(f"{_name(kind)} {value.name};".encode())
     elif isinstance(value, Path):
         found.update(f"path {value};".encode())
+    elif not kind.__module__.startswith("servoctl."):
+        raise NoFingerprintError(f"{kind.__module__}.{kind.__qualname__} is no class of servoctl")
     else:
         found.update(f"{_name(kind)};".encode())
         _add(found, _contents(value), depth + 1)
@@ -125,11 +130,10 @@ def _contents(thing: Any) -> dict[str, Any]:
 
 
 def _name(kind: type) -> str:
-    """Module and name of a class of this package."""
-    module = sys.modules.get(kind.__module__)
-    if kind in (bool, int, float, str, bytes, tuple, list, dict):
-        return kind.__name__
-    file = getattr(module, "__file__", None)
-    if file is None or not kind.__module__.startswith("servoctl.") or PACKAGE not in Path(file).parents:
-        raise NoFingerprintError(f"{kind.__module__}.{kind.__qualname__} is no class of servoctl")
+    """Module and name of a class that, like all its bases, is one of this package or of Python."""
+    for base in kind.__mro__:
+        file = getattr(sys.modules.get(base.__module__), "__file__", None)
+        ours = base.__module__.startswith("servoctl.") and file is not None and PACKAGE in Path(file).parents
+        if not ours and base.__module__ not in PYTHON:
+            raise NoFingerprintError(f"{base.__module__}.{base.__qualname__} is no class of servoctl")
     return f"{kind.__module__}.{kind.__qualname__}"

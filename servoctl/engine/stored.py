@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import casadi as ca
@@ -23,7 +23,7 @@ from servoctl.engine.repeat import REPEATED, Repeated
 
 SUFFIX = ".trace"
 
-WORTH = 1500
+WORTH = 500
 """Functions of fewer operations are not kept: tracing them takes no longer than reading them."""
 
 
@@ -36,10 +36,15 @@ def key_of(*fingerprints: Callable[[], str]) -> str | None:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
-def find_kernel(key: str | None, name: str) -> Kernel | None:
-    """The kernel that was kept under a key and a name; None if there is none."""
-    found = _find(key, name)
-    return None if found is None else found[0]
+def has_kernel(key: str | None, name: str) -> bool:
+    """Whether a kernel was kept under a key and a name."""
+    return key is not None and cache.find(_file_key(key, name), SUFFIX) is not None
+
+
+def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
+    """The kernel that was kept under a key and a name, and its facts; None if there is none."""
+    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
+    return None if content is None else _read(content)
 
 
 def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
@@ -53,10 +58,11 @@ def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -
 
 def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
     """The kernel of a key and a name, from the cache or made now."""
-    kernel = find_kernel(key, name)
-    if kernel is None:
-        kernel = make()
-        keep_kernel(key, name, kernel)
+    found = find_with_facts(key, name)
+    if found is not None:
+        return found[0]
+    kernel = make()
+    keep_kernel(key, name, kernel)
     return kernel
 
 
@@ -64,20 +70,9 @@ def _file_key(key: str, name: str) -> str:
     return hashlib.sha256(f"{key} {name}".encode()).hexdigest()[:32]
 
 
-def _find(key: str | None, name: str) -> tuple[Kernel, Any] | None:
-    """A kernel and its facts."""
-    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
-    return None if content is None else _read(content)
-
-
-def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
-    """A kernel and the facts that were kept with it; None if there is none."""
-    return _find(key, name)
-
-
 def _written(kernel: Kernel, facts: Any) -> bytes | None:
     """A kernel as bytes; None if CasADi cannot write its function."""
-    called = {each.name() for each in _all_called(kernel.function)}
+    called = {each.name() for each in kernel.function.find_functions()}
     repeated = {name: REPEATED[name] for name in called if name in REPEATED}
     tables = [TABLES[name] for name in called if name in TABLES]
     writer = ca.StringSerializer()
@@ -112,11 +107,6 @@ def _read(content: bytes) -> tuple[Kernel, Any] | None:
         return Kernel(function, *shapes), values["facts"]
     except (ValueError, LookupError, TypeError, RuntimeError, zlib.error):  # another program's file under this name
         return None
-
-
-def _all_called(function: Any) -> Iterable[Any]:
-    """Every function that is called, at any depth."""
-    return function.find_functions()
 
 
 def _text(array: Any) -> str:
