@@ -8,6 +8,7 @@ import numpy as np
 
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import is_finite, where
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
@@ -88,6 +89,7 @@ class System:
         friction: At the actuators, unknown to the law; None: there is none.
         realism: Measurement, delay and actuators of a sampled run; None: ideal.
         simulated: The simulated plant, if its parameters differ from those that the law knows; None: they do not.
+        estimator: Gives the law its state; None: the law gets the measured one.
     """
 
     model: Model
@@ -97,6 +99,7 @@ class System:
     friction: Friction | None = None
     realism: Realism | None = None
     simulated: Model | None = None
+    estimator: BoundEstimator | None = None
 
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""
