@@ -228,7 +228,10 @@ class BoundEstimator:
             passed += share * held.period
             if age == held.late and self.foreknown:
                 first, kept = a, torque
-        return State(minimum(t + passed, maximum(t, self.ends)), q, v), first, kept
+        later = minimum(t + passed, maximum(t, self.ends))
+        if held.engaged:  # on drives the task stands still up to time 0
+            later = where(t > 0.0, later, t)
+        return State(later, q, v), first, kept
 
     def _projected(self, state: State, d: Array, plant: PlantFunctions) -> tuple[Array, Array, Array, Array]:
         """q, v and d on the passive constraints, and the standard deviation of d."""
