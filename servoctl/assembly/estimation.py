@@ -64,7 +64,7 @@ def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_d
     noise = measured if values.noise is None else values.noise.q
     return Estimator(
         values.kind,
-        each("disturbance", values.disturbance, DISTURBANCE),
+        None if values.disturbance is None else each("disturbance", values.disturbance, DISTURBANCE),
         each("noise.q", noise, NOISE),
         each("acceleration", values.acceleration, ACCELERATION),
         values.filter_time,

@@ -34,7 +34,7 @@ class EstimationConfig(Section):
     disturbance: PerName[Positive] | None = Field(
         default=None,
         description="of model: how fast the disturbance changes [unit/s^2 per s]: one for all, list in the plant's "
-        "order, or by name; left out: 60",
+        "order, or by name; left out: 60, or less, so that the estimator's poles are at most at 0.15 / period",
     )
     noise: PositionNoise | None = Field(
         default=None,

@@ -17,7 +17,13 @@ from servoctl.types import State
 Kind = Literal["model", "alpha_beta", "difference"]
 
 DISTURBANCE, NOISE, ACCELERATION = 60.0, 1e-5, 10.0
-"""Defaults of `Estimator.disturbance`, `noise` and `acceleration`."""
+"""Defaults of `Estimator.disturbance`, at most, and of `noise` and `acceleration`."""
+
+SHARE = 0.15
+"""Default of `Estimator.disturbance`: the estimator's poles are near this / period, in 1/s, or slower.
+
+Faster ones follow encoders of fine resolution within few periods, in which lag and errors of the model count.
+"""
 
 FILTER_PERIODS = 2.0
 """Default of `Estimator.filter_time` [periods]."""
@@ -33,7 +39,8 @@ class Estimator:
     Attributes:
         kind: `model`: Kalman filter with the plant's model and a disturbance acceleration per coordinate; `alpha_beta`:
             Kalman filter without a model; `difference`: differences with a low pass.
-        disturbance: Of `model`: how fast the disturbance changes [unit/s^2 per s].
+        disturbance: Of `model`: how fast the disturbance changes [unit/s^2 per s]; None: 60, or less, so that the poles
+            are at most at 0.15 / period.
         noise: Standard deviation of the measured positions [unit].
         acceleration: Of `alpha_beta`: standard deviation of the acceleration [unit/s^2].
         filter_time: Of `difference`: time constant of the low pass [s]; None: two periods.
@@ -48,7 +55,7 @@ class Estimator:
     """
 
     kind: Kind = "model"
-    disturbance: PerCoordinate = DISTURBANCE
+    disturbance: PerCoordinate | None = None
     noise: PerCoordinate = NOISE
     acceleration: PerCoordinate = ACCELERATION
     filter_time: float | None = None
@@ -63,8 +70,9 @@ class Estimator:
         if self.kind not in get_args(Kind):
             problems.append(f"estimation.kind: expected one of {', '.join(get_args(Kind))}, got {self.kind!r}")
         for name in ("disturbance", "noise", "acceleration"):
-            if not (np.asarray(getattr(self, name), dtype=float) > 0.0).all():
-                problems.append(f"estimation.{name}: expected positive numbers, got {getattr(self, name)}")
+            given = getattr(self, name)
+            if given is not None and not (np.asarray(given, dtype=float) > 0.0).all():
+                problems.append(f"estimation.{name}: expected positive numbers, got {given}")
         if self.filter_time is not None and not self.filter_time > 0.0:
             problems.append(f"estimation.filter_time: expected a positive time [s], got {self.filter_time}")
         if not 0.0 <= self.delay < math.inf:
@@ -80,12 +88,16 @@ class Estimator:
         """
         values = {}
         for field in ("disturbance", "noise", "acceleration"):
-            given = np.asarray(getattr(self, field), dtype=float)
+            value = getattr(self, field)
+            given = np.asarray(DISTURBANCE if value is None else value, dtype=float)
             if given.shape not in ((), (len(names),)):
                 raise TaskError(
                     f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
                 )
             values[field] = np.broadcast_to(given, len(names)).tolist()
+        if self.disturbance is None:
+            most = [(SHARE / period) ** 3 * r for r in values["noise"]]
+            values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
         time = FILTER_PERIODS * period if self.filter_time is None else self.filter_time
         found = []
         for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
