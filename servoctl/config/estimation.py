@@ -70,5 +70,5 @@ def estimation_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             "cannot be used with estimation.kind model: both would cancel the same disturbance (leave one out)",
         )
     for field, what in REPLACED.items():
-        if hil.get(field) not in (None, False):
+        if hil.get(field) not in (None, False, "drive"):
             yield Problem(("hil", field), f"estimation replaces this {what} (leave one of the two out)")

@@ -12,6 +12,7 @@ from servoctl.estimation.bound import BoundEstimator
 from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
 from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Model
+from servoctl.reference.signal import Signal
 from servoctl.types import State
 
 Kind = Literal["model", "alpha_beta", "difference"]
@@ -102,12 +103,11 @@ class Estimator:
         found = []
         for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
             try:
-                known = {
-                    "model": lambda s=s, r=r: model_gains(period, s, r),
-                    "alpha_beta": lambda a=a, r=r: alpha_beta_gains(period, a, r),
-                    "difference": lambda r=r: low_pass_gains(period, time, r),
-                }
-                found.append(known[self.kind]())
+                if self.kind == "model":
+                    found.append(model_gains(period, s, r))
+                else:
+                    tracks = self.kind == "alpha_beta"
+                    found.append(alpha_beta_gains(period, a, r) if tracks else low_pass_gains(period, time, r))
             except TaskError as error:
                 raise TaskError(f"estimation: {name}: {error}") from error
         return tuple(found)
@@ -142,7 +142,7 @@ class Estimator:
             signal.curve.end
             for constraint in model.task.values()
             for signal in constraint.signals.values()
-            if signal.beyond(math.inf) is not None
+            if isinstance(signal, Signal) and signal.curve.extrapolate == "error"
         ]
         return BoundEstimator(
             kind=self.kind,

@@ -9,6 +9,7 @@ import numpy as np
 
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.control_tick import ControlTick
@@ -85,6 +86,10 @@ class Loop(ABC):
     def take_law(self, law: BoundLaw) -> None:
         """Replaces the law by one that differs in parameters alone, without tracing again."""
         self.system = replace(self.system, law=law)
+
+    def take_estimator(self, estimator: BoundEstimator) -> None:
+        """Replaces the estimator by one that differs in parameters alone, without tracing again."""
+        self.system = replace(self.system, estimator=estimator)
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:

@@ -14,6 +14,7 @@ from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
@@ -97,6 +98,11 @@ class TracedLoop(Loop):
         super().take_law(law)
         values, first = parameter_values(law), len(self.system.model.parameters)
         self.parameters[first : first + len(values)] = values
+
+    def take_estimator(self, estimator: BoundEstimator) -> None:
+        super().take_estimator(estimator)
+        values = parameter_values(estimator)
+        self.parameters[len(self.parameters) - len(values) :] = values
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
