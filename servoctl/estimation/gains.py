@@ -23,6 +23,9 @@ from servoctl.types import Array
 LEAST, MOST = 1e-12, 1e6
 """Range of s h^3 / r in which the Riccati equation is solved to the last digits."""
 
+SHORTEST = 0.2
+"""Shortest time of a low pass, which then passes differences unchanged to 1e-4 [periods]."""
+
 
 @dataclass(frozen=True)
 class Gains:
@@ -90,15 +93,21 @@ def alpha_beta_gains(h: float, acceleration: float, noise: float) -> Gains:
         noise: r: standard deviation of the positions [unit].
     """
     index = acceleration * h * h / noise
-    # 1 - root, without the difference of two numbers that are nearly equal
-    root = (4.0 + index - np.sqrt(8.0 * index + index * index)) / 4.0
+    # (4 + index - sqrt(8 index + index^2)) / 4, without the difference of two numbers that are nearly equal
+    root = 4.0 / (4.0 + index + np.sqrt(8.0 * index + index * index))
     alpha = 1.0 - root * root
     beta = 2.0 * (2.0 - alpha) - 4.0 * root
     return _tracking(h, float(alpha), float(beta), noise)
 
 
 def low_pass_gains(h: float, time: float, noise: float) -> Gains:
-    """Gains of a filter that differentiates positions: alpha-beta with both poles at exp(-2 h / time)."""
+    """Gains of a filter that differentiates positions: alpha-beta with both poles at exp(-2 h / time).
+
+    Raises:
+        TaskError: The time is too short.
+    """
+    if not time >= SHORTEST * h:
+        raise TaskError(f"filter_time {time:g} s: expected at least {SHORTEST:g} periods of {h:g} s")
     pole = float(np.exp(-2.0 * h / time))
     return _tracking(h, 1.0 - pole * pole, (1.0 - pole) ** 2, noise)
 
