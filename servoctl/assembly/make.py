@@ -112,6 +112,8 @@ def make_run(
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    if found.machine is not None and settings.period is None and not waiting:
+        problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
     found = estimating(found, loaded, start, problems, waiting)
     if problems.touch("initial", "realism", "estimation"):
         problems.check()

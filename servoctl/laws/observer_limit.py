@@ -11,7 +11,6 @@ Source: ours.
 """
 
 import numpy as np
-from scipy.linalg import expm
 
 from servoctl.laws.observer import RowObserver
 from servoctl.mechanics.constraint import Rows
@@ -92,5 +91,7 @@ def _moved(
         A[2, 2], A[2, 3] = -1.0 / lag, 1.0 / lag
     else:
         torque = u
+    from scipy.linalg import expm  # a fifth of a second
+
     moved = expm(A * h) @ np.array([phi, speed, torque, u])
     return float(moved[0]), float(moved[1]), float(moved[2])
