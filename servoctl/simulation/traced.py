@@ -16,11 +16,14 @@ from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices, Terms
+from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -28,7 +31,7 @@ from servoctl.types import Array, State
 
 def _parameters(system: System) -> Array:
     """All parameters of a system, in the order of the input p of the compiled functions."""
-    parts = (system.law, system.passive, system.friction)
+    parts = (system.law, system.passive, system.friction, system.estimator)
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
@@ -50,13 +53,15 @@ class TracedLoop(Loop):
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
         count, p = len(model.parameters), self._given["p"]
-        ends = np.cumsum([count, *(len(parameter_values(part)) for part in (law, system.passive))])
+        parts = (law, system.passive, system.friction)
+        ends = np.cumsum([count, *(len(parameter_values(part)) for part in parts)])
         self._symbolic = System(
             model,
             with_parameters(law, p[count : ends[1]]),
             system.inputs,
             with_parameters(system.passive, p[ends[1] : ends[2]]),
-            with_parameters(system.friction, p[ends[2] :]),
+            with_parameters(system.friction, p[ends[2] : ends[3]]),
+            estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
         self._key = self._stored_under()
         if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
@@ -76,7 +81,22 @@ class TracedLoop(Loop):
 
     @cached_property
     def _command(self) -> Array:
-        command: Array = trace(self._control, self._terms, self._given["x"][2 * self.system.model.n :], self._symbolic)
+        if self.system.estimator is not None:
+            return self._estimated(self._given["t"], self._given["x"], self._given["p"])
+        memory = self._given["x"][2 * self.system.model.n :]
+        command: Array = trace(self._control, self._terms, memory, self._symbolic)
+        return command
+
+    def _estimated(self, t: Array, x: Array, p: Array) -> Array:
+        """The command part of a row with an estimator."""
+        system, count = self._symbolic, len(self.system.model.parameters)
+
+        def matrices(given: Mapping[str, Array]) -> Matrices:
+            return self._traced_matrices({**given, "p": given["p"][:count]})
+
+        plant = TracedPlant(system, p, matrices)
+        law = TracedLaw(system, p, matrices, lambda terms, memory: self._control(terms, memory, system))
+        command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
         return command
 
     def _of(self, system: System) -> Self:
@@ -96,6 +116,11 @@ class TracedLoop(Loop):
         super().take_law(law)
         values, first = parameter_values(law), len(self.system.model.parameters)
         self.parameters[first : first + len(values)] = values
+
+    def take_estimator(self, estimator: BoundEstimator) -> None:
+        super().take_estimator(estimator)
+        values = parameter_values(estimator)
+        self.parameters[len(self.parameters) - len(values) :] = values
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
@@ -217,6 +242,8 @@ class CompiledLoop(TracedLoop):
 
     def _stored_under(self) -> str | None:
         system = self.system
+        if system.estimator is not None:
+            return None
         parts = (system.law, system.passive, system.friction)
         equations = [system.inputs, getattr(system.law, "null_space", None)]
         return stored.key_of(
