@@ -4,7 +4,6 @@ from servoctl.bench import peers
 from servoctl.bench.fresh import peak
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.bench.startup import LARGER, PEERS, SMALLEST
-from servoctl.run_folder.trajectory import plain
 
 RUN = "import servoctl; servoctl.load({config!r}, engine={engine!r}).simulate()"
 
@@ -38,4 +37,4 @@ def memory(effort: Effort, progress: Progress) -> BenchReport:
         "Peak of resident memory", ("", "MB"), [[name, f"{size / 1e6:.0f}"] for name, size in peaks.items()]
     )
     values = {"bytes": peaks, "versions": peers.versions()}
-    return BenchReport("Memory", [table], dict(plain(values)), notes)
+    return BenchReport("Memory", [table], values, notes)

@@ -9,7 +9,6 @@ from servoctl.bench.fresh import seconds
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import interleaved, shown
 from servoctl.engine import compiler
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 SMALLEST, LARGER = "two_mass_spring", "coordinated_robots"
@@ -67,7 +66,7 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
     notes.append("wall time of a process from start to end; system files are in the disk cache")
     values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
     table = TextTable("Fresh processes", ("", "median"), rows)
-    return BenchReport("Start-up", [table], dict(plain(values)), notes, findings)
+    return BenchReport("Start-up", [table], values, notes, findings)
 
 
 def _fresh(words: list[str], cache: Path, empty: Path) -> Callable[[int], Array]:
