@@ -22,9 +22,8 @@ from servoctl.bench.parallelogram import (
     RunError,
     simulate,
 )
-from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
+from servoctl.bench.pseudoinverse_methods import METHODS, REDUCTIONS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION, Published
-from servoctl.bench.reductions import REDUCTIONS
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 
 TOLERANCES = (1e-10, 1e-8, 1e-6)
