@@ -16,6 +16,7 @@ from hil.loop import SECOND, nanoseconds
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
+from servoctl.mechanics.friction import friction_of
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -91,16 +92,18 @@ def _encoder(values: Emulation, quantum: float) -> EncoderModel:
 
 
 def simulated_system(setup: RigSetup) -> System:
-    """The plant behind the drives: that of the model, with the parameters of `hil.emulation.parameters`.
+    """The plant behind the drives: that of the model, with the parameters and the friction of `hil.emulation`.
 
     Raises:
         ConfigError: The plant refuses these parameters.
     """
-    parameters = setup.settings.values.emulation.parameters
-    if not parameters:
+    values = setup.settings.values.emulation
+    overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]
+    if friction_of(setup.run.system.model.plant) is not None and (values.coulomb_friction or values.viscous_friction):
+        overrides.append("plant.friction=")  # the drives' friction is all that the machine has
+    if not overrides:
         return setup.run.system
     assert setup.run.loaded is not None
-    overrides = [f"plant.parameters.{name}={value}" for name, value in parameters.items()]
     try:
         return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
     except ServoctlError as error:
