@@ -71,7 +71,9 @@ def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: An
     words = ["--view", "--duration", "600", "--set", "law.observer=auto"]
     with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop, "dark") as live:
         live.until("document.querySelector('#stage').textContent === 'full'")
-        live.until("strips.some((strip) => strip.plot.root.parentNode.id === 'disturbance' && strip.table[1].some((d) => d))")
+        live.until(
+            "strips.some((strip) => strip.plot.root.parentNode.id === 'disturbance' && strip.table[1].some((d) => d))"
+        )
         assert "Disturbance: what the model does not explain" in live.text("#unexplained")
         loop.process.send_signal(signal.SIGSTOP)
         live.until("document.querySelector('#banner').textContent.startsWith('No data for')")
