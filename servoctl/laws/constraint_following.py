@@ -28,7 +28,7 @@ from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
-from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates
+from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.terms import assemble
@@ -90,8 +90,16 @@ class ConstraintFollowing(Law):
         """The model itself.
 
         Raises:
-            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it.
+            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it; or
+                a robust term has rows of different units without scales.
         """
+        if self.robust is not None:
+            rows, states = model.task_rows, [around, *model.samples(around, NEARBY)]
+            A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
+            units = row_units(rows, A, names)
+            wrong_units = unscaled(rows, units, self._required(rows), self.robust)
+            if wrong_units is not None:
+                raise TaskError(wrong_units)
         if self.preload and not preloads.problems(self.preload, model.plant):
             wanted = preloads.components(self.preload, model.passive_rows, model.plant)
             required = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) == 1]

@@ -37,6 +37,10 @@ ESTIMATE = "adaptive.bound"
 """Name of the adaptive estimate in the controller memory."""
 
 
+UNITS = dict.fromkeys(("x", "y", "z"), "m") | dict.fromkeys(("rx", "ry", "rz"), "rad")
+"""Label of a row of a task of frames -> its unit."""
+
+
 class Numbers(NamedTuple):
     """The numbers of a term, which are parameters of the law.
 
@@ -261,6 +265,45 @@ def _of(row: Row, values: Mapping[str, float], default: float) -> float:
 
 def _unknown(field: str, values: Mapping[str, float], known: Sequence[str]) -> list[str]:
     return [f"{field}.{name}: there is no such task ({remedy(name, known)})" for name in values if name not in known]
+
+
+def unscaled(rows: Sequence[Row], units: Sequence[str | None], members: Sequence[int], term: _Term) -> str | None:
+    """Why rows of different units cannot be added; None if their units agree, are not known, or have scales.
+
+    Args:
+        rows: The task rows.
+        units: Of each row; None: not known.
+        members: Indices of the rows that the term acts on.
+        term: The term with its scales.
+    """
+    first: str | None = None
+    for i in members:
+        if units[i] is None or rows[i].name in term.scale or rows[i].group in term.scale:
+            continue
+        if first is not None and units[i] != first:
+            return (
+                f"law.{term.name}.scale: {rows[i].name} is in {units[i]}, other rows in {first} (give a scale to "
+                f"all rows of one of the two, such as {{{rows[i].name}: 1}})"
+            )
+        first = units[i]
+    return None
+
+
+def row_units(rows: Sequence[Row], A: Sequence[Array], units: Sequence[str]) -> list[str | None]:
+    """Unit of each row where it is sure: a sum of coordinates of one unit, or a row of a pose; else None.
+
+    Args:
+        rows: The task rows.
+        A: Their matrices at some states.
+        units: Of the coordinates.
+    """
+    found: list[str | None] = []
+    for i, row in enumerate(rows):
+        label = row.name.removeprefix(f"{row.group}.")
+        used = {unit for unit, a in zip(units, A[0][i], strict=True) if a}
+        plain = set(np.abs(A[0][i]).tolist()) <= {0.0, 1.0} and all(np.array_equal(a[i], A[0][i]) for a in A)
+        found.append(UNITS.get(label, used.pop() if plain and len(used) == 1 else None))
+    return found
 
 
 def decay_rates(row: Row, damping: float, stiffness: float, field: str) -> tuple[float, float]:
