@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from servoctl.assembly.machine import build_machine
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.values import limit_pair, one_per_name
 from servoctl.config.friction import FrictionConfig
@@ -18,6 +19,7 @@ from servoctl.expression.suggest import remedy
 from servoctl.mechanics.friction import FIELDS, Friction, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
+from servoctl.simulation.mujoco_machine import MujocoMachine
 from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
@@ -46,17 +48,22 @@ def realistic(
         like: System of an earlier run with the same plant, start, realism and period.
     """
     values, period = loaded.config.realism, loaded.config.run.period
-    if values is None or period is None:
+    if values is None:
         return system
+    if period is None:  # only drives run so
+        machine = None if values.machine is None else build_machine(loaded, system.model.plant, problems)
+        return dataclasses.replace(system, machine=machine)
     if like is not None and like.model.rows_kernel is system.model.rows_kernel:
-        return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
+        parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
+        return dataclasses.replace(system, **parts)
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
     friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
     simulated = _simulated(system.model, values, start, problems)
+    machine = None if values.machine is None else build_machine(loaded, plant, problems)
     if len(problems.found) > before:
         return system
-    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
+    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated, machine=machine)
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
@@ -221,7 +228,15 @@ def _shown(part: Any) -> str:
 def warnings(system: System, start: State, settings: Settings) -> list[str]:
     """Warnings about a realistic run, one sentence each."""
     friction = friction_warning(system, start, settings)
-    return [*_open_loops(system, start), *([] if friction is None else [friction])]
+    return [*_open_loops(system, start), *_of_machine(system, start), *([] if friction is None else [friction])]
+
+
+def _of_machine(system: System, start: State) -> Iterator[str]:
+    """What a machine from a scene has that the plant does not, and its contacts at the start."""
+    machine = system.machine
+    if isinstance(machine, MujocoMachine):
+        found = [*machine.notes, *machine.touching(start.t, np.concatenate([start.q, start.v]))]
+        yield from (f"realism.machine: {machine.path.name}: {sentence}" for sentence in found)
 
 
 def _open_loops(system: System, start: State) -> Iterator[str]:

@@ -116,3 +116,9 @@ class Realism:
         """Torque after a time [s] under the command u, from `torque`."""
         later: Array = u + (torque - u) * remaining(elapsed, np.array(self.lag))
         return later
+
+    def mean(self, torque: Array, u: Array, elapsed: float) -> Array:
+        """Mean torque over a time [s] under the command u, from `torque`."""
+        lag = np.array(self.lag)
+        mean: Array = u + (torque - u) * lag / elapsed * (1.0 - remaining(elapsed, lag))
+        return mean
