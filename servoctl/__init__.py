@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
+    from servoctl.identification import Identification as Identification
+    from servoctl.identification import identify as identify
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -61,6 +63,7 @@ _HOME = {
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Distance": "servoctl.mechanics.spatial.task",
     "Holonomic": "servoctl.mechanics.constraint",
+    "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
@@ -85,6 +88,7 @@ _HOME = {
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",
