@@ -19,8 +19,8 @@ from servoctl.engine.parameters import parameter_names, parameter_values, with_p
 from servoctl.engine.symbol import to_sx
 from servoctl.errors import PlantError, ServoctlError
 from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.passive import symbolic_plant
-from servoctl.simulation.realism import friction_loss
 from servoctl.types import Array, State
 
 RANK_TOLERANCE = 1e-6
@@ -93,8 +93,7 @@ class Equations:
             ) from error
         friction, loss = unknowns.friction(x), np.zeros(self.m)
         if self.m:
-            speed = np.array(unknowns.speed or self.m * (1.0,))
-            loss = friction_loss(found.B.T @ v, friction["coulomb"], friction["viscous"], speed)
+            loss = friction_loss(found.B.T @ v, friction["coulomb"], friction["viscous"], unknowns.speed)
         residual = np.asarray(found.M @ a - found.Q - found.c - found.B @ (u - loss), dtype=object)
         outputs = {"r": residual, "Y": jacobian(residual, x), "B": found.B, "A": found.passive.A}
         self._kernel = Kernel.compile("equations", symbols, outputs)

@@ -28,7 +28,7 @@ ABOVE_NOISE = 10.0
 SHARE = 0.4
 """Highest cut-off frequency, relative to half the sampling rate."""
 
-CYCLES = 8.0
+CYCLES = 24.0
 """Shortest log [periods of the cut-off frequency]; the lowest cut-off frequency makes it this long."""
 
 
@@ -55,7 +55,8 @@ def low_pass(x: Array, cutoff: float, h: float) -> Array:
     """
     sections = signal.butter(ORDER, 2.0 * h * cutoff, output="sos")
     pad = min(len(x) - 1, round(2.0 / (cutoff * h)))
-    filtered: Array = signal.sosfiltfilt(sections, x, axis=0, padlen=pad)
+    # mirrored ends: an odd continuation would turn the noise of the last sample into an offset of all that follows
+    filtered: Array = signal.sosfiltfilt(sections, x, axis=0, padtype="even", padlen=pad)
     return filtered
 
 

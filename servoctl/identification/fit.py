@@ -121,7 +121,7 @@ def fit(
         cutoff: Cut-off frequency of the positions [Hz].
         delays: Delay of the torques of each log [s].
         free: Whether the delay of each log is estimated too.
-        pruned: Whether friction that is not significant, or negative, is left out.
+        pruned: Whether friction that is not significant is left out; negative friction always is.
 
     Raises:
         ConfigError: The logs determine nothing, or are too short.
@@ -141,7 +141,7 @@ def fit(
             break
     # the delay is known by now; its column would only blur the standard deviations of friction
     solved = _Solved(unknowns, rows, at, size, np.zeros_like(free))
-    while pruned and (out := _not_significant(unknowns, solved)):
+    while out := _not_significant(unknowns, solved, SIGNIFICANT if pruned else 0.0):
         keep = np.setdiff1d(np.arange(len(at)), out)
         unknowns = unknowns.without([unknowns.names[i] for i in out])
         residual = rows.residual - rows.regressor[:, :, out] @ at[out]
@@ -187,12 +187,18 @@ def _require_motion(unknowns: Unknowns, rows: Rows) -> None:
         )
 
 
-def _not_significant(unknowns: Unknowns, solved: "_Solved") -> list[int]:
-    """Indices of friction to leave out next: all below one standard deviation, or else the least significant."""
+def _not_significant(unknowns: Unknowns, solved: "_Solved", least: float) -> list[int]:
+    """Indices of friction to leave out next: all below one standard deviation, or else the least significant.
+
+    Args:
+        unknowns: What is unknown.
+        solved: Its values.
+        least: Smallest friction that is kept [standard deviations].
+    """
     first = len(unknowns.before) - len(unknowns.coulomb) - len(unknowns.viscous)
     ratio = solved.x[first:] / np.maximum(solved.sigma[first:], 1e-300)
-    clear = first + np.flatnonzero(ratio < 1.0)
-    if len(clear) or not len(ratio) or ratio.min() >= SIGNIFICANT:
+    clear = first + np.flatnonzero(ratio < min(1.0, least))
+    if len(clear) or not len(ratio) or ratio.min() >= least:
         return [int(i) for i in clear]
     return [first + int(np.argmin(ratio))]
 

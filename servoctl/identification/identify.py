@@ -39,8 +39,8 @@ def identify(
     """
     folders = [runs] if isinstance(runs, str | PathLike) else list(runs)
     run, logs = read_logs(folders, None if classes is None else Path(classes))
-    plant = run.system.model.plant
-    unknowns, left_out = select(plant, parameters)
+    unknowns, left_out = select(run.system.model.plant, parameters)
+    plant = unknowns.plant
     if not unknowns.names:
         raise ConfigError(f"{type(plant).__name__} has no parameter that a log can identify")
     if bandwidth is not None and not 0.0 < bandwidth < 0.5 / logs[0].h:

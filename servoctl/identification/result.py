@@ -8,7 +8,6 @@ import numpy as np
 from servoctl.errors import in_one_line
 from servoctl.identification.equations import numbers_of
 from servoctl.identification.fit import Fit
-from servoctl.identification.unknowns import KINDS
 from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
@@ -135,10 +134,13 @@ class Identification:
         return numbers_of(self.fit.unknowns, self.fit.x)
 
     @property
-    def friction(self) -> dict[str, dict[str, float]]:
-        """`coulomb` and `viscous` -> actuator -> identified friction [actuator units, and per its speed]."""
-        found, actuators = self.fit.unknowns.friction(self.fit.x), list(self.plant.actuators)
-        return {kind: {actuators[j]: float(found[kind][j]) for j in getattr(self.fit.unknowns, kind)} for kind in KINDS}
+    def friction(self) -> dict[str, dict[str, float]] | None:
+        """`plant.friction` of a config: `coulomb`, `viscous`, `speed` by actuator; None: it was not estimated."""
+        unknowns, actuators = self.fit.unknowns, list(self.plant.actuators)
+        if not (unknowns.coulomb or unknowns.viscous or self.not_significant):
+            return None
+        found = {**unknowns.friction(self.fit.x), "speed": unknowns.speed}
+        return {kind: dict(zip(actuators, map(float, values), strict=True)) for kind, values in found.items()}
 
     @property
     def unphysical(self) -> str | None:

@@ -16,28 +16,29 @@ from servoctl.engine.parameters import parameter_fields, parameter_names, parame
 from servoctl.engine.symbol import to_sx
 from servoctl.engine.trace import trace
 from servoctl.errors import ConfigError
-from servoctl.identification.unknowns import FRICTION_SPEED, KINDS, Unknowns, chosen_indices, whole_links
+from servoctl.identification.unknowns import KINDS, Unknowns, chosen_indices, whole_links
+from servoctl.mechanics.friction import Friction, friction_of, without_friction
 from servoctl.mechanics.passive import symbolic_plant
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array, State
 
 
-def select(plant: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[str, str]]:
+def select(machine: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[str, str]]:
     """The unknowns, and name -> reason for each parameter that is left out.
 
     Args:
-        plant: The plant.
+        machine: The plant, with the friction that its model knows.
         given: Names as of `--parameters`; None: all that the equations are linear in, and friction.
 
     Raises:
         ConfigError: A name is wrong, or a parameter cannot be estimated from torques.
         PlantError: The plant's code cannot be traced.
     """
-    speed = len(plant.actuators) * (FRICTION_SPEED,)
+    plant, known = without_friction(machine), friction_of(machine)
     everything = tuple(range(len(plant.actuators)))
     if given is not None:
-        return _named(plant, given, speed), {}
+        return _named(plant, given, known), {}
     if isinstance(plant, Robot):
         links = whole_links(plant, parameter_fields(plant))
         sizes = [link.name for link in plant.tree.links if link.gyration is not None]
@@ -45,19 +46,19 @@ def select(plant: Plant, given: Sequence[str] | None) -> tuple[Unknowns, dict[st
         single = tuple(names.index(f"{name}_m") for name in sizes)
         left = {f"{name}_com": "the body's size gives its inertia, so its centre is taken as known" for name in sizes}
         left |= {"gravity": "it multiplies every mass"}
-        return Unknowns(plant, single, tuple(links), everything, everything, speed), left
+        return Unknowns(plant, single, tuple(links), everything, everything, known), left
     single, left = _linear_together(plant)
-    return Unknowns(plant, single, (), everything, everything, speed), left
+    return Unknowns(plant, single, (), everything, everything, known), left
 
 
-def _named(plant: Plant, given: Sequence[str], speed: tuple[float, ...]) -> Unknowns:
+def _named(plant: Plant, given: Sequence[str], known: Friction | None) -> Unknowns:
     indices, whole, friction = chosen_indices(plant, given)
     links, names = whole_links(plant, whole), parameter_names(plant)
     inside = {f"{link}_{part}" for link in links for part in ("m", "com", "I")}
     single = tuple(i for i in indices if names[i].partition("[")[0] not in inside)
     at = {kind: [j for j, a in enumerate(plant.actuators) if f"friction.{kind}.{a}" in friction] for kind in KINDS}
     _refuse_constrained(plant, single)
-    return Unknowns(plant, single, tuple(links), tuple(at["coulomb"]), tuple(at["viscous"]), speed)
+    return Unknowns(plant, single, tuple(links), tuple(at["coulomb"]), tuple(at["viscous"]), known)
 
 
 def _refuse_constrained(plant: Plant, single: Sequence[int]) -> None:

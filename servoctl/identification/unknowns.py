@@ -6,7 +6,7 @@ linear: m, the first moments m c, and the inertia about the origin of the link's
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values
 from servoctl.errors import ConfigError
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.types import Array
@@ -37,7 +38,7 @@ class Unknowns:
         links: Names of the links whose inertia is unknown.
         coulomb: Indices of the actuators with unknown Coulomb friction.
         viscous: Indices of the actuators with unknown viscous friction.
-        speed: Speed at which Coulomb friction reaches 76 % of its size, per actuator.
+        known: Friction that the plant has; what is not estimated keeps it.
     """
 
     plant: Plant
@@ -45,7 +46,16 @@ class Unknowns:
     links: tuple[str, ...] = ()
     coulomb: tuple[int, ...] = ()
     viscous: tuple[int, ...] = ()
-    speed: tuple[float, ...] = ()
+    known: Friction | None = None
+
+    @property
+    def speed(self) -> Array:
+        """Speed at which Coulomb friction reaches 76 % of its size, shape (m,)."""
+        return np.full(len(self.plant.actuators), FRICTION_SPEED) if self.known is None else np.array(self.known.speed)
+
+    def _known(self, kind: str) -> Array:
+        """Friction of a kind before the estimation, shape (m,)."""
+        return np.zeros(len(self.plant.actuators)) if self.known is None else np.array(getattr(self.known, kind))
 
     @property
     def names(self) -> list[str]:
@@ -59,11 +69,11 @@ class Unknowns:
 
     @property
     def before(self) -> Array:
-        """The values that the plant has, shape (unknowns,); friction is 0."""
+        """The values that the plant has, shape (unknowns,)."""
         values = parameter_values(self.plant)
         moments = [moments_of(*link_values(self.plant, link)) for link in self.links]
-        friction = np.zeros(len(self.coulomb) + len(self.viscous))
-        return np.concatenate([values[list(self.single)], *moments, friction])
+        friction = [self._known(kind)[list(getattr(self, kind))] for kind in KINDS]
+        return np.concatenate([values[list(self.single)], *moments, *friction])
 
     def parameters(self, p: Array, x: Array) -> Array:
         """All parameters of the plant, with the unknowns in place.
@@ -87,24 +97,26 @@ class Unknowns:
         return values
 
     def friction(self, x: Array) -> dict[str, Array]:
-        """`coulomb` and `viscous` of every actuator, shape (m,) each; 0 where it is not estimated."""
+        """`coulomb` and `viscous` of every actuator, shape (m,) each, with the unknowns in place."""
         values, at = {}, len(self.single) + len(MOMENTS) * len(self.links)
         for kind in KINDS:
             actuators = getattr(self, kind)
-            array = np.zeros(len(self.plant.actuators), dtype=x.dtype)
+            array = self._known(kind).astype(x.dtype)
             for j, value in zip(actuators, x[at : at + len(actuators)], strict=True):
                 array[j] = value
             values[kind], at = array, at + len(actuators)
         return values
 
     def without(self, dropped: Iterable[str]) -> "Unknowns":
-        """The same without some friction, by name."""
+        """The same without some friction, by name, which is 0 then."""
         names, actuators = set(dropped), list(self.plant.actuators)
-        kept = {
-            kind: tuple(j for j in getattr(self, kind) if f"friction.{kind}.{actuators[j]}" not in names)
-            for kind in KINDS
+        out = {kind: [j for j, a in enumerate(actuators) if f"friction.{kind}.{a}" in names] for kind in KINDS}
+        kept = {kind: tuple(j for j in getattr(self, kind) if j not in out[kind]) for kind in KINDS}
+        zeroed = {
+            kind: np.where(np.isin(np.arange(len(actuators)), out[kind]), 0.0, self._known(kind)) for kind in KINDS
         }
-        return Unknowns(self.plant, self.single, self.links, kept["coulomb"], kept["viscous"], self.speed)
+        known = Friction(tuple(zeroed["coulomb"]), tuple(zeroed["viscous"]), tuple(self.speed))
+        return replace(self, coulomb=kept["coulomb"], viscous=kept["viscous"], known=known)
 
 
 def link_values(plant: Plant, link: str) -> tuple[Any, Any, Any]:
