@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
+    from servoctl.estimation.estimator import Estimator as Estimator
     from servoctl.identification import Identification as Identification
     from servoctl.identification import identify as identify
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
@@ -62,6 +63,7 @@ _HOME = {
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Distance": "servoctl.mechanics.spatial.task",
+    "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
     "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
