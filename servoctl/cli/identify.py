@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from servoctl.cli.console import note, say, say_json, say_table
+from servoctl.cli.console import announced, note, say, say_json, say_table
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.options import AsJson
-from servoctl.cli.phases import announced
 
 if TYPE_CHECKING:
     from servoctl.identification import Identification
