@@ -13,12 +13,14 @@ from servoctl.engine.ccode import STEP, Library, Program
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
+from servoctl.engine.structured import Sparse, entries_of, with_entries
 from servoctl.engine.trace import trace
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -35,6 +37,7 @@ class TracedLoop(Loop):
 
     Attributes:
         parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
+        parts: The parts whose laws are evaluated on their own; empty: the machine is one.
         derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
@@ -57,6 +60,9 @@ class TracedLoop(Loop):
             with_parameters(system.passive, p[ends[1] : ends[2]]),
             with_parameters(system.friction, p[ends[2] :]),
         )
+        self.parts = division(system)
+        if self.parts:
+            self._symbolic = DividedSystem.of(self._symbolic, self.parts)
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
         self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
@@ -108,8 +114,12 @@ class TracedLoop(Loop):
     @cached_property
     def rates_kernel(self) -> Kernel:
         """(t, x, p) -> rates, row."""
-        rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
-        row = np.concatenate([self._command, log])
+        system, command = self._symbolic, self._command
+        if isinstance(system, DividedSystem):
+            system = system.at_once()
+            command = trace(self._control, self._terms, self._given["x"][2 * self.system.model.n :], system)
+        rates, log = trace(self._motion, self._terms, command, system)
+        row = np.concatenate([command, log])
         return self._compile("rates", ("command",), {"rates": rates, "row": row})
 
     @cached_property
@@ -155,34 +165,52 @@ class TracedLoop(Loop):
         return rates, row
 
 
+def _constant(form: Any) -> bool:
+    return isinstance(form, Sparse) and form.constant
+
+
 class OpaqueLoop(TracedLoop):
-    """Evaluates the plant in NumPy and the compiled law on its matrices."""
+    """Evaluates the plant, or a task that is too large to trace, in NumPy, and the compiled law on its matrices."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
         plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
-        n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
-        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        n, p, r = model.n, len(model.passive_rows), len(model.task_rows)
+        names, forms = ("M", "B", "passive_A", "task_A"), model.forms
+        if not self.parts:
+            forms = tuple(np.asarray(form) for form in forms)
+        self._forms = dict(zip(names, forms, strict=True))
+        shapes: dict[str, tuple[int, ...]] = {"Q": (n,), "c": (n,)}
         for group, count in (("passive", p), ("task", r)):
-            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+            shapes |= {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        shapes |= {name: np.shape(entries_of(form)) for name, form in self._forms.items() if not _constant(form)}
         fresh = inputs(shapes)
         self._given |= fresh
-        M, Q, B, c, *rows = fresh.values()
-        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+        M, B, passive_A, task_A = (
+            form if _constant(form) else with_entries(form, fresh[name]) for name, form in self._forms.items()
+        )
+        passive, task = (
+            Rows(A, *(fresh[f"{group}_{name}"] for name in ("b", "violation", "rate")))
+            for group, A in (("passive", passive_A), ("task", task_A))
+        )
+        return Matrices(plant, M, fresh["Q"], B, fresh["c"], passive, task)
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        m = self.system.model.matrices(self.split(t, x)[0])
-        numbers = [m.M, m.Q, m.B, m.c]
+        model = self.system.model
+        state = self.split(t, x)[0]
+        m = model.structured_matrices(state) if self.parts else model.matrices(state)
+        numbers = [m.Q, m.c]
         for rows in (m.passive, m.task):
-            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
-        return numbers
+            numbers += [rows.b, rows.violation, rows.violation_rate]
+        matrices = zip(self._forms.values(), (m.M, m.B, m.passive.A, m.task.A), strict=True)
+        return [*numbers, *(entries_of(matrix) for form, matrix in matrices if not _constant(form))]
 
 
 class CompiledLoop(TracedLoop):
     """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        return self.system.model.symbolic_matrices(symbols)
+        return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
