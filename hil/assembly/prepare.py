@@ -223,11 +223,16 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
 
 
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
-    """The config with the defaults for drives, and without `realism`: `hil.emulation` takes its place on drives."""
+    """The config with the defaults for drives. `hil.emulation` takes the place of `realism`, but for the machine."""
     law = loaded.document.values["law"]
     if isinstance(law, Mapping) and "on_infeasible" not in law:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
-    return loaded.overridden(["realism="]) if "realism" in loaded.document.values else loaded
+    if "realism" not in loaded.document.values:
+        return loaded
+    realism = loaded.config.realism
+    machine = None if realism is None else realism.machine
+    kept = [] if machine is None else [f"realism.machine.{kind}={file}" for kind, file in machine if file is not None]
+    return loaded.overridden(["realism=", *kept])
 
 
 def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]:

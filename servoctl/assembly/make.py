@@ -111,6 +111,8 @@ def make_run(
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
+    if found.machine is not None and settings.period is None and not waiting:
+        problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
     if problems.touch("initial", "realism"):
         problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)

@@ -68,18 +68,22 @@ class Loop(ABC):
         return self if model is None else self._of(replace(self.system, model=model, simulated=None))
 
     def vector(self, state: State) -> Array:
-        """Start vector of a run; with realism it also holds zero torques and commands."""
-        return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
+        """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
+        x, machine = np.concatenate([state.q, state.v]), self.system.machine
+        rest = np.zeros(0) if machine is None else machine.start(state.t, x)
+        return np.concatenate([x, self.memory_start, np.zeros(self.carried - len(rest)), rest])
 
     @property
     def projects(self) -> bool:
         """Whether each step of a run ends on the passive constraints."""
-        return self.system.passive.projection and bool(self.system.model.passive_rows)
+        system = self.system
+        return system.passive.projection and bool(system.model.passive_rows) and system.machine is None
 
     @property
     def carried(self) -> int:
-        """Size of the state of realism, after q, v and memory."""
-        return 0 if self.system.realism is None else self.system.realism.carried
+        """Size of the state of realism and of a machine, after q, v and memory."""
+        realism, machine = self.system.realism, self.system.machine
+        return (0 if realism is None else realism.carried) + (0 if machine is None else machine.size)
 
     def take_law(self, law: BoundLaw) -> None:
         """Replaces the law by one that differs in parameters alone, without tracing again."""

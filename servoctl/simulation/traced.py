@@ -310,8 +310,8 @@ class CompiledLoop(TracedLoop):
         return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
 
     def c_library(self, substeps: int | None) -> Library | None:
-        """The library that repeats `stepper(substeps)` in C; None if it is not compiled."""
-        return self._libraries.get((substeps, self.form))
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""
+        return None if self.system.machine else self._libraries.get((substeps, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.
