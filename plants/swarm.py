@@ -39,8 +39,8 @@ class Swarm(Plant):
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.zeros(2 * self.N)
 
-    def actuation(self, q: Array, t: float) -> None:
-        """B = I."""
+    def actuation(self, q: Array, t: float) -> Diagonal:
+        return Diagonal(np.ones(2 * self.N))
 
     def energy(self, q: Array, v: Array, t: float) -> float:
         energy: float = self.m * np.dot(v, v) / 2

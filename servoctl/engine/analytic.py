@@ -1,4 +1,4 @@
-"""Complex arrays for derivatives by complex steps: `f(x + i h x') = f(x) + i h f'(x) x'`, where h^2 is lost in rounding.
+"""Complex arrays for derivatives by complex steps: `f(x + i h x') = f(x) + i h f'(x) x'` for a very small h.
 
 Design: NumPy's complex functions take the wrong branch outside their real domain (`log` of a negative number is finite)
 and are slow (a complex square root takes ten times a real one). So the real part goes through NumPy's real function and
@@ -70,7 +70,7 @@ class AnalyticArray(np.ndarray):
                 return _OF_TWO[ufunc](*plain)
         raise TraceError(f"numpy.{ufunc.__name__} has no derivative by a complex step", None)
 
-    real = imag = property(_refused)  # type: ignore[assignment]
+    real = imag = property(_refused)
 
 
 def analytic(array: Array) -> AnalyticArray:

@@ -9,12 +9,13 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from servoctl.engine.symbol import Symbol, from_sx, to_sx
 from servoctl.types import Array
 
 
-class Sparse:
+class Sparse(NDArrayOperatorsMixin):
     """A matrix that is zero outside the listed places.
 
     Attributes:
@@ -62,11 +63,6 @@ class Sparse:
         return same and np.array_equal(self.columns, other.columns)
 
     @property
-    def ndim(self) -> int:
-        """2."""
-        return 2
-
-    @property
     def T(self) -> "Sparse":
         """The transposed matrix."""
         return Sparse((self.shape[1], self.shape[0]), self.columns, self.rows, self.values)
@@ -80,6 +76,19 @@ class Sparse:
         dense: Array = np.full(self.shape, 0.0).astype(object if values.dtype == object else float)
         dense[self.rows, self.columns] = values
         return dense if dtype is None else dense.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        dense = [np.asarray(x) if isinstance(x, Sparse) else x for x in inputs]
+        return getattr(ufunc, method)(*dense, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else that an array has, from the dense matrix."""
+        if name.startswith("_") or name in ("shape", "rows", "columns", "values"):
+            raise AttributeError(name)  # as while a copy is being made
+        return getattr(np.asarray(self), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.asarray(self)[index]
 
     def __matmul__(self, x: Any) -> Array:
         x = np.asarray(x)

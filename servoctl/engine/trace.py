@@ -32,11 +32,8 @@ def _converted(constructor: Callable[..., Any], convert: Callable[[str, Array], 
 
     def construct(*args: Any, **options: Any) -> Any:
         array = constructor(*args, **options)
-        return (
-            convert(constructor.__name__, array)
-            if array.dtype.kind == "f" and threading.get_ident() == _tracer
-            else array
-        )
+        ours = array.dtype.kind == "f" and threading.get_ident() == _tracer
+        return convert(constructor.__name__, array) if ours else array
 
     return construct
 

@@ -24,35 +24,10 @@ from servoctl.mechanics.model import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
 
-_KNOWN = frozenset(
-    [
-        "passive_rank_tolerance",
-        "rows",
-        "levels",
-        "reactions",
-        "preload",
-        "wished",
-        "optional",
-        "damping",
-        "stiffness",
-        "higher",
-        "allocation",
-        "weights",
-        "feedback_allocation",
-        "null_space",
-        "has_secondary",
-        "aim",
-        "free_damping",
-        "limited",
-        "lower",
-        "upper",
-        "rank_tolerance",
-        "residual_tolerance",
-        "on_infeasible",
-        "input_damping",
-        "observer",
-        "observer_rate",
-    ]
+_KNOWN = (
+    "passive_rank_tolerance rows levels reactions preload wished optional damping stiffness higher allocation weights "
+    "feedback_allocation null_space has_secondary aim free_damping limited lower upper rank_tolerance "
+    "residual_tolerance on_infeasible input_damping observer observer_rate"
 )
 """The fields that `separable` judges or `part` takes over."""
 
@@ -121,7 +96,9 @@ class BoundConstraintFollowing(BoundLaw):
             self.on_infeasible == "damp", any(row.degree > 2 for row in self.rows),
         )  # fmt: skip
         # a field that is not in this list may couple parts, so the law stays whole unless the field has its default
-        known = all(getattr(self, field.name) == field.default for field in fields(self) if field.name not in _KNOWN)
+        known = all(
+            getattr(self, field.name) == field.default for field in fields(self) if field.name not in _KNOWN.split()
+        )
         return known and not any(coupled)
 
     def part(self, rows: Array, inputs: Array) -> "BoundConstraintFollowing":
@@ -130,9 +107,10 @@ class BoundConstraintFollowing(BoundLaw):
         def chosen(values: tuple[Any, ...], indices: Array) -> tuple[Any, ...]:
             return tuple(values[i] for i in indices)
 
-        of_rows = {name: chosen(getattr(self, name), rows) for name in ("rows", "damping", "stiffness")}
-        of_inputs = {name: chosen(getattr(self, name), inputs) for name in ("weights", "aim", "lower", "upper")}
-        return replace(self, **of_rows, **of_inputs, levels=(tuple(range(len(rows))),), optional=(), higher=())
+        names = dict.fromkeys(("rows", "damping", "stiffness"), rows)
+        names |= dict.fromkeys(("weights", "aim", "lower", "upper"), inputs)
+        changes: dict[str, Any] = {name: chosen(getattr(self, name), indices) for name, indices in names.items()}
+        return replace(self, **changes, levels=(tuple(range(len(rows))),), optional=(), higher=())
 
     @property
     def has_aim(self) -> bool:

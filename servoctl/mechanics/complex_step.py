@@ -145,7 +145,7 @@ def _close(one: Array, other: Array, tolerance: float) -> bool:
 def _stepped(constraint: Nonholonomic, state: State, dq: Array, dv: Array, dt: float) -> Array:
     """psi at a state moved by i h along (dq, dv, dt)."""
     waits = getattr(constraint, "_stands", False) and not state.t > 0.0
-    t = 0.0 if waits else complex(state.t, STEP * dt)
+    t: Any = 0.0 if waits else complex(state.t, STEP * dt)
     q, v = analytic(state.q + 1j * STEP * dq), analytic(state.v + 1j * STEP * dv)
     with complex_steps():
         value = constraint.psi(q, v, t)

@@ -5,6 +5,7 @@ entry that is zero at one state alone connects, so the parts are the same at eve
 and A are block diagonal; so are their factors and pseudoinverses, and least squares and least norms separate.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,24 @@ class Part:
     def size(self) -> tuple[int, int, int, int]:
         """Number of coordinates, inputs, passive rows and task rows."""
         return len(self.coordinates), len(self.inputs), len(self.passive), len(self.task)
+
+
+SHOWN = 4
+"""Number of parts, and of coordinates of a part, that a sentence names."""
+
+
+def parts_in_words(parts: Sequence[Part], coordinates: Sequence[str]) -> str:
+    """What `check` says about a machine in separate parts."""
+
+    def named(names: list[str], separator: str) -> str:
+        more = f"{separator}and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return separator.join(names[:SHOWN]) + more
+
+    groups = named([named([coordinates[i] for i in part.coordinates], ", ") for part in parts], "; ")
+    return (
+        f"{len(parts)} separate parts ({groups}): each is a law of its own; a direction counts towards the rank "
+        "on the scale of its part"
+    )
 
 
 def connected_parts(M: Any, B: Any, passive: Any, task: Any) -> list[Part]:

@@ -16,6 +16,7 @@ import numpy as np
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.structured import Sparse, entries, entries_of, smallest_eigenvalue, with_entries
+from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.mechanics import plant_values
@@ -123,6 +124,9 @@ class Model:
             matrices = self._plant_matrices(symbols)
             self.plant_kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
             self._plant_forms = matrices["M"], matrices["B"]
+            for form in self._plant_forms:
+                if isinstance(form, Sparse):
+                    form.constant = not is_symbolic(form.values)
             self._verify(samples)
             self.symmetric = certainly_symmetric(matrices["M"])
             M, B = self._plant_forms
@@ -232,8 +236,8 @@ class Model:
             for form, (A, *others) in zip(self._forms, (parts[:5], parts[5:]), strict=True)
         )
         if self.stepped:
-            parts = [rows.at(self.task[name], state) for name, rows in self.stepped.items()]
-            task = parts[0] if len(parts) == 1 else Rows.stack(parts, self.n)
+            stepped = [rows.at(self.task[name], state) for name, rows in self.stepped.items()]
+            task = stepped[0] if len(stepped) == 1 else Rows.stack(stepped, self.n)
         return passive, task
 
     def symbolic_matrices(self, symbols: Mapping[str, Array], structured: bool = False) -> Matrices:

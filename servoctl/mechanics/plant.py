@@ -52,7 +52,7 @@ class Plant(ABC):
         return self.force(q, v, t)
 
     def actuation(self, q: Array, t: float) -> Array | Sparse | None:
-        """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`; None: B = I, as many inputs as coordinates.
+        """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`; None: B = I, where m = n.
 
         It may be left out where `motor_positions` is given: B is then the transposed Jacobian of the displacements.
 

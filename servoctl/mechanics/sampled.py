@@ -139,9 +139,9 @@ def _warnings(samples: Sequence[Sample]) -> list[str]:
         for method, array in zip(METHODS, at.arrays, strict=True):
             if not np.isfinite(entries(array)).all():
                 states.setdefault(f".{method}: not finite", []).append(at.state)
-        if at.plant is samples[0].plant and np.isfinite(entries(M)).all():
-            if smallest_eigenvalue(M) < -INDEFINITE * np.abs(entries(M)).max(initial=0.0):
-                states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
+        known = at.plant is samples[0].plant and np.isfinite(entries(M)).all()
+        if known and smallest_eigenvalue(M) < -INDEFINITE * np.abs(entries(M)).max(initial=0.0):
+            states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
     return [
         f"{type(samples[0].plant).__name__}{problem} at {len(where)} of {len(samples)} states near the start, first at "
         f"{_in_words(where[0])} (a run that gets there stops)"

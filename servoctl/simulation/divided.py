@@ -2,8 +2,8 @@
 
 Design: factors, pseudoinverses and least squares of block diagonal matrices separate, so the inputs are those of the
 undivided law. Like parts are one compiled function. What a command says about the whole is decided from all parts
-together: rank, residual and status. The scale of a rank decision is that of the part, which is sharper than that of the
-whole. A law or a simulation with anything that couples the parts stays whole.
+together: rank, residual, smallest pivot and status. A direction counts towards the rank on the scale of its own part,
+not of the whole. A law or a simulation with anything that couples the parts stays whole.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,9 @@ from servoctl.mechanics.division import Part
 from servoctl.mechanics.terms import Matrices, Terms, assemble
 from servoctl.simulation.system import System
 from servoctl.types import Array, Command, State, Status
+
+_OF_LAW = ["u", "missed", "rhs", "rank", "pivot", "rows", "inputs"]
+_OF_MOTION = ["acceleration", "force", "passive"]
 
 
 def division(system: System) -> list[Part]:
@@ -88,8 +91,7 @@ class DividedSystem(System):
         return DividedTerms(state, matrices)
 
     def command(self, terms: Any, memory: Array) -> Command:
-        names = ["u", "missed", "rhs", "rank", "pivot"] + (["acceleration", "force", "passive"] * self.with_motion)
-        outcome = self._evaluated(terms, None, names)
+        outcome = self._evaluated(terms, None, _OF_LAW + _OF_MOTION * self.with_motion)
         value = outcome.values
         u, missed, rhs, law = value["u"], value["missed"], value["rhs"], self.law
         assert isinstance(law, BoundConstraintFollowing)
@@ -105,6 +107,8 @@ class DividedSystem(System):
         pivots: Any = np.inf
         for pivot, counted in zip(value["pivot"], value["rank"], strict=True):
             pivots = minimum(pivots, where(counted > 0.5, pivot, np.inf))
+        size = np.sum(value["rows"]) * np.sum(value["inputs"])  # of the whole, as for a law that is not divided
+        pivots = pivots / np.sqrt(where(size > 0.0, size, 1.0))
         u, missed = where(nothing, np.nan, u), where(nothing, np.nan, missed)
         if self.with_motion:
             moved = [where(nothing, np.nan, value[name]) for name in ("acceleration", "force")]
@@ -118,8 +122,8 @@ class DividedSystem(System):
         if kept and all(one is other for one, other in zip(u, kept["u"], strict=True)):
             acceleration, force, rank = kept["moved"]
         else:
-            outcome = self._evaluated(terms, u, ["acceleration", "force", "passive"])
-            acceleration, force, rank = (outcome.values[name] for name in ("acceleration", "force", "passive"))
+            outcome = self._evaluated(terms, u, _OF_MOTION)
+            acceleration, force, rank = (outcome.values[name] for name in _OF_MOTION)
             sound = where(outcome.finite, outcome.positive, 0.0)
             acceleration, force = where(sound, acceleration, np.nan), where(sound, force, np.nan)
         return {
@@ -258,5 +262,6 @@ class _PartWork:
         rhs = terms.rhs + law.feedback(terms)
         return {
             "u": command.u, "missed": command.residual, "rhs": rhs, "rank": np.array([command.rank]),
-            "pivot": np.array([command.pivot_min]),
+            "pivot": np.array([command.pivot_min * terms.scale]), "rows": np.array([np.sum(terms.rows * terms.rows)]),
+            "inputs": np.array([np.sum(terms.inputs * terms.inputs)]),
         }  # fmt: skip

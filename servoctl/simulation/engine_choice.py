@@ -85,9 +85,8 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     if model.opaque is not None:
         loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
     elif isinstance(loop, OpaqueLoop):
-        loop.note = (
-            f"{', '.join(model.stepped)}: complex steps in NumPy, only the law is compiled: {model.n} coordinates"
-        )
+        names = ", ".join(model.stepped)
+        loop.note = f"{model.n} coordinates: {names} by complex steps in NumPy, only the law is compiled"
     return loop
 
 
