@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
+    from servoctl.estimation.estimator import Estimator as Estimator
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -64,6 +65,7 @@ _HOME = {
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Diagonal": "servoctl.engine.structured",
     "Distance": "servoctl.mechanics.spatial.task",
+    "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",

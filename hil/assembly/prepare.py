@@ -19,7 +19,9 @@ from hil.safety import Bounds
 from hil.safety.plan import RunPlan, Stage
 from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
+from hil.sensing.sample_errors import position_noise
 from hil.sensing.sensing import Sensing
+from servoctl.assembly.estimation import estimating
 from servoctl.assembly.gains import Spacing, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.problems import Problems
@@ -30,6 +32,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
+from servoctl.estimation.estimator import NOISE
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
@@ -199,6 +202,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
+    run = _with_noise(run, values, (*drives, *sensors), sensing)
     check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
     balance = falls_without_torque(model, start.t, start.q, tolerance)
     compensation = GravityCompensation(model, tolerance, engine)
@@ -220,6 +224,21 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         run, settings, start, drives, sensors, sensing, prediction, compensation, balance.falls, bounds, live_gains,
         tuple(notes),
     )  # fmt: skip
+
+
+def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:
+    """The run with an estimator that knows the resolution of the nodes, unless the config gives the noise."""
+    loaded, estimator = run.loaded, run.system.estimator
+    if loaded is None or estimator is None or loaded.config.estimation is None:
+        return run
+    if loaded.config.estimation.noise is None:
+        noise = position_noise(values, nodes, sensing.coordinates.inverse(run.start.t, run.start.q))
+        usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
+        loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
+        made = estimating(run.system, loaded, run.start, Problems(loaded), on_drives=True)
+        assert made.estimator is not None
+        run.loop.take_estimator(made.estimator)
+    return replace(run, loaded=loaded)
 
 
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:

@@ -1,7 +1,7 @@
 """Grammar of `realism`: real-world effects between law and machine in a simulated run."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -57,6 +57,10 @@ class RealismConfig(Section):
         default=PerCoordinate(), description="standard deviation of the measurement noise, white, new at every tick"
     )
     quantisation: PerCoordinate = Field(default=PerCoordinate(), description="resolution of the measurements; 0: exact")
+    measured: Literal["q", "q and v"] = Field(
+        default="q and v",
+        description="q: the law gets positions alone, and speeds by estimation; without that section by differences",
+    )
     delay: Time = Field(default=0.0, description="time from a measurement to the torque computed from it [s]")
     jitter: Time = Field(
         default=0.0,

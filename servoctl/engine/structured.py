@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from servoctl.engine.symbol import Symbol, from_sx, to_sx
+from servoctl.errors import PlantError
 from servoctl.types import Array
 
 
@@ -51,11 +52,38 @@ class Sparse(NDArrayOperatorsMixin):
         rows, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
         return cls((first, columns), rows, places, values)
 
+    @classmethod
+    def at(cls, shape: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> "Sparse":
+        """The matrix with ones at these places."""
+        return cls(
+            (shape[0], shape[1]), np.array(rows, dtype=int), np.array(columns, dtype=int), np.full(len(rows), 1.0)
+        )
+
+    def places(self) -> list[list[int]]:
+        """The arguments of `at`."""
+        return [list(self.shape), self.rows.tolist(), self.columns.tolist()]
+
     def with_values(self, values: Array) -> "Sparse":
         """The matrix with other entries at the same places."""
         other = Sparse(self.shape, self.rows, self.columns, values)
         other.constant = self.constant
         return other
+
+    def entries_of(self, matrix: "Array | Sparse") -> Array:
+        """The entries of another matrix at the places of this one.
+
+        Raises:
+            PlantError: It has entries elsewhere.
+        """
+        if not isinstance(matrix, Sparse):
+            rest = np.array(matrix)
+            rest[self.rows, self.columns] = 0.0
+            if not rest.any():
+                values: Array = np.asarray(matrix)[self.rows, self.columns]
+                return values
+        elif self.same_places(matrix):
+            return matrix.values
+        raise PlantError("the structure of M, B or A depends on the state (return the same structure at every state)")
 
     def same_places(self, other: "Sparse") -> bool:
         """Whether another matrix lists the same places in the same order."""

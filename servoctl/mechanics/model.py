@@ -9,16 +9,20 @@ import copy
 import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
+from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.structured import Sparse, entries, entries_of, smallest_eigenvalue, with_entries
 from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.expression import parse
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.complex_step import ComplexStep, by_complex_step
@@ -68,7 +72,7 @@ class Model:
         passive_rows: The plant's own rows.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
-        forms: M, B, A of the passive rows and A of the task, as expressions or samples: their structure counts.
+        forms: M, B, A of the passive rows and A of the task as `Sparse`: the places where an entry may not be zero.
         parts: The parts of the machine that do not act on each other; one part where nothing separates.
         stepped: Task -> its rows by complex steps, where a task is too large to trace; empty: it is traced.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
@@ -105,37 +109,34 @@ class Model:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
             )
-        groups = self._passive = passive_groups(holonomic, rates)
+        self._passive = passive_groups(holonomic, rates)
         symbols = self._symbols()
-        passive, self.passive_rows = self._stack(groups, symbols)
         self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
-        servo, self.task_rows = self._stack({} if self.stepped else self.task, symbols)
+        self._key = stored.key_of(
+            partial(fingerprint, list(task)),
+            *(partial(structure_fingerprint, part) for part in (plant, *task.values())),
+        )
+        if self.n > LARGE or any(isinstance(x, Sparse) for x in plant_values.terms(plant, around)):
+            self._key = None  # the structure of M, B and A would have to be kept too
+        self.rows_kernel, self.passive_rows, self.task_rows, of_rows = self._traced_rows(symbols)
         self.task_rows += [Row(*row) for name, rows in self.stepped.items() for row in rows.named(name)]
-        self.rows_kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
-        self._forms: tuple[Any, Any] = passive.A, servo.A
         self.singular = self._is_singular(around)
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
         plants = zip(_variations(plant), [around, *self.samples(around)], strict=False)
         samples, self.doubts = sample(plants)
-        M, _, B, _ = samples[0].arrays
+        of_plant = [_opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
         try:
-            matrices = self._plant_matrices(symbols)
-            self.plant_kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
-            self._plant_forms = matrices["M"], matrices["B"]
-            for form in self._plant_forms:
-                if isinstance(form, Sparse):
-                    form.constant = not is_symbolic(form.values)
+            self.plant_kernel, symmetric, of_plant = self._traced_plant(symbols)
             self._verify(samples)
-            self.symmetric = certainly_symmetric(matrices["M"])
-            M, B = self._plant_forms
+            self.symmetric = symmetric
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
+            of_plant = [_opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
         if self.stepped:
-            steps = [rows.form(self.n) for rows in self.stepped.values()]
-            servo = steps[0] if len(steps) == 1 else Rows.stack(steps, self.n)
-        self.forms: tuple[Any, ...] = M, B, passive.A, servo.A
+            of_rows[1] = self._together([rows.form(self.n) for rows in self.stepped.values()]).A
+        self.forms: tuple[Any, ...] = (*of_plant, *of_rows)
         self.parts: list[Part] = connected_parts(*self.forms)
 
     def retuned(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> "Model | None":
@@ -179,6 +180,30 @@ class Model:
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short text for everything that functions of this model depend on, except values of parameters.
+
+        Raises:
+            NoFingerprintError: There is none.
+        """
+        assert self.plant_kernel is not None
+        facts = (self.plant.coordinates, self.plant.actuators, parameter_fields(self.plant), self.passive_rows)
+        traced = self._key or [function_fingerprint(each.function) for each in (self.plant_kernel, self.rows_kernel)]
+        return fingerprint(traced, *facts, self.task_rows, self.singular, self.symmetric)
+
+    def named(self, equations: Any) -> dict[str, Any]:
+        """What equations read from the plant by name, parameters and coordinates apart: name -> value.
+
+        Args:
+            equations: Name -> equation; anything else reads nothing.
+        """
+        names: set[str] = set()
+        for equation in equations.values() if isinstance(equations, Mapping) else ():
+            names |= (parse(equation) if isinstance(equation, str) else equation).names
+        known = {*self.plant.coordinates, *parameter_fields(self.plant)}
+        return {name: getattr(self.plant, name) for name in sorted(names - known) if hasattr(self.plant, name)}
 
     @property
     def parameters(self) -> Array:
@@ -226,18 +251,17 @@ class Model:
     def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
         """The passive rows on numbers or symbols; p has all parameters."""
         A, *others = self.rows_kernel(t, q, v, p)[:5]
-        return _dense_rows(Rows(with_entries(self._forms[0], A), *others))
+        return _dense_rows(Rows(with_entries(self._row_forms[0], A), *others))
 
     def _rows(self, state: State) -> tuple[Rows, Rows]:
         """The same, where A keeps its structure."""
         parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
         passive, task = (
             Rows(with_entries(form, A), *others)
-            for form, (A, *others) in zip(self._forms, (parts[:5], parts[5:]), strict=True)
+            for form, (A, *others) in zip(self._row_forms, (parts[:5], parts[5:]), strict=True)
         )
         if self.stepped:
-            stepped = [rows.at(self.task[name], state) for name, rows in self.stepped.items()]
-            task = stepped[0] if len(stepped) == 1 else Rows.stack(stepped, self.n)
+            task = self._together([rows.at(self.task[name], state) for name, rows in self.stepped.items()])
         return passive, task
 
     def symbolic_matrices(self, symbols: Mapping[str, Array], structured: bool = False) -> Matrices:
@@ -287,6 +311,50 @@ class Model:
         plant = with_parameters(self.plant, p[: len(parameter_values(self.plant))])
         M, Q, B, c = trace(plant_arrays, plant, t, q, v)
         return {"M": M, "Q": Q, "B": B, "c": c}
+
+    def _traced_rows(self, symbols: Mapping[str, Array]) -> tuple[Kernel, list[Row], list[Row], list[Any]]:
+        """The derivatives of all constraints, their rows and the forms of A, passive ones first."""
+        self._row_forms: tuple[Any, Any] = None, None
+        found = stored.find_with_facts(self._key, "rows")
+        if found is not None:
+            kernel, (facts, places) = found
+            passive_rows, task_rows = ([Row(*values) for values in group] for group in facts)
+            return kernel, passive_rows, task_rows, [Sparse.at(*each) for each in places]
+        passive, passive_rows = self._stack(self._passive, symbols)
+        servo, task_rows = self._stack({} if self.stepped else self.task, symbols)
+        kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
+        self._row_forms = passive.A, servo.A
+        forms = [Sparse.of(rows.A) for rows in (passive, servo)]
+        if self._key is not None:
+            groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
+            stored.keep_kernel(self._key, "rows", kernel, [groups, [form.places() for form in forms]])
+        return kernel, passive_rows, task_rows, forms
+
+    def _traced_plant(self, symbols: Mapping[str, Array]) -> tuple[Kernel, bool, list[Any]]:
+        """The plant's matrices, whether M is symmetric for certain, and the forms of M and B.
+
+        Raises:
+            TraceError, PlantError: The plant cannot be traced.
+        """
+        self._plant_forms: tuple[Any, Any] = None, None
+        found = stored.find_with_facts(self._key, "plant")
+        if found is not None:
+            kernel, (symmetric, places) = found
+            return kernel, bool(symmetric), [Sparse.at(*each) for each in places]
+        matrices = self._plant_matrices(symbols)
+        kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
+        symmetric = certainly_symmetric(matrices["M"])
+        self._plant_forms = matrices["M"], matrices["B"]
+        for form in self._plant_forms:
+            if isinstance(form, Sparse):
+                form.constant = not is_symbolic(form.values)
+        forms = [Sparse.of(form) for form in self._plant_forms]
+        if self._key is not None:
+            stored.keep_kernel(self._key, "plant", kernel, [symmetric, [form.places() for form in forms]])
+        return kernel, symmetric, forms
+
+    def _together(self, parts: list[Rows]) -> Rows:
+        return parts[0] if len(parts) == 1 else Rows.stack(parts, self.n)
 
     def _stack(self, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
         p, parts, rows = symbols["p"], [], []
@@ -370,6 +438,11 @@ def _is_nan(value: Any) -> bool:
 
 def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
     return {f"{prefix}_{field.name}": entries_of(getattr(rows, field.name)) for field in dataclasses.fields(rows)}
+
+
+def _opaque_form(matrix: Any) -> Sparse:
+    """The form of a matrix of a plant that is not traced: an array may have any entry at another state."""
+    return matrix if isinstance(matrix, Sparse) else Sparse.of(np.ones(matrix.shape))
 
 
 def _dense_rows(rows: Rows) -> Rows:

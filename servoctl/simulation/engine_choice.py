@@ -64,11 +64,16 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     model = system.model
     if engine == "numpy":
         return NumpyLoop(system)
+    if system.estimator is not None and model.opaque is not None:
+        loop: Loop = NumpyLoop(system)
+        loop.note = f"plant and estimator run in NumPy: {model.opaque}"
+        return loop
     parts = division(system)
-    n, _, p, r = np.max([part.size for part in parts or model.parts], axis=0)
+    sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]
+    n, _, p, r = np.max(sizes, axis=0)
     size = max(p, r)
     if engine != "vm" and (size > UNROLLED_ROWS or n > UNROLLED_COORDINATES):
-        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
         loop.note = f"{n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:
             loop.note += f", the plant in NumPy: {model.opaque}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import is_finite, where
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
@@ -91,6 +92,7 @@ class System:
         realism: Measurement, delay and actuators of a sampled run; None: ideal.
         simulated: The simulated plant, if its parameters differ from those that the law knows; None: they do not.
         machine: Moves in place of the simulated plant; None: nothing does.
+        estimator: Gives the law its state; None: the law gets the measured one.
     """
 
     model: Model
@@ -101,6 +103,7 @@ class System:
     realism: Realism | None = None
     simulated: Model | None = None
     machine: Machine | None = None
+    estimator: BoundEstimator | None = None
 
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""
