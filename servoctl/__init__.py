@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
     from servoctl.estimation.estimator import Estimator as Estimator
+    from servoctl.identification import Identification as Identification
+    from servoctl.identification import identify as identify
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -67,6 +69,7 @@ _HOME = {
     "Distance": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
+    "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
@@ -91,6 +94,7 @@ _HOME = {
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",
