@@ -26,18 +26,14 @@ HOST = "127.0.0.1"
 
 WEB = Path(__file__).parent / "web"
 LIBRARY = Path(__file__).parents[2] / "servoctl" / "report" / "web"
-ASSETS = {
-    "": (WEB / "live.html", "text/html; charset=utf-8"),
-    "live.css": (WEB / "live.css", "text/css; charset=utf-8"),
-    "live.js": (WEB / "live.js", "text/javascript; charset=utf-8"),
-    "style.css": (LIBRARY / "style.css", "text/css; charset=utf-8"),
-    "scales.js": (LIBRARY / "scales.js", "text/javascript; charset=utf-8"),
-    "solids.js": (LIBRARY / "solids.js", "text/javascript; charset=utf-8"),
-    "scene.js": (LIBRARY / "scene.js", "text/javascript; charset=utf-8"),
-    "plots.js": (LIBRARY / "plots.js", "text/javascript; charset=utf-8"),
-    "uPlot.iife.min.js": (LIBRARY / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
-    "uPlot.min.css": (LIBRARY / "uPlot.min.css", "text/css; charset=utf-8"),
-}
+SHARED = ("style.css", "scales.js", "solids.js", "scene.js", "plots.js", "uPlot.iife.min.js", "uPlot.min.css")
+"""Files that the live page shares with the page of a run."""
+
+ASSETS = {"": WEB / "live.html"} | {name: WEB / name for name in ("live.css", "live.js")}
+ASSETS |= {name: LIBRARY / name for name in SHARED}
+"""Path below the token -> file."""
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 CONNECTIONS = 24
 """Largest number of connections at a time."""
@@ -176,8 +172,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "stream":
             self._stream()
         elif path in ASSETS:
-            file, kind = ASSETS[path]
-            self._answer(HTTPStatus.OK, file.read_bytes(), kind)
+            file = ASSETS[path]
+            self._answer(HTTPStatus.OK, file.read_bytes(), f"{TYPES[file.suffix]}; charset=utf-8")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 
