@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
     from servoctl.estimation.estimator import Estimator as Estimator
+    from servoctl.identification import Identification as Identification
+    from servoctl.identification import identify as identify
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -63,6 +65,7 @@ _HOME = {
     "Distance": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
+    "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
@@ -87,6 +90,7 @@ _HOME = {
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",

@@ -16,7 +16,9 @@ from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.robot import robot_section
 from servoctl.check.speeds import speed_warnings
+from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import ServoctlError
+from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.classification import classify
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
@@ -259,8 +261,20 @@ def _gains(run: Run, report: CheckReport) -> None:
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
 
 
-def _observer(run: Run, report: CheckReport) -> None:
-    lines, values, errors = observer_section(run)
+def _uncertainty(run: Run, report: CheckReport) -> None:
+    uncertain, error = uncertainty_section(run)
+    robust = robust_section(run, error)
+    for title, key, section in (("model error", "uncertainty", uncertain), ("robust term", "robust", robust)):
+        report.warnings += section.warnings
+        report.errors += section.errors
+        if section.lines:
+            report.sections.append((title, section.lines))
+            report.values[key] = section.values
+    _observer(run, report, error)
+
+
+def _observer(run: Run, report: CheckReport, error: ModelError | None) -> None:
+    lines, values, errors = observer_section(run, error)
     if not lines:
         return
     report.sections.append(("disturbance observer", _shortened(lines)))
@@ -340,7 +354,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 
 PARTS = (
-    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _observer, _internal,
+    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _uncertainty, _internal,
     _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""
