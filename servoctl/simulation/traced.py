@@ -282,6 +282,7 @@ class CompiledLoop(TracedLoop):
         equations = [system.inputs, getattr(system.law, "null_space", None)]
         return stored.key_of(
             lambda: system.model.fingerprint,
+            lambda: fingerprint(self.parts),
             *(partial(structure_fingerprint, part) for part in parts),
             *(partial(fingerprint, each, system.model.named(each)) for each in equations),
         )
