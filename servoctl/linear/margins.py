@@ -82,6 +82,7 @@ Respond = Callable[[Array], Array]
 """Frequencies [rad/s] -> g of each actuator there, shape (frequencies, m)."""
 
 
+@np.errstate(divide="ignore")  # below a double pole at 0, g is -1 to rounding
 def _margin(linear: Linear, respond: Respond, omega: Array, g: Array, i: int, name: str) -> Margin:
     opened = np.abs(g) / np.abs(1.0 + g)
     if np.abs(opened).max() < NOTHING:
