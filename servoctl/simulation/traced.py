@@ -1,15 +1,17 @@
 """Executors whose law is traced to CasADi functions and compiled: with the plant, or with the plant in NumPy."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, Self
 
 import casadi as ca
 import numpy as np
 
+from servoctl.engine import stored
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
@@ -17,10 +19,11 @@ from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.terms import Matrices
+from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
@@ -38,6 +41,7 @@ class TracedLoop(Loop):
 
     Attributes:
         parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
+        parts: The parts whose laws are evaluated on their own; empty: the machine is one.
         derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
@@ -50,8 +54,7 @@ class TracedLoop(Loop):
         self.derived: dict[str, Any] = {}
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
-        n, count = model.n, len(model.parameters)
-        t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        count, p = len(model.parameters), self._given["p"]
         parts = (law, system.passive, system.friction)
         ends = np.cumsum([count, *(len(parameter_values(part)) for part in parts)])
         self._symbolic = System(
@@ -62,12 +65,32 @@ class TracedLoop(Loop):
             with_parameters(system.friction, p[ends[2] : ends[3]]),
             estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
+        self.parts = division(system)
+        if self.parts:
+            self._symbolic = DividedSystem.of(self._symbolic, self.parts)
+        self._key = self._stored_under()
+        if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
+            _ = self._command  # whether the law can be traced is known from the start
+
+    def _stored_under(self) -> str | None:
+        """The key of the loop's functions in the cache; None: they are not kept there."""
+        return None
+
+    @cached_property
+    def _terms(self) -> Terms:
+        n, count = self.system.model.n, len(self.system.model.parameters)
+        t, x, p = self._given["t"], self._given["x"], self._given["p"]
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
-        self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
-        if system.estimator is None:
-            self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
-        else:
-            self._command = self._estimated(t, x, p)
+        terms: Terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        return terms
+
+    @cached_property
+    def _command(self) -> Array:
+        if self.system.estimator is not None:
+            return self._estimated(self._given["t"], self._given["x"], self._given["p"])
+        memory = self._given["x"][2 * self.system.model.n :]
+        command: Array = trace(self._control, self._terms, memory, self._symbolic)
+        return command
 
     def _estimated(self, t: Array, x: Array, p: Array) -> Array:
         """The command part of a row with an estimator."""
@@ -116,42 +139,59 @@ class TracedLoop(Loop):
         """Symbols of some inputs: name -> array."""
         return {name: self._given[name] for name in names}
 
-    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
-        return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)
+    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: Callable[[], dict[str, Array]]) -> Kernel:
+        """A kernel of this name, from the cache or traced now."""
+        given = {key: x for key, x in self._given.items() if key not in leave_out}
+        return stored.kept_kernel(self._key, name, lambda: Kernel.compile(name, given, outputs()))
 
     @cached_property
     def control_kernel(self) -> Kernel:
         """(t, x, p) -> command."""
-        return self._compile("control", ("command",), {"command": self._command})
+        return self._compile("control", ("command",), lambda: {"command": self._command})
 
     @cached_property
     def motion_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, log."""
-        rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
-        return self._compile("motion", (), {"rates": rates, "log": log})
+
+        def outputs() -> dict[str, Array]:
+            rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
+            return {"rates": rates, "log": log}
+
+        return self._compile("motion", (), outputs)
 
     @cached_property
     def rates_kernel(self) -> Kernel:
         """(t, x, p) -> rates, row."""
-        rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
-        row = np.concatenate([self._command, log])
-        return self._compile("rates", ("command",), {"rates": rates, "row": row})
+
+        def outputs() -> dict[str, Array]:
+            system, command = self._symbolic, self._command
+            if isinstance(system, DividedSystem):
+                system = system.at_once()
+                command = trace(self._control, self._terms, self._given["x"][2 * self.system.model.n :], system)
+            rates, log = trace(self._motion, self._terms, command, system)
+            return {"rates": rates, "row": np.concatenate([command, log])}
+
+        return self._compile("rates", ("command",), outputs)
 
     @cached_property
     def slopes_kernel(self) -> Kernel:
         """(t, x, p) -> rates, for a stage of a step."""
-        return self.rates_kernel.only("slopes", "rates")
+        return stored.kept_kernel(self._key, "slopes", lambda: self.rates_kernel.only("slopes", "rates"))
 
     @cached_property
     def held_slopes_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, for a stage of a held step."""
-        return self.motion_kernel.only("held_slopes", "rates")
+        return stored.kept_kernel(self._key, "held_slopes", lambda: self.motion_kernel.only("held_slopes", "rates"))
 
     @cached_property
     def closing_kernel(self) -> Kernel:
         """(t, x, p) -> changes of q and of v that close the passive constraints."""
-        dq, dv = trace(self._closing, self._terms, self._symbolic)
-        return self._compile("closing", ("command",), {"q": dq, "v": dv})
+
+        def outputs() -> dict[str, Array]:
+            dq, dv = trace(self._closing, self._terms, self._symbolic)
+            return {"q": dq, "v": dv}
+
+        return self._compile("closing", ("command",), outputs)
 
     def derivative(self, t: float, x: Array) -> Array:
         self.evaluations += 1
@@ -181,33 +221,61 @@ class TracedLoop(Loop):
 
 
 class OpaqueLoop(TracedLoop):
-    """Evaluates the plant in NumPy and the compiled law on its matrices."""
+    """Evaluates the plant, or a task that is too large to trace, in NumPy, and the compiled law on its matrices."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
         plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
         n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
-        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        forms = dict(zip(("M", "B", "passive_A", "task_A"), model.forms, strict=True))
+        shapes: dict[str, tuple[int, ...]] = {"Q": (n,), "c": (n,)}
         for group, count in (("passive", p), ("task", r)):
-            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+            shapes |= {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        dense = {"M": (n, n), "B": (n, m), "passive_A": (p, n), "task_A": (r, n)}
+        shapes |= {key: (len(forms[key].values),) if self.parts else dense[key] for key in dense}
+        if self.parts:
+            shapes = {key: shape for key, shape in shapes.items() if key not in forms or not forms[key].constant}
         fresh = inputs(shapes)
         self._given |= fresh
-        M, Q, B, c, *rows = fresh.values()
-        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+        if self.parts:
+            fresh |= {key: forms[key].with_values(fresh.get(key, forms[key].values)) for key in dense}
+        passive, task = (
+            Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate")))
+            for group in ("passive", "task")
+        )
+        return Matrices(plant, fresh["M"], fresh["Q"], fresh["B"], fresh["c"], passive, task)
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        m = self.system.model.matrices(self.split(t, x)[0])
-        numbers = [m.M, m.Q, m.B, m.c]
+        model = self.system.model
+        state = self.split(t, x)[0]
+        m = model.structured_matrices(state) if self.parts else model.matrices(state)
+        numbers = [m.Q, m.c]
         for rows in (m.passive, m.task):
-            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
-        return numbers
+            numbers += [rows.b, rows.violation, rows.violation_rate]
+        matrices = (m.M, m.B, m.passive.A, m.task.A)
+        if not self.parts:
+            return [*numbers, *matrices]
+        pairs = zip(model.forms, matrices, strict=True)
+        return [*numbers, *(form.entries_of(matrix) for form, matrix in pairs if not form.constant)]
 
 
 class CompiledLoop(TracedLoop):
     """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        return self.system.model.symbolic_matrices(symbols)
+        return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
+
+    def _stored_under(self) -> str | None:
+        system = self.system
+        if system.estimator is not None:
+            return None
+        parts = (system.law, system.passive, system.friction)
+        equations = [system.inputs, getattr(system.law, "null_space", None)]
+        return stored.key_of(
+            lambda: system.model.fingerprint,
+            *(partial(structure_fingerprint, part) for part in parts),
+            *(partial(fingerprint, each, system.model.named(each)) for each in equations),
+        )
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
