@@ -35,14 +35,12 @@ def of_one_axis(estimator: BoundEstimator, i: int) -> BoundEstimator:
     held = estimator.commands
     lag = (max(held.lag),) if held.lag else ()
     commands = replace(held, actuators=("u",), lag=lag, lower=(-np.inf,), upper=(np.inf,), engaged=False)
-    one = {
-        name: (getattr(estimator, name)[i],)
-        for name in ("coordinates", "gain_q", "gain_v", "gain_d", "sigma", "weight")
-    }
+    e = estimator
     # no reading of the linear loop is an outlier
     return replace(
-        estimator, commands=commands, holonomic=(), rigid=(), start_q=(0.0,), start_v=(0.0,), innovation=(np.inf,),
-        ends=np.inf, **one,
+        e, commands=commands, coordinates=(e.coordinates[i],), holonomic=(), rigid=(), start_q=(0.0,), start_v=(0.0,),
+        gain_q=(e.gain_q[i],), gain_v=(e.gain_v[i],), gain_d=(e.gain_d[i],), sigma=(e.sigma[i],), weight=(1.0,),
+        innovation=(np.inf,), ends=np.inf,
     )  # fmt: skip
 
 
