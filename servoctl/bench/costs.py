@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import compiler
-from servoctl.engine.emit import template
+from servoctl.engine.templates import template
 
 CHAINS = 12
 """Number of independent chains: enough to hide the latency of an addition, few enough for the registers."""
