@@ -49,7 +49,9 @@ class CSource:
             declarations: C declarations of the functions that Python calls.
             lanes: How many doubles V holds.
         """
-        self.source = f"#define LANES {lanes}\n" + template("numbers.h") + template("packs.h") + template("sine.h") + source
+        self.source = (
+            f"#define LANES {lanes}\n" + template("numbers.h") + template("packs.h") + template("sine.h") + source
+        )
         self._declarations = declarations
 
     @property

@@ -88,4 +88,5 @@ def _solve(function: Callable[[int, int], Any], L: Array, X: Array) -> Array:
     if not len(rows):
         return X
     (Y,) = called(function(len(rows), len(L)), (L, rows), rows.shape)
-    return Y.T.reshape(X.shape)
+    solved: Array = Y.T.reshape(X.shape)
+    return solved

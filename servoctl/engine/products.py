@@ -49,10 +49,12 @@ def project(Z: Array, w: Array) -> Array:
     if not len(Z):
         return w
     if not is_symbolic(Z) or Z.size * w.size // len(w) < WORTH:
-        return w - Z.T @ (Z @ w)
-    rows = w.T.reshape(-1, len(w))
+        plain: Array = w - Z.T @ (Z @ w)
+        return plain
+    rows: Array = w.T.reshape(-1, len(w))
     (rest,) = called(loops.project_function(*Z.shape, len(rows)), (Z, rows), rows.shape)
-    return rest.T.reshape(w.shape)  # type: ignore[no-any-return]
+    projected: Array = rest.T.reshape(w.shape)
+    return projected
 
 
 def sum_of_squares(A: Array) -> Any:
