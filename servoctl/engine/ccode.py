@@ -10,7 +10,7 @@ import platform
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -184,11 +184,8 @@ class Library:
             inputs[index] = pointer(self._ffi, array)
         for index, array in enumerate(results):
             outputs[index] = pointer(self._ffi, array)
-        compiled = getattr(self._library, f"servoctl_{name}")
-
-        def call(kept: object = (self, arguments, results)) -> object:
-            return compiled(inputs, outputs)
-
+        call = partial(getattr(self._library, f"servoctl_{name}"), inputs, outputs)
+        call.kept = (self, arguments, results)  # type: ignore[attr-defined]
         return call
 
     def steps(
