@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from servoctl.engine.linalg import pinv as pinv
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
+    from servoctl.estimation.estimator import Estimator as Estimator
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -60,6 +61,7 @@ _HOME = {
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
     "Distance": "servoctl.mechanics.spatial.task",
+    "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",

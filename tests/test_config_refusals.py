@@ -312,6 +312,8 @@ REFUSED = {
         ("hil:\n", "hil:\n  max_bus_load: 2\n", "hil.max_bus_load: expected a number between 0 and 1, got 2"),
     ],
     "realism": [
+        ("plant: {", "plant: {friction: {coulomb: {G: 1}}, ", "plant.friction.coulomb.G: there is no actuator 'G'"),
+        ("plant: {", "plant: {friction: {viscous: -1}, ", "plant.friction.viscous: expected a number >= 0, got -1"),
         ("realism: {}", "realism: {delay: -1*ms}", "realism.delay: expected a time >= 0 [s], got '-1*ms' = -0.001"),
         (
             "realism: {}",

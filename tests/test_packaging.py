@@ -23,7 +23,7 @@ LEVELS = (
     ("servoctl.types", "servoctl.errors", "servoctl.compiled", "servoctl.version"),
     ("servoctl.expression", "servoctl.engine", "servoctl.run_folder"),
     ("servoctl.mechanics", "servoctl.config", "servoctl.report", "servoctl.reference"),
-    ("servoctl.laws", "plants"),
+    ("servoctl.laws", "servoctl.estimation", "plants"),
     ("servoctl.simulation",),
     ("servoctl.assembly",),
     ("servoctl.linear",),

@@ -262,3 +262,19 @@ def test_a_folder_without_rows_opens_in_the_browser(browser: Any, tmp_path: Path
     with opened(browser, [tmp_path / "run"], tmp_path) as found:
         page = found.page
         assert "the run has no rows" in page.locator("#top").inner_text()
+
+
+def test_what_the_model_does_not_explain_has_a_section(browser: Any, runs: dict[str, Path], tmp_path: Path) -> None:
+    run = load_run(runs["robots"])
+    columns = dict(run.columns) | {"disturbance.object_x": np.sin(run.t)}
+    columns |= {"estimate.disturbance.theta1": np.cos(run.t), "estimate.sigma.theta1": np.full(len(run), 0.1)}
+    units = dict(run.units) | {"estimate.disturbance.theta1": "rad/s^2"}
+    save(Trajectory(columns, units, run.metadata), tmp_path / "run")
+    with opened(browser, [tmp_path / "run"], tmp_path) as found:
+        section = found.page.locator("section[aria-label='What the model does not explain']")
+        said = section.inner_text()
+        assert "Disturbance that the observer sees, by task row" in said
+        assert "Disturbance that the estimator sees, by coordinate [rad/s^2]" in said
+        assert "theta1 + 2 sigma" in said
+        assert "dotted: 2 sigma around it" in said
+        found.shot("page_disturbance")

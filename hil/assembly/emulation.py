@@ -6,15 +6,17 @@ import numpy as np
 
 from hil.assembly.environment import Environment
 from hil.assembly.prepare import RigSetup
+from hil.assembly.settings import HilSettings
 from hil.emulator.actuator import ActuatorOptions
-from hil.emulator.emulator import EmulationOptions, Emulator
+from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
-from hil.emulator.faults import read_faults
+from hil.emulator.faults import Fault, read_faults
 from hil.emulator.targets import targets
 from hil.loop import SECOND, nanoseconds
 from servoctl.assembly.make import make_run
 from servoctl.config.hil import Emulation
 from servoctl.errors import ConfigError, ServoctlError
+from servoctl.mechanics.friction import friction_of
 from servoctl.simulation.system import System
 from servoctl.types import State
 
@@ -29,19 +31,8 @@ def in_lockstep(setup: RigSetup, engine: str = "auto") -> Environment:
 
 def make_emulator(setup: RigSetup, engine: str = "auto") -> Emulator:
     """The emulated drives of a config on buses of their own, with the scripted faults scheduled."""
-    settings = setup.settings
-    nodes = targets((*settings.drives, *settings.sensors))
-    faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
-    return Emulator.build(
-        simulated_system(setup),
-        setup.start,
-        settings.values.period,
-        settings.drives,
-        settings.sensors,
-        {name: bus["bitrate"] for name, bus in settings.buses.items()},
-        emulation_options(setup, engine),
-        faults,
-    )
+    bitrates = {name: bus["bitrate"] for name, bus in setup.settings.buses.items()}
+    return Emulator.build(emulated_rig(setup, engine), bitrates)
 
 
 def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
@@ -66,17 +57,33 @@ def environment_of(setup: RigSetup, emulator: Emulator) -> Environment:
     )  # fmt: skip
 
 
-def emulation_options(setup: RigSetup, engine: str = "auto") -> EmulationOptions:
-    """Actuators, encoders and noise of the emulated machine, from the config."""
+def emulated_rig(setup: RigSetup, engine: str = "auto") -> EmulatedRig:
+    """The machine, the drives and the scripted faults of a config.
+
+    Raises:
+        ConfigError: The plant refuses the parameters of `hil.emulation`.
+    """
     settings, values = setup.settings, setup.settings.values.emulation
     actuator = ActuatorOptions(lag=values.current_lag, coulomb=values.coulomb_friction, viscous=values.viscous_friction)
     nodes = (*setup.drives, *setup.sensors)
-    return EmulationOptions(
+    return EmulatedRig(
+        simulated_system(setup),
+        setup.start,
+        settings.values.period,
+        settings.drives,
+        settings.sensors,
         actuators={drive.name: actuator for drive in settings.drives},
         encoders={node.settings.name: _encoder(values, node.quantum()[0] * node.settings.gear) for node in nodes},
+        faults=scripted_faults(settings),
         seed=setup.seed,
         engine=engine,
     )
+
+
+def scripted_faults(settings: HilSettings) -> list[Fault]:
+    """The fault script of a config, which `hil_settings` has checked."""
+    nodes = targets((*settings.drives, *settings.sensors))
+    return read_faults(settings.values.faults, nodes, settings.buses)[0]
 
 
 def _encoder(values: Emulation, quantum: float) -> EncoderModel:
@@ -85,16 +92,18 @@ def _encoder(values: Emulation, quantum: float) -> EncoderModel:
 
 
 def simulated_system(setup: RigSetup) -> System:
-    """The plant behind the drives: that of the model, with the parameters of `hil.emulation.parameters`.
+    """The plant behind the drives: that of the model, with the parameters and the friction of `hil.emulation`.
 
     Raises:
         ConfigError: The plant refuses these parameters.
     """
-    parameters = setup.settings.values.emulation.parameters
-    if not parameters:
+    values = setup.settings.values.emulation
+    overrides = [f"plant.parameters.{name}={value}" for name, value in values.parameters.items()]
+    if friction_of(setup.run.system.model.plant) is not None and (values.coulomb_friction or values.viscous_friction):
+        overrides.append("plant.friction=")  # the drives' friction is all that the machine has
+    if not overrides:
         return setup.run.system
     assert setup.run.loaded is not None
-    overrides = [f"plant.parameters.{name}={value}" for name, value in parameters.items()]
     try:
         return make_run(setup.run.loaded.overridden(overrides), "vm", strict=False, waiting=True).system
     except ServoctlError as error:

@@ -19,7 +19,9 @@ from hil.safety import Bounds
 from hil.safety.plan import RunPlan, Stage
 from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
 from hil.sensing.prediction import Prediction
+from hil.sensing.sample_errors import position_noise
 from hil.sensing.sensing import Sensing
+from servoctl.assembly.estimation import estimating
 from servoctl.assembly.gains import Spacing, task_gains
 from servoctl.assembly.make import make_run
 from servoctl.assembly.problems import Problems
@@ -30,6 +32,7 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.overrides import Override
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError
+from servoctl.estimation.estimator import NOISE
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import assemble
 from servoctl.simulation.closed_loop import Loop
@@ -199,6 +202,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
         sensing = make_sensing(model, drives, sensors, start, values, prediction, engine, tolerance)
     except ConfigError as error:
         raise ConfigError([_with_line(loaded, problem) for problem in error.problems]) from None
+    run = _with_noise(run, values, (*drives, *sensors), sensing)
     check_limits(loaded, settings, sensing.displacements(model.plant, start.q))
     balance = falls_without_torque(model, start.t, start.q, tolerance)
     compensation = GravityCompensation(model, tolerance, engine)
@@ -222,12 +226,32 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     )  # fmt: skip
 
 
+def _with_noise(run: Run, values: Hil, nodes: Sequence[Node], sensing: Sensing) -> Run:
+    """The run with an estimator that knows the resolution of the nodes, unless the config gives the noise."""
+    loaded, estimator = run.loaded, run.system.estimator
+    if loaded is None or estimator is None or loaded.config.estimation is None:
+        return run
+    if loaded.config.estimation.noise is None:
+        noise = position_noise(values, nodes, sensing.coordinates.inverse(run.start.t, run.start.q))
+        usable = np.where((noise > 0.0) & np.isfinite(noise), noise, NOISE)
+        loaded = loaded.overridden([f"estimation.noise.q={usable.tolist()}"])
+        made = estimating(run.system, loaded, run.start, Problems(loaded), on_drives=True)
+        assert made.estimator is not None
+        run.loop.take_estimator(made.estimator)
+    return replace(run, loaded=loaded)
+
+
 def _for_drives(loaded: LoadedConfig) -> LoadedConfig:
-    """The config with the defaults for drives, and without `realism`: `hil.emulation` takes its place on drives."""
+    """The config with the defaults for drives. `hil.emulation` takes the place of `realism`, but for the machine."""
     law = loaded.document.values["law"]
     if isinstance(law, Mapping) and "on_infeasible" not in law:
         loaded = loaded.overridden(["law.on_infeasible=fault"])
-    return loaded.overridden(["realism="]) if "realism" in loaded.document.values else loaded
+    if "realism" not in loaded.document.values:
+        return loaded
+    realism = loaded.config.realism
+    machine = None if realism is None else realism.machine
+    kept = [] if machine is None else [f"realism.machine.{kind}={file}" for kind, file in machine if file is not None]
+    return loaded.overridden(["realism=", *kept])
 
 
 def _check_gains(loaded: LoadedConfig, system: System, values: Hil) -> list[str]:

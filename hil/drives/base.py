@@ -121,10 +121,6 @@ class Node(ABC):
         """Worst-case frames of this node in the loop, in both directions; without SYNC, which goes out once per bus."""
 
     @abstractmethod
-    def poll(self) -> Sequence[Frame]:
-        """Frames that request a sample at the start of a tick, without SYNC; empty if the node sends by itself."""
-
-    @abstractmethod
     def quantum(self) -> tuple[float, float, float]:
         """Smallest steps on the wire, at the joint: position, velocity, torque; NaN for what is not on the wire."""
 
@@ -228,6 +224,6 @@ class Drive(Node):
     def disable_frames(self) -> Sequence[Frame]:
         """Frames that disable the drive from any condition; they may be sent repeatedly."""
 
-    @abstractmethod
     def quick_stop_frames(self) -> Sequence[Frame]:
-        """Frames that make the drive brake by itself, or those of `disable_frames` if it cannot."""
+        """Frames that make the drive brake by itself; those of `disable_frames` if it cannot, so that it coasts."""
+        return self.disable_frames()

@@ -1,6 +1,6 @@
 """How the encoder of a CiA 402 drive is read: position and velocity in TPDO1 after each SYNC."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import nan
 from typing import ClassVar
 
@@ -82,9 +82,6 @@ class Cia402Encoder(Node):
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 1 / period)]
-
-    def poll(self) -> Sequence[Frame]:
-        return ()
 
     def identify(self, exchange: Exchange) -> Steps:
         """Checks the profile, maps TPDO1 and starts the node: an encoder node is not configured otherwise."""

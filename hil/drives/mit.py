@@ -148,9 +148,6 @@ class MitDrive(Drive):
         size = 6 if options_of(MitOptions, settings).status == "none" else 8
         return [FrameTraffic(8, 1 / period), FrameTraffic(size, 1 / period)]
 
-    def poll(self) -> Sequence[Frame]:
-        return ()
-
     def command(self, torque: float) -> Frame:
         data = codec.torque_command(self._ranges, motor_torque(self.settings, torque))
         self._feed.fed = True
@@ -267,10 +264,6 @@ class MitDrive(Drive):
         """The command to disable; the motor counts as disabled after its answer."""
         self._request(Condition.DISABLED)
         return (self._special(codec.DISABLE),)
-
-    def quick_stop_frames(self) -> Sequence[Frame]:
-        """An MIT drive cannot brake by itself."""
-        return self.disable_frames()
 
 
 def _torque_problems(settings: DriveSettings, ranges: codec.Ranges) -> list[Problem]:

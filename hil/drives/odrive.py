@@ -212,7 +212,3 @@ class OdriveDrive(OdriveEncoder, Drive):
 
     def disable_frames(self) -> Sequence[Frame]:
         return (self._frame(codec.SET_AXIS_STATE, codec.axis_state(codec.IDLE)),)
-
-    def quick_stop_frames(self) -> Sequence[Frame]:
-        """An ODrive cannot brake by itself: it coasts."""
-        return self.disable_frames()

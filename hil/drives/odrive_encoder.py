@@ -1,6 +1,5 @@
 """How the encoder of an ODrive is read over CANSimple: it sends by its own timer."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan, pi, ulp
 from typing import ClassVar
@@ -109,9 +108,6 @@ class OdriveEncoder(Node):
     @staticmethod
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         return [FrameTraffic(8, 1 / options_of(OdriveEncoderOptions, settings).feedback_period)]
-
-    def poll(self) -> Sequence[Frame]:
-        return ()
 
     def identify(self, exchange: Exchange) -> Steps:
         """Asks for the version, and measures the period of the encoder estimates.

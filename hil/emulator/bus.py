@@ -18,18 +18,17 @@ class EmulatedBus(Bus):
         clock_step: Added to the time of each frame [ns]; a fault sets it.
     """
 
-    def __init__(self, wire: Wire, queue: int = QUEUE, restart: int | None = None) -> None:
+    def __init__(self, wire: Wire, restart: int | None = None) -> None:
         """Attaches the loop's controller to a wire.
 
         Args:
             wire: The bus.
-            queue: Largest number of frames that wait to be sent.
             restart: Time from bus-off until the controller restarts [ns]; None: never.
         """
         self.name, self.clock_step = wire.name, 0
         self._wire, self._world = wire, wire.world
         self._inbox: deque[Frame] = deque()
-        self.station = wire.attach("host", self._inbox.append, host=True, capacity=queue, restart=restart)
+        self.station = wire.attach("host", self._inbox.append, host=True, capacity=QUEUE, restart=restart)
         self.station.report = self._inbox.append
         self._link, self._reason = Link.ACTIVE, ""
         self._sent = self._received = self._errors = self._refused = 0

@@ -36,22 +36,49 @@ STEPS_PER_PERIOD = 4
 
 
 @dataclass(frozen=True)
-class EmulationOptions:
-    """Properties of the emulated machine that a real one has by itself.
+class EmulatedRig:
+    """What is emulated: a machine with its drives, and what happens to them.
 
     Attributes:
+        system: System with the plant; task and law are not used.
+        start: Pose and velocity at power-on.
+        period: Period of the loop [s].
+        drives: One per actuator.
+        sensors: Nodes that only measure.
         actuators: Drive -> its actuator; default: `ActuatorOptions()`.
         encoders: Drive or sensor -> its encoder; default: `EncoderModel()`.
         quirks: Drive or sensor -> further options of its emulation: option -> value.
+        faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
         seed: Seed of all random numbers.
         engine: Engine of the simulated plant: `auto`, `c`, `vm` or `numpy`.
     """
 
+    system: System
+    start: State
+    period: float
+    drives: Sequence[DriveSettings]
+    sensors: Sequence[SensorSettings] = ()
     actuators: Mapping[str, ActuatorOptions] = field(default_factory=dict)
     encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
     quirks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    faults: Sequence[Fault] = ()
     seed: int = 0
     engine: str = "auto"
+
+    def plant(self) -> SimulatedPlant:
+        """The machine, at rest in its start pose."""
+        settings = {drive.name: drive for drive in self.drives}
+        names = list(self.system.model.plant.actuators)
+        known = [settings.get(name) for name in names]
+        return SimulatedPlant(
+            self.system,
+            self.start,
+            max(1, nanoseconds(self.period) // STEPS_PER_PERIOD),
+            self.engine,
+            [self.actuators.get(name, ActuatorOptions()) for name in names],
+            [1.0 if drive is None else drive.sign * drive.gear for drive in known],
+            [1.0 if drive is None else FRICTION_SPEED * drive.speed_limit for drive in known],
+        )
 
 
 class Emulator:
@@ -68,78 +95,49 @@ class Emulator:
         host_faults: Faults of the loop itself.
     """
 
-    def __init__(
-        self,
-        world: World,
-        plant: SimulatedPlant,
-        media: Mapping[str, Medium],
-        drives: Sequence[DriveSettings],
-        sensors: Sequence[SensorSettings],
-        emulation: EmulationOptions,
-        faults: Sequence[Fault] = (),
-    ) -> None:
+    def __init__(self, rig: EmulatedRig, world: World, plant: SimulatedPlant, media: Mapping[str, Medium]) -> None:
         """Attaches nodes to buses and powers them on; `build` makes the buses and the machine too.
 
         Raises:
             ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
-        self.world, self.plant, self.clock = world, plant, VirtualClock(world)
-        _check(plant, media, drives, sensors)
+        self.world, self.plant, self.clock, self._rig = world, plant, VirtualClock(world), rig
+        _check(rig, media)
         self.nodes: dict[str, EmulatedNode] = {}
         self.wires: dict[str, Wire] = {}
         self.buses: dict[str, EmulatedBus] = {}
         actuators, coordinates = list(plant.model.plant.actuators), list(plant.model.plant.coordinates)
-        for node in (*drives, *sensors):
-            name, medium, quirks = node.name, media[node.bus], emulation.quirks.get(node.name, {})
+        for node in (*rig.drives, *rig.sensors):
+            name, medium, quirks = node.name, media[node.bus], rig.quirks.get(node.name, {})
             index = actuators.index(name) if isinstance(node, DriveSettings) else coordinates.index(name)
-            options = emulation.encoders.get(name, EncoderModel())
-            encoder = Encoder(plant, node, index, options, emulation.seed)
+            encoder = Encoder(plant, node, index, rig.encoders.get(name, EncoderModel()), rig.seed)
             if isinstance(node, DriveSettings):
                 motor = Motor(world, plant, index, node)
                 self.nodes[name] = DRIVES[node.protocol](world, medium, node, encoder, motor, quirks)
             else:
                 self.nodes[name] = ENCODERS[node.protocol](world, medium, node, encoder, quirks)
-        self.observer = Observer(world, drives)
+        self.observer = Observer(world, rig.drives)
         self.host_faults = HostFaults()
-        self._faults, self._seed = faults, emulation.seed
         for each in self.nodes.values():
             each.boot()
-        schedule(faults, "power_on", self, emulation.seed)
+        schedule(rig.faults, "power_on", self, rig.seed)
 
     @classmethod
-    def build(
-        cls,
-        system: System,
-        start: State,
-        period: float,
-        drives: Sequence[DriveSettings],
-        sensors: Sequence[SensorSettings] = (),
-        buses: Mapping[str, int] | None = None,
-        emulation: EmulationOptions | None = None,
-        faults: Sequence[Fault] = (),
-    ) -> "Emulator":
+    def build(cls, rig: EmulatedRig, buses: Mapping[str, int] | None = None) -> "Emulator":
         """Drives on emulated wires in virtual time.
 
         Args:
-            system: System with the plant; task and law are not used.
-            start: Pose and velocity at power-on.
-            period: Period of the loop [s].
-            drives: One per actuator.
-            sensors: Nodes that only measure.
+            rig: What is emulated.
             buses: Name -> bit rate [bit/s]; None: one bus `main` at 1 Mbit/s.
-            emulation: Properties of the machine; None: the usual ones.
-            faults: Fault script, from `hil.emulator.faults.read_faults`; entries `since: engaged` wait for `engaged`.
 
         Raises:
             ConfigError: Nodes have an unknown name, bus or protocol; names all of them.
         """
-        emulation = emulation or EmulationOptions()
         world = World()
         wires = {name: Wire(world, name, bitrate) for name, bitrate in (buses or {"main": 1_000_000}).items()}
-        plant = make_plant(system, start, period, drives, emulation)
-        emulator = cls(world, plant, wires, drives, sensors, emulation, faults)
+        emulator = cls(rig, world, rig.plant(), wires)
         emulator.wires = wires
-        emulator.observer.jitter = JITTER + nanoseconds(WAITING * period)
+        emulator.observer.jitter = JITTER + nanoseconds(WAITING * rig.period)
         for name, wire in wires.items():
             emulator.buses[name] = EmulatedBus(wire)
             emulator.observer.watch(wire)
@@ -147,7 +145,7 @@ class Emulator:
 
     def engaged(self) -> None:
         """Schedules the faults whose time counts from the start of the task."""
-        schedule(self._faults, "engaged", self, self._seed)
+        schedule(self._rig.faults, "engaged", self, self._rig.seed)
 
     def drive(self, name: str) -> EmulatedDrive:
         """A drive by name."""
@@ -162,35 +160,12 @@ class Emulator:
         return q.copy(), v.copy()
 
 
-def make_plant(
-    system: System, start: State, period: float, drives: Sequence[DriveSettings], emulation: EmulationOptions
-) -> SimulatedPlant:
-    """The machine of some drives; arguments as of `Emulator.build`."""
-    settings = {drive.name: drive for drive in drives}
-    names = list(system.model.plant.actuators)
-    known = [settings.get(name) for name in names]
-    return SimulatedPlant(
-        system,
-        start,
-        max(1, nanoseconds(period) // STEPS_PER_PERIOD),
-        emulation.engine,
-        [emulation.actuators.get(name, ActuatorOptions()) for name in names],
-        [1.0 if drive is None else drive.sign * drive.gear for drive in known],
-        [1.0 if drive is None else FRICTION_SPEED * drive.speed_limit for drive in known],
-    )
-
-
-def _check(
-    plant: SimulatedPlant,
-    media: Mapping[str, Medium],
-    drives: Sequence[DriveSettings],
-    sensors: Sequence[SensorSettings],
-) -> None:
+def _check(rig: EmulatedRig, media: Mapping[str, Medium]) -> None:
     """Raises ConfigError with all nodes that have an unknown name, bus or protocol."""
     problems = []
     for kind, nodes, known, protocols in (
-        ("actuator", drives, plant.model.plant.actuators, list(DRIVES)),
-        ("coordinate", sensors, plant.model.plant.coordinates, list(ENCODERS)),
+        ("actuator", rig.drives, rig.system.model.plant.actuators, list(DRIVES)),
+        ("coordinate", rig.sensors, rig.system.model.plant.coordinates, list(ENCODERS)),
     ):
         for node in nodes:
             if node.name not in known:

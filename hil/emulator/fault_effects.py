@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Protocol
+from functools import partial, reduce
+from typing import Any, Protocol
 
 from hil.bus.frame_bits import frame_bits
 from hil.emulator.bus import EmulatedBus
@@ -28,6 +28,19 @@ USUAL_CODE = {"cia402": 0x2310, "odrive": 0x1000, "mit": 2}
 
 REBOOT_TIME = 0.3
 """Time of a reboot if the fault gives none [s]."""
+
+
+ATTRIBUTES: dict[str, tuple[str, str | None]] = {
+    "refuse_enable": ("refuses", None),
+    "wrong_mode": ("wrong_mode", None),
+    "silent": ("silent", None),
+    "late": ("delay", "delay"),
+    "encoder_nan": ("encoder.invalid", None),
+    "encoder_wrap": ("encoder.wrap", "range"),
+    "encoder_flip": ("encoder.flipped", None),
+    "torque_table": ("torque_table", "factor"),
+}
+"""Kind of fault -> attribute of the node that it sets while it lasts, and the parameter with the value; None: True."""
 
 
 class FaultTargets(Protocol):
@@ -70,7 +83,8 @@ def schedule(faults: Iterable[Fault], since: str, emulator: FaultTargets, seed: 
 class FaultInjector:
     """Starts one fault of the script at its time, and ends it.
 
-    The method `_<kind>` starts a fault of that kind and returns what ends it.
+    The method `_<kind>` starts a fault of that kind and returns what ends it; `ATTRIBUTES` has the kinds that only set
+    an attribute of the node.
 
     Args:
         fault: The fault.
@@ -88,9 +102,15 @@ class FaultInjector:
         self._world.after(nanoseconds(self._fault.at), self._begin)
 
     def _begin(self) -> None:
-        end: End | None = getattr(self, f"_{self._fault.kind}")()
+        kind = self._fault.kind
+        end: End | None = self._set_attribute(*ATTRIBUTES[kind]) if kind in ATTRIBUTES else getattr(self, f"_{kind}")()
         if end is not None and self._fault.duration is not None:
             self._world.after(nanoseconds(self._fault.duration), end)
+
+    def _set_attribute(self, path: str, parameter: str | None) -> End:
+        *parts, name = path.split(".")
+        value: Any = True if parameter is None else self._parameters[parameter]
+        return self._set(reduce(getattr, parts, self._node), name, nanoseconds(value) if name == "delay" else value)
 
     def _lost(self) -> End:
         p = self._parameters
@@ -166,12 +186,6 @@ class FaultInjector:
         duration = self._fault.duration
         self._node.reboot(nanoseconds(REBOOT_TIME if duration is None else duration))
 
-    def _refuse_enable(self) -> End:
-        return self._set(self._emulator.drive(self._name), "refuses", True)
-
-    def _wrong_mode(self) -> End:
-        return self._set(self._emulator.drive(self._name), "wrong_mode", True)
-
     def _sdo_abort(self) -> End:
         node = self._node
         assert isinstance(node, CiA402 | CiA402Encoder)
@@ -182,12 +196,6 @@ class FaultInjector:
             node.canopen.abort.pop(index, None)
 
         return end
-
-    def _silent(self) -> End:
-        return self._set(self._node, "silent", True)
-
-    def _late(self) -> End:
-        return self._set(self._node, "delay", nanoseconds(self._parameters["delay"]))
 
     def _clock_drift(self) -> End:
         self._node.set_drift(self._parameters["ppm"])
@@ -211,15 +219,6 @@ class FaultInjector:
         encoder.freeze(True)
         return partial(encoder.freeze, False)
 
-    def _encoder_nan(self) -> End:
-        return self._set(self._node.encoder, "invalid", True)
-
-    def _encoder_wrap(self) -> End:
-        return self._set(self._node.encoder, "wrap", self._parameters["range"])
-
-    def _encoder_flip(self) -> End:
-        return self._set(self._node.encoder, "flipped", True)
-
     def _encoder_drift(self) -> End:
         self._node.encoder.drifting = self._world.now
         return self._set(self._node.encoder, "drift", self._parameters["rate"])
@@ -229,13 +228,15 @@ class FaultInjector:
         actuator, settings = drive.motor.actuator, drive.settings
         if actuator.limit == float("inf"):
             drive.motor.limit(abs(settings.motor_torque(settings.torque_limit)))
-        return self._set_actuator("derating")
+        return self._torque_constant("derating")
 
-    def _torque_constant(self) -> End:
-        return self._set_actuator("factor")
-
-    def _torque_table(self) -> End:
-        return self._set(self._emulator.drive(self._name), "torque_table", self._parameters["factor"])
+    def _torque_constant(self, name: str = "factor") -> End:
+        """Sets a factor of the actuator, which takes effect at once."""
+        drive = self._emulator.drive(self._name)
+        refresh = partial(self._emulator.plant.refresh, drive.motor.index)
+        end = self._set(drive.motor.actuator, name, self._parameters["factor"])
+        refresh(self._world.now)
+        return lambda: _all([end, lambda: refresh(self._world.now)])
 
     def _stall(self) -> None:
         self._emulator.host_faults.begin_stall(nanoseconds(self._fault.duration or 0.0))
@@ -292,14 +293,6 @@ class FaultInjector:
         before = getattr(target, name)
         setattr(target, name, value)
         return partial(setattr, target, name, before)
-
-    def _set_actuator(self, name: str) -> End:
-        """Sets a factor of the actuator, which takes effect at once."""
-        drive = self._emulator.drive(self._name)
-        refresh = partial(self._emulator.plant.refresh, drive.motor.index)
-        end = self._set(drive.motor.actuator, name, self._parameters["factor"])
-        refresh(self._world.now)
-        return lambda: _all([end, lambda: refresh(self._world.now)])
 
 
 def _disturb(wire: Wire, disturbance: Disturbance) -> End:

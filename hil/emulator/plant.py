@@ -15,12 +15,13 @@ import numpy as np
 
 from hil.emulator.actuator import Actuator, ActuatorOptions
 from hil.emulator.held_step import TOGETHER, HeldStep, open_loop
+from hil.emulator.machine_step import MachineStep
 from hil.loop.clock import SECOND
+from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
 from servoctl.simulation.engine_choice import make_loop
-from servoctl.simulation.realism import friction_loss
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -68,7 +69,7 @@ class SimulatedPlant:
 
     Attributes:
         model: The plant.
-        engine: Engine of its steps: `c`, `vm` or `numpy`.
+        engine: Engine of its steps: `c`, `vm`, `numpy` or `mujoco`.
         actuators: One per input, in the plant's order.
         step: Step of the integration [ns].
         diverged: Time at which the state was no longer finite [ns]; the machine stands still from then on; None: never.
@@ -88,7 +89,7 @@ class SimulatedPlant:
         """Starts at the given state.
 
         Args:
-            system: System with the plant; task and law are not used.
+            system: System with the plant, or a machine in its place; task and law are not used.
             start: Initial state, at the world's time 0.
             step: Step of the integration [ns].
             engine: As for `HeldStep`.
@@ -101,22 +102,27 @@ class SimulatedPlant:
         m = self.model.m
         options = self._options = options or m * [ActuatorOptions()]
         gains = m * [1.0] if gains is None else gains
-        self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
+        self._advance: HeldStep | MachineStep
+        if system.machine is None:
+            self._advance = HeldStep(loop_system, options, gains, float(start.t), engine)
+        else:
+            self._advance = MachineStep(system.machine, options, gains, float(start.t))
         self.engine = self._advance.engine
         self._coulomb = np.array([each.coulomb for each in options])
         self._viscous = np.array([each.viscous for each in options])
         self._friction_speed = np.full(m, 0.01) if friction_speed is None else np.array(friction_speed, dtype=float)
         self._rubs = bool(self._coulomb.any() or self._viscous.any())
         self.displacements = TrueDisplacements(self.model, start)
-        self._closing = make_loop(loop_system).projected if system.passive.projection else None
+        projects = system.passive.projection and system.machine is None
+        self._closing = make_loop(loop_system).projected if projects else None
         self._origin, self.step = float(start.t), step
         self._start = np.concatenate([start.q, start.v]).astype(float)
         self.restart()
 
     def restart(self) -> None:
         """Returns to the start, as at power-on."""
+        self._advance.begin(self._start)
         columns = self._advance.actuators.T
-        columns[:] = 0.0
         self.actuators = [
             Actuator(each, memoryview(column)) for each, column in zip(self._options, columns, strict=True)
         ]

@@ -4,15 +4,15 @@ Design: the nodes are the same; the bus is a real one, so no bit times are emula
 of this process and stops while the process does not run, so that drives do not catch up on missed frames.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from hil.bus import Bus, BusError, close_all
 from hil.bus.identity import answer, is_beginning, is_question
 from hil.bus.open import is_loopback, open_bus
-from hil.drives.settings import DriveSettings, SensorSettings
-from hil.emulator.emulator import EmulationOptions, Emulator, make_plant
+from hil.drives.settings import SensorSettings
+from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.faults import KINDS, Fault
 from hil.emulator.node import EmulatedDrive
 from hil.emulator.plant import SimulatedPlant
@@ -21,8 +21,6 @@ from hil.frame import Frame
 from hil.loop.clock import SECOND, Clock
 from hil.loop.virtual_time import World
 from servoctl.errors import ConfigError
-from servoctl.simulation.system import System
-from servoctl.types import State
 
 LONGEST_GAP = SECOND // 20
 """A longer pause of this process does not count in the drives' time [ns]."""
@@ -125,53 +123,39 @@ class EmulatorServer:
 
     def __init__(
         self,
-        system: System,
-        start: State,
-        period: float,
-        drives: Sequence[DriveSettings],
-        sensors: Sequence[SensorSettings],
+        rig: EmulatedRig,
         buses: Mapping[str, Bus],
         clock: Clock,
-        emulation: EmulationOptions | None = None,
-        faults: Sequence[Fault] = (),
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Powers the drives on; arguments as of `Emulator.build`.
+        """Powers the drives on.
 
         Args:
-            system: System with the plant.
-            start: Pose at power-on.
-            period: Period of the loop [s].
-            drives: One per actuator.
-            sensors: Nodes that only measure.
+            rig: What is emulated; its faults are those of drives, encoders and actuators.
             buses: Name -> open bus.
             clock: Clock of the buses.
-            emulation: Properties of the machine; None: the usual ones.
-            faults: Faults of drives, encoders and actuators.
             tell: Called with a line when a drive switches its torque on or off, or brakes; must not block.
 
         Raises:
             ConfigError: A node has an unknown name, bus or protocol, or a fault acts on emulated wires or on the loop.
         """
-        emulation = emulation or EmulationOptions()
-        for fault in faults:
+        for fault in rig.faults:
             check_fault(fault)
-        self._clock, self._tell_line = clock, tell
-        self._drives, self._sensors, self._likeness, self._faults = drives, sensors, emulation, faults
+        self._rig, self._clock, self._tell_line = rig, clock, tell
         self.outlets = {name: Outlet(World(), bus) for name, bus in buses.items()}
         for outlet in self.outlets.values():
             outlet.asked, outlet.began = self._asked, self._begun
-        self._power_on(make_plant(system, start, period, drives, emulation))
+        self._power_on(rig.plant())
 
     def _power_on(self, plant: SimulatedPlant) -> None:
         world, self._lag, self._waiting = World(), self._clock.now(), True
         for outlet in self.outlets.values():
             outlet.begin(world)
-        self.emulator = Emulator(world, plant, self.outlets, self._drives, self._sensors, self._likeness, self._faults)
-        self._motors = [node.motor for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
-        for node in self.emulator.nodes.values():
-            if isinstance(node, EmulatedDrive):
-                node.motor.told = partial(self._tell, self._tell_line, node.settings)
+        self.emulator = Emulator(self._rig, world, plant, self.outlets)
+        drives = [node for node in self.emulator.nodes.values() if isinstance(node, EmulatedDrive)]
+        self._motors = [drive.motor for drive in drives]
+        for drive in drives:
+            drive.motor.told = partial(self._tell, self._tell_line, drive.settings)
 
     def _asked(self) -> bool:
         """Whether another loop has the drives; if one had them before, they are powered on again."""

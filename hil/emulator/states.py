@@ -41,41 +41,25 @@ def command_of(controlword: int) -> ControlwordCommand:
 
 _S, _C = DriveState, ControlwordCommand
 
-TRANSITIONS: dict[tuple[DriveState, ControlwordCommand], tuple[int, ...]] = {
-    (_S.SWITCH_ON_DISABLED, _C.SHUTDOWN): (2,),
-    (_S.READY_TO_SWITCH_ON, _C.SWITCH_ON): (3,),
-    (_S.READY_TO_SWITCH_ON, _C.ENABLE_OPERATION): (3, 4),
-    (_S.READY_TO_SWITCH_ON, _C.QUICK_STOP): (7,),
-    (_S.READY_TO_SWITCH_ON, _C.DISABLE_VOLTAGE): (7,),
-    (_S.SWITCHED_ON, _C.ENABLE_OPERATION): (4,),
-    (_S.SWITCHED_ON, _C.SHUTDOWN): (6,),
-    (_S.SWITCHED_ON, _C.QUICK_STOP): (10,),
-    (_S.SWITCHED_ON, _C.DISABLE_VOLTAGE): (10,),
-    (_S.OPERATION_ENABLED, _C.SWITCH_ON): (5,),
-    (_S.OPERATION_ENABLED, _C.SHUTDOWN): (8,),
-    (_S.OPERATION_ENABLED, _C.QUICK_STOP): (11,),
-    (_S.OPERATION_ENABLED, _C.DISABLE_VOLTAGE): (9,),
-    (_S.QUICK_STOP_ACTIVE, _C.DISABLE_VOLTAGE): (12,),
-    (_S.QUICK_STOP_ACTIVE, _C.ENABLE_OPERATION): (16,),
-    (_S.FAULT, _C.FAULT_RESET): (15,),
+TRANSITIONS: dict[tuple[DriveState, ControlwordCommand], DriveState] = {
+    (_S.SWITCH_ON_DISABLED, _C.SHUTDOWN): _S.READY_TO_SWITCH_ON,  # 2
+    (_S.READY_TO_SWITCH_ON, _C.SWITCH_ON): _S.SWITCHED_ON,  # 3
+    (_S.READY_TO_SWITCH_ON, _C.ENABLE_OPERATION): _S.OPERATION_ENABLED,  # 3, then 4
+    (_S.READY_TO_SWITCH_ON, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 7
+    (_S.READY_TO_SWITCH_ON, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 7
+    (_S.SWITCHED_ON, _C.ENABLE_OPERATION): _S.OPERATION_ENABLED,  # 4
+    (_S.SWITCHED_ON, _C.SHUTDOWN): _S.READY_TO_SWITCH_ON,  # 6
+    (_S.SWITCHED_ON, _C.QUICK_STOP): _S.SWITCH_ON_DISABLED,  # 10
+    (_S.SWITCHED_ON, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 10
+    (_S.OPERATION_ENABLED, _C.SWITCH_ON): _S.SWITCHED_ON,  # 5
+    (_S.OPERATION_ENABLED, _C.SHUTDOWN): _S.READY_TO_SWITCH_ON,  # 8
+    (_S.OPERATION_ENABLED, _C.QUICK_STOP): _S.QUICK_STOP_ACTIVE,  # 11
+    (_S.OPERATION_ENABLED, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 9
+    (_S.QUICK_STOP_ACTIVE, _C.DISABLE_VOLTAGE): _S.SWITCH_ON_DISABLED,  # 12
+    (_S.QUICK_STOP_ACTIVE, _C.ENABLE_OPERATION): _S.OPERATION_ENABLED,  # 16, if 0x605A is 5 or more
+    (_S.FAULT, _C.FAULT_RESET): _S.SWITCH_ON_DISABLED,  # 15
 }
-"""State and command -> transitions in order; other pairs change nothing."""
-
-LEADS_TO = {
-    2: _S.READY_TO_SWITCH_ON,
-    3: _S.SWITCHED_ON,
-    4: _S.OPERATION_ENABLED,
-    5: _S.SWITCHED_ON,
-    6: _S.READY_TO_SWITCH_ON,
-    7: _S.SWITCH_ON_DISABLED,
-    8: _S.READY_TO_SWITCH_ON,
-    9: _S.SWITCH_ON_DISABLED,
-    10: _S.SWITCH_ON_DISABLED,
-    11: _S.QUICK_STOP_ACTIVE,
-    12: _S.SWITCH_ON_DISABLED,
-    15: _S.SWITCH_ON_DISABLED,
-    16: _S.OPERATION_ENABLED,
-}
+"""State and command -> state after the transition of that number; other pairs change nothing."""
 
 
 def following(state: DriveState, controlword: int, before: int, quick_stop_option: int) -> DriveState:
@@ -87,11 +71,9 @@ def following(state: DriveState, controlword: int, before: int, quick_stop_optio
         before: Previous controlword: the rising edge of bit 7 resets a fault.
         quick_stop_option: Value of 0x605A; from 5 on the drive stays in quick stop and can be enabled from there.
     """
-    command = command_of(controlword)
-    if command is ControlwordCommand.FAULT_RESET and before & 0x80:
-        return state
-    for transition in TRANSITIONS.get((state, command), ()):
-        if transition == 16 and quick_stop_option < 5:
-            return state
-        state = LEADS_TO[transition]
-    return state
+    after = TRANSITIONS.get((state, command_of(controlword)), state)
+    no_edge = state is _S.FAULT and before & 0x80
+    must_stop = (
+        state is DriveState.QUICK_STOP_ACTIVE and after is DriveState.OPERATION_ENABLED and quick_stop_option < 5
+    )
+    return state if no_edge or must_stop else after

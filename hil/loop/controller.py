@@ -22,6 +22,7 @@ class Controller:
         loop: The closed loop.
         memory: State that the law integrates, shape (memory,).
         row: Command part of the last evaluation, in the order of `loop.layout`; the next one overwrites it.
+        elapsed: Time since the last tick, for the estimator [s].
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -29,18 +30,15 @@ class Controller:
         self._slices = loop.layout.slices
         tick = self._tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
-        self._time, self._q, self._v, self._u, self._evaluate = (
-            memoryview(tick.t),
-            tick.q,
-            tick.v,
-            tick.u,
-            tick.evaluate,
-        )
+        self._time, self._q, self._v, self._u = memoryview(tick.t), tick.q, tick.v, tick.u
+        self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
-        law = loop.system.law
-        self._memory_period = None if law is None else law.memory_period
+        law, self._estimating = loop.system.law, loop.system.estimator is not None
+        self._memory_period = loop.memory_period
+        self._of_law = len(() if law is None else law.memory)
         self.memory = loop.memory_start.copy()
+        self.elapsed = 0.0 if self._memory_period is None else self._memory_period
         self.row = np.full(loop.layout.command_size, np.nan)
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
@@ -54,6 +52,8 @@ class Controller:
         self._time[0], self._q[...], self._v[...] = task_time, q, v
         if self._remembers:
             self._tick.memory[:] = self.memory
+            if self._estimating:
+                self._tick.memory[-1] = self.elapsed
         self._evaluate()
         self.loop.evaluations += self._uncounted
         self.row = self._tick.command
@@ -79,13 +79,33 @@ class Controller:
         return self._tick.memory
 
     def remember(self, elapsed: float) -> None:
-        """Integrates the memory over the time that has really passed [s], with the rate of the last command.
+        """Integrates the law's memory over the time that has really passed [s], with the rate of the last command.
 
         A memory that changes once per period does so, however much time has passed.
         """
-        if len(self.memory):
+        if self._of_law:
             time = elapsed if self._memory_period is None else self._memory_period
-            self.memory = self.memory + time * self.row[self._slices["memory_rate"]]
+            rate = self.row[self._slices["memory_rate"]]
+            self.memory[: self._of_law] += time * rate[: self._of_law]
+
+    def sent(self, torques: Array | None) -> None:
+        """Takes the estimator to the next tick.
+
+        Args:
+            torques: What the drives got, shape (m,) [actuator units]; None: torques do not move the machine, so the
+                estimator starts again at the next tick.
+        """
+        if not self._estimating:
+            return
+        own, m = self._of_law, len(self._tick.u)
+        rate = self.row[self._slices["memory_rate"]][own:]
+        if torques is None or not np.isfinite(rate).all():
+            self.memory[own:] = self.loop.memory_start[own:]
+        else:
+            assert self._memory_period is not None
+            self.memory[own:] += self._memory_period * rate
+        if torques is not None:
+            self.memory[-1 - m : -1] = torques
 
     @property
     def status(self) -> int:

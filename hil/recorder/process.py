@@ -15,7 +15,6 @@ from hil.recorder.frame_log import FrameLog
 from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder
-from servoctl.types import Array
 
 IDLE, BUSY = 0.02, 0.001
 """Time between two reads of the memory, and the same if a ring is more than a quarter full [s]."""
@@ -78,9 +77,9 @@ def main(descriptor: int) -> None:
             _tell(connection, ("failed", str(error)))
             return
         _tell(connection, ("ready", str(writer.folder.path)))
-        metadata, drawing = _record(connection, writer, settings.parent)
+        metadata = _record(connection, writer, settings.parent)
         try:
-            writer.close(metadata, drawing)
+            writer.close(metadata)
         except (OSError, RunFolderError) as error:
             writer.give_up(metadata, str(error))
             _tell(connection, ("failed", str(error)))
@@ -90,20 +89,16 @@ def main(descriptor: int) -> None:
         memory.close()
 
 
-def _record(connection: Connection, writer: "FolderWriter", parent: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Writes until the run ends; returns the metadata of its end, and its drawing."""
+def _record(connection: Connection, writer: "FolderWriter", parent: int) -> dict[str, Any]:
+    """Writes until the run ends; returns the metadata of its end."""
     while True:
         try:
             if connection.poll(BUSY if writer.filling else IDLE):
-                end = connection.recv()
-                if end is not None:
-                    return end[0], end[1]
-                writer.flush()
-                _tell(connection, ("flushed", str(writer.folder.path)))
+                return dict(connection.recv())
         except (EOFError, OSError):
-            return dict(KILLED), {}
+            return dict(KILLED)
         if os.getppid() != parent:
-            return dict(KILLED), {}
+            return dict(KILLED)
         writer.take()
 
 
@@ -189,27 +184,21 @@ class FolderWriter:
             return False
         return True
 
-    def flush(self) -> None:
-        """Writes everything that the loop has recorded up to now to disk."""
-        for _ in range(2):  # the records at the previous call, then those since
-            self.take()
-        self._try("rows", self.folder.flush)
-        self._try("frames", self._frames.flush)
-
-    def close(self, metadata: dict[str, Any], drawing: dict[str, Array]) -> None:
+    def close(self, metadata: dict[str, Any]) -> None:
         """Writes the rest and finishes the folder.
 
         Args:
             metadata: Metadata of the run at its end.
-            drawing: As in `Trajectory.drawing`.
 
         Raises:
             RunFolderError: The folder cannot be finished; what was written stays.
         """
-        self.flush()
+        for _ in range(2):  # the records at the previous call, then those since
+            self.take()
+        self._try("rows", self.folder.flush)
         self._try("frames", self._frames.stop)
         self._events.close()
-        self.folder.close(self._facts() | metadata, drawing)
+        self.folder.close(self._facts() | metadata)
 
     def give_up(self, metadata: dict[str, Any], error: str) -> None:
         """Writes how the run ended, if the folder cannot be finished; metadata as for `close`, and the reason."""

@@ -149,34 +149,23 @@ class Recorder:
             return self._complaint if self._closed else self._memory.problem
         return None if self._alive else f"the recorder died ({self._end()}): nothing is recorded any more"
 
-    def so_far(self) -> Trajectory:
-        """All rows up to now, after they are on disk: for the metadata at the end of a run.
-
-        Raises:
-            RunFolderError: The folder is closed, or the recorder has died.
-        """
-        self._check_open("so_far")
-        with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
-            self._connection.send(None)
-        return load_run(self._answer("flushed"))
-
-    def close(self, metadata: Mapping[str, Any] | None = None, drawing: dict[str, Array] | None = None) -> Trajectory:
+    def close(self, metadata: Mapping[str, Any] | None = None) -> Trajectory:
         """Finishes the folder and returns its content.
 
         Args:
             metadata: Metadata of the run at its end, added to that of its start. `duration`, `steps` and `events` (the
                 first thousand) are filled in if they are missing; `recorder` has the numbers of what was recorded and
                 lost, and the problem, if any.
-            drawing: As in `Trajectory.drawing`.
 
         Raises:
             RunFolderError: The folder could not be finished; what was written stays, and the status is `failed`.
         """
-        self._check_open("close")
+        if self._closed:
+            raise RunFolderError(f"{self.path}: close: the folder is closed")
         end = plain(metadata or {})
         try:
             with contextlib.suppress(OSError):  # the process has died, as `_answer` will find
-                self._connection.send((end, drawing or {}))
+                self._connection.send(end)
             path = self._answer("closed")
         except RunFolderError as error:
             self._release()
@@ -206,10 +195,6 @@ class Recorder:
             self.close(ended_by(error))
         except RunFolderError as second:  # it must not hide the first
             error.add_note(f"the run folder could not be closed: {second}")
-
-    def _check_open(self, verb: str) -> None:
-        if self._closed:
-            raise RunFolderError(f"{self.path}: {verb}: the folder is closed")
 
     def _answer(self, wanted: str) -> str:
         """The path in the wanted answer; skips earlier answers that were not read because Ctrl-C came."""

@@ -77,9 +77,9 @@ class Ring:
         self._head = self._counts[HEAD] = head + 1
         return True
 
-    def lose(self, count: int = 1) -> None:
-        """Producer: counts records that found no room."""
-        self._counts[LOST] += count
+    def lose(self) -> None:
+        """Producer: counts a record that found no room."""
+        self._counts[LOST] += 1
 
     def put_bytes(self, data: bytes) -> bool:
         """Producer of a ring of bytes: puts all of them; False if there is no room for all."""

@@ -130,6 +130,8 @@ def replay(
         raise RunFolderError(f"{config}: is missing or empty (only runs of a config can be replayed)")
     loaded = load_config(config)
     loaded = dataclasses.replace(loaded, path=Path(classes or ".").absolute() / CONFIG)
+    if loaded.config.realism is not None and loaded.config.hil is not None and "read" in run.columns:
+        loaded = loaded.overridden(["realism="])  # drives log what the law put out, whatever moves behind them
     if loaded.config.realism is not None:
         raise ConfigError(
             f"{loaded.where('realism')}: the logged u is the input after delay and actuators; the run did not log the "

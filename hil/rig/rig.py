@@ -84,7 +84,6 @@ class CanRig(DriveRig):
             for node in self._nodes
             if sends and node.feedback is not Feedback.CYCLIC
         ]
-        self._polled = [node for node in self._nodes if node.feedback is not Feedback.SYNC]
         self._prediction, self._ahead = prediction, period
         self._truth, self.true = truth, start
         self._enabling: Handshake | None = None
@@ -146,9 +145,6 @@ class CanRig(DriveRig):
             self.true = self._truth()
         if self.sends:
             dispatch.synchronise()
-            for node in self._polled:
-                for frame in node.poll():
-                    dispatch.send(node.settings.bus, frame)
         dispatch.wait(deadline, self._missing)
         return self._sense()
 

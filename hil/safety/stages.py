@@ -26,6 +26,9 @@ ENGAGE_TIME = 5.0
 DISABLE_TIME = 0.5
 """Time limit for the drives to confirm that they are off [s]."""
 
+STANDING = (Phase.SHADOW, Phase.WAITING, Phase.ENABLING)
+"""Phases in which brakes or another master hold the machine, so that torques do not move it."""
+
 STILL = 0.01
 """A joint stands still below this share of its speed limit."""
 
@@ -94,6 +97,7 @@ class Stages:
         self._watch(tick, reading)
         if self.over:
             return None
+        self._controller.elapsed = tick.elapsed / SECOND
         self._evaluate_law(reading)
         mode = self.mode
         wanted = self._handlers[mode](tick, reading)
@@ -106,10 +110,12 @@ class Stages:
         if self.over:
             return None
         if not wanted or self.mode is Phase.DISABLING:
+            self._controller.sent(None)
             return np.zeros(self._count)
-        allowed = self._limits.apply(wanted, reading.positions)
+        allowed = np.array(self._limits.apply(wanted, reading.positions))
         self._monitor.torques(now, self._limits.clamped)
-        return np.array(allowed)
+        self._controller.sent(None if mode in STANDING else allowed)
+        return allowed
 
     def _watch(self, tick: Tick, reading: Reading) -> None:
         """Reports every event of this tick and reacts to the worst."""

@@ -20,3 +20,16 @@ def sample_errors(values: Hil, nodes: Sequence[Node]) -> tuple[Array, Array]:
     if values.velocity == "filter":
         return positions, differenced
     return positions, np.where(np.isnan(measured), differenced, measured)
+
+
+def position_noise(values: Hil, nodes: Sequence[Node], inverse: Array) -> Array:
+    """Standard deviation of each coordinate by the quantisation and noise of all nodes, shape (n,).
+
+    Args:
+        values: Section `hil` of the config.
+        nodes: Drives, then encoder nodes.
+        inverse: Coordinates per displacement, shape (n, nodes).
+    """
+    spread = sample_errors(values, nodes)[0] / np.sqrt(3.0)  # of a rounding error, which is uniform
+    noise: Array = np.sqrt((inverse**2) @ spread**2)
+    return noise

@@ -11,13 +11,10 @@ def faults_elsewhere(setup: RigSetup) -> list[str]:
     Raises:
         ConfigError: A fault cannot happen there: it needs virtual time.
     """
-    from hil.emulator.faults import read_faults
+    from hil.assembly.emulation import scripted_faults
     from hil.emulator.process import check_fault
-    from hil.emulator.targets import targets
 
-    settings = setup.settings
-    nodes = targets((*settings.drives, *settings.sensors))
-    faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
+    faults = scripted_faults(setup.settings)
     for fault in faults:
         check_fault(fault)
     return ["hil.faults: happen in the emulator only (servoctl emulate must run this config)"] if faults else []

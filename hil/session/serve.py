@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hil.assembly.emulation import emulation_options, simulated_system
+from hil.assembly.emulation import emulated_rig
 from hil.assembly.prepare import RigSetup, load
 from hil.bus import Bus, close_all
 from hil.bus.open import is_loopback
-from hil.emulator.faults import read_faults
 from hil.emulator.process import EmulatorServer, open_for_emulation
-from hil.emulator.targets import targets
 from hil.loop import WallClock
 from hil.loop.realtime import PRIORITY, prepare
 from hil.loop.stop_signals import StopSignals
@@ -82,24 +80,12 @@ def serve(
         )
     buses = open_for_emulation(settings.buses, clock, vcan)
     try:
-        nodes = targets((*settings.drives, *settings.sensors))
-        faults, _ = read_faults(settings.values.faults, nodes, settings.buses)
-        if any(fault.since == "engaged" for fault in faults) and not all(map(is_loopback, settings.buses.values())):
+        rig = emulated_rig(setup, engine)
+        if any(fault.since == "engaged" for fault in rig.faults) and not all(map(is_loopback, settings.buses.values())):
             raise ConfigError(
                 "hil.faults: on vcan the emulator does not learn when the loop engages (set since: power_on)"
             )
-        server = EmulatorServer(
-            simulated_system(setup),
-            setup.start,
-            settings.values.period,
-            settings.drives,
-            settings.sensors,
-            buses,
-            clock,
-            emulation_options(setup, engine),
-            faults,
-            tell,
-        )
+        server = EmulatorServer(rig, buses, clock, tell)
     except BaseException:
         close_all(buses.values())
         raise

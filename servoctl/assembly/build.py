@@ -9,6 +9,7 @@ from servoctl.assembly.frame_tasks import FrameTask
 from servoctl.assembly.instance import float_fields, instantiate
 from servoctl.assembly.observer import build_observer
 from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits
 from servoctl.assembly.robot_start import complete_start, solved_start
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
@@ -17,13 +18,14 @@ from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.config.tasks import Task
 from servoctl.engine.parameters import parameter_fields
-from servoctl.errors import ConfigError, in_one_line
+from servoctl.errors import ConfigError, PlantError, in_one_line
 from servoctl.expression import RESERVED
 from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, Correction, PFeedback, Poles, SecondOrderCorrection
 from servoctl.laws.input_output import InputOutput
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic
+from servoctl.mechanics.friction import with_friction
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.spatial.plant import Robot
 from servoctl.reference.signal import Signal
@@ -39,9 +41,19 @@ CORRECTIONS: dict[str, type[Correction]] = {
 
 def build_plant(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     """The plant, without parameters that are wrong; None if there is none to check names against."""
+    robots, friction = loaded.config.plant.every_robot, loaded.config.plant.friction
+    plant = build_robot(loaded, problems) if robots else _plant_of_class(loaded, problems)
+    if plant is None or friction is None:
+        return plant
+    try:
+        return with_friction(plant, build_friction(friction, plant, problems, "plant"))
+    except PlantError as error:
+        problems.add(error, "plant", "friction")
+        return plant
+
+
+def _plant_of_class(loaded: LoadedConfig, problems: Problems) -> Plant | None:
     values = loaded.config.plant
-    if values.every_robot:
-        return build_robot(loaded, problems)
     if values.class_ is None:
         return None  # it was wrong and has been left out
     try:

@@ -1,5 +1,6 @@
 """`simulate`: a simulation from Python, without a config."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from servoctl.assembly.arguments import Arguments
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import PASSIVE_CORRECTION, make_system
 from servoctl.errors import TaskError
+from servoctl.estimation.estimator import Estimator
 from servoctl.laws.corrections import Correction
 from servoctl.laws.law import Law
 from servoctl.mechanics.constraint import Constraint
@@ -19,6 +21,7 @@ from servoctl.mechanics.plant import Plant
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.integrate import too_long, unfit
+from servoctl.simulation.system import System
 from servoctl.types import State
 
 
@@ -39,6 +42,7 @@ def simulate(
     atol: float = 1e-12,
     period: float | None = None,
     output_step: float | None = None,
+    estimation: Estimator | None = None,
     passive_correction: Correction | Literal["auto"] | None = "auto",
     passive_rank_tolerance: float = 1e-6,
     projection: bool | Literal["auto"] = "auto",
@@ -64,6 +68,8 @@ def simulate(
         atol: Absolute tolerance of the adaptive methods.
         period: Period of a sampled law [s]; None: the law acts continuously.
         output_step: Spacing of the rows of a continuous run [s]; None: every step.
+        estimation: Estimates state and disturbance from positions, for the law; needs a period. None: the law gets the
+            true state.
         passive_correction: Stabilises the plant's own constraints; `auto`: alpha = beta = 10 1/s unless they are
             projected.
         passive_rank_tolerance: A passive direction counts if its pivot exceeds this times |Ahat L^-T|_F.
@@ -90,6 +96,8 @@ def simulate(
     system = make_system(plant, task, law, equations, start, passive_correction, passive_rank_tolerance, projection)
     if project:
         start, _ = nearest(system.model, start)
+    if estimation is not None:
+        system = _estimating(system, estimation, start, period)
     loop = make_loop(system, engine)
     task_map = None if law is None else starts.look_at_reach(system, start)
     problems = starts.check_start(system.model, start, np.inf, loop)
@@ -105,3 +113,19 @@ def simulate(
     if problems:
         raise TaskError("\n".join(problems))
     return Run(name, loop, start, settings, task_map, engine=engine).simulate(out)
+
+
+def _estimating(system: System, estimation: Estimator, start: State, period: float | None) -> System:
+    """The system with an estimator.
+
+    Raises:
+        TaskError: It does not fit.
+    """
+    if period is None or system.law is None:
+        missing = "a period (give period=)" if period is None else "a law"
+        raise TaskError(f"simulate: estimation: needs {missing}")
+    if estimation.kind == "model" and system.law.observed:
+        raise TaskError("simulate: estimation: the law's observer would cancel the same disturbance (leave one out)")
+    passive = system.passive
+    bound = estimation.bind(system.model, start, period, passive.rank_tolerance, passive.clearance)
+    return dataclasses.replace(system, estimator=bound)

@@ -16,6 +16,7 @@ from servoctl.assembly.build import (
     build_task,
     check_actuators,
 )
+from servoctl.assembly.estimation import estimating
 from servoctl.assembly.frame_tasks import held_at
 from servoctl.assembly.gains import all_gains
 from servoctl.assembly.levels import build_levels, place_of
@@ -111,7 +112,10 @@ def make_run(
     settings = settings_of(values.run)
     same = like if ground.passed and like is not None and _as_real(loaded, like) else None
     found = realistic(found, loaded, start, problems, None if same is None else same.system)
-    if problems.touch("initial", "realism"):
+    if found.machine is not None and settings.period is None and not waiting:
+        problems.add("needs run.period (a machine takes the commands of a sampled law: give run.period [s])", "realism")
+    found = estimating(found, loaded, start, problems, waiting)
+    if problems.touch("initial", "realism", "estimation"):
         problems.check()
     loop = _loop(found, engine, problems, like if like is not None and _alike(settings, like.settings) else None)
     if loop is None:

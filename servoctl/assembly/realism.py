@@ -7,16 +7,20 @@ from typing import Any, cast
 
 import numpy as np
 
+from servoctl.assembly.machine import build_machine
 from servoctl.assembly.problems import Problems
 from servoctl.assembly.values import limit_pair, one_per_name
+from servoctl.config.friction import FrictionConfig
 from servoctl.config.load import LoadedConfig
-from servoctl.config.realism import FrictionConfig, RealismConfig
+from servoctl.config.realism import RealismConfig
 from servoctl.engine.parameters import parameter_fields
 from servoctl.errors import ServoctlError, in_one_line
 from servoctl.expression.suggest import remedy
+from servoctl.mechanics.friction import FIELDS, Friction, friction_of
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.plant import Plant
-from servoctl.simulation.realism import Friction, Realism
+from servoctl.simulation.mujoco_machine import MujocoMachine
+from servoctl.simulation.realism import Realism
 from servoctl.simulation.settings import Settings
 from servoctl.simulation.system import System
 from servoctl.types import State
@@ -44,17 +48,22 @@ def realistic(
         like: System of an earlier run with the same plant, start, realism and period.
     """
     values, period = loaded.config.realism, loaded.config.run.period
-    if values is None or period is None:
+    if values is None:
         return system
+    if period is None:  # only drives run so
+        machine = None if values.machine is None else build_machine(loaded, system.model.plant, problems)
+        return dataclasses.replace(system, machine=machine)
     if like is not None and like.model.rows_kernel is system.model.rows_kernel:
-        return dataclasses.replace(system, friction=like.friction, realism=like.realism, simulated=like.simulated)
+        parts = {name: getattr(like, name) for name in ("friction", "realism", "simulated", "machine")}
+        return dataclasses.replace(system, **parts)
     before, plant = len(problems.found), system.model.plant
     realism = build_realism(values, plant, period, problems)
-    friction = None if values.friction is None else _friction(values.friction, plant, problems)
-    simulated = _simulated(system.model, values.parameter_error, start, problems)
+    friction = None if values.friction is None else build_friction(values.friction, plant, problems, "realism")
+    simulated = _simulated(system.model, values, start, problems)
+    machine = None if values.machine is None else build_machine(loaded, plant, problems)
     if len(problems.found) > before:
         return system
-    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated)
+    return dataclasses.replace(system, friction=friction, realism=realism, simulated=simulated, machine=machine)
 
 
 def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> None:
@@ -64,7 +73,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
         return
     build_realism(values, plant, period, problems)
     if values.friction is not None:
-        _friction(values.friction, plant, problems)
+        build_friction(values.friction, plant, problems, "realism")
     _changed(plant, values.parameter_error, problems)
 
 
@@ -73,10 +82,12 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
 
     def measured(field: str) -> tuple[float, ...]:
         given = getattr(values, field)
-        parts = [_each(getattr(given, x), plant.coordinates, "coordinate", problems, field, x) for x in ("q", "v")]
+        parts = [
+            _each(getattr(given, x), plant.coordinates, "coordinate", problems, "realism", field, x) for x in ("q", "v")
+        ]
         return parts[0] + parts[1]
 
-    noise, lag = measured("noise"), _each(values.lag, plant.actuators, "actuator", problems, "lag")
+    noise, lag = measured("noise"), _each(values.lag, plant.actuators, "actuator", problems, "realism", "lag")
     lower, upper = _limits(values.saturation, plant, problems)
     return Realism(
         noise=noise,
@@ -94,17 +105,22 @@ def build_realism(values: RealismConfig, plant: Plant, period: float, problems: 
     )
 
 
-def _friction(values: FrictionConfig, plant: Plant, problems: Problems) -> Friction:
-    def each(field: str) -> tuple[float, ...]:
-        return _each(getattr(values, field), plant.actuators, "actuator", problems, "friction", field)
+def build_friction(values: FrictionConfig, plant: Plant, problems: Problems, *path: str) -> Friction:
+    """The friction of a config's section `friction`, which is in the section at `path`."""
 
-    return Friction(each("coulomb"), each("viscous"), each("speed"))
+    def each(field: str, default: float = 0.0) -> tuple[float, ...]:
+        return _each(
+            getattr(values, field), plant.actuators, "actuator", problems, *path, "friction", field, default=default
+        )
+
+    return Friction(each("coulomb"), each("viscous"), each("speed", FrictionConfig.model_fields["speed"].default))
 
 
-def _each(given: Any, names: Mapping[str, str], kind: str, problems: Problems, *field: str) -> tuple[float, ...]:
+def _each(
+    given: Any, names: Mapping[str, str], kind: str, problems: Problems, *path: str, default: float = 0.0
+) -> tuple[float, ...]:
     """One number per coordinate or actuator; the default for names that a mapping leaves out."""
-    default = FrictionConfig.model_fields["speed"].default if field[-1] == "speed" else 0.0
-    return tuple(one_per_name(given, names, kind, problems, "realism", *field, default=default).tolist())
+    return tuple(one_per_name(given, names, kind, problems, *path, default=default).tolist())
 
 
 def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -119,12 +135,13 @@ def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, 
     return tuple(lower for lower, _ in pairs), tuple(upper for _, upper in pairs)
 
 
-def _simulated(
-    model: Model, errors: Mapping[str, float | Sequence[float]], start: State, problems: Problems
-) -> Model | None:
+def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems.found)
-    changed = _changed(plant, errors, problems)
+    changed = _changed(plant, values.parameter_error, problems)
+    if values.friction is not None and friction_of(plant) is not None:
+        # realism.friction is all the friction that the simulated plant has
+        changed |= {FIELDS[part]: (0.0,) * model.m for part in ("coulomb", "viscous")}
     if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
         return None
     try:
@@ -196,7 +213,15 @@ def _shown(part: Any) -> str:
 def warnings(system: System, start: State, settings: Settings) -> list[str]:
     """Warnings about a realistic run, one sentence each."""
     friction = friction_warning(system, start, settings)
-    return [*_open_loops(system, start), *([] if friction is None else [friction])]
+    return [*_open_loops(system, start), *_of_machine(system, start), *([] if friction is None else [friction])]
+
+
+def _of_machine(system: System, start: State) -> Iterator[str]:
+    """What a machine from a scene has that the plant does not, and its contacts at the start."""
+    machine = system.machine
+    if isinstance(machine, MujocoMachine):
+        found = [*machine.notes, *machine.touching(start.t, np.concatenate([start.q, start.v]))]
+        yield from (f"realism.machine: {machine.path.name}: {sentence}" for sentence in found)
 
 
 def _open_loops(system: System, start: State) -> Iterator[str]:
@@ -215,21 +240,20 @@ def _open_loops(system: System, start: State) -> Iterator[str]:
 def friction_warning(system: System, start: State, settings: Settings) -> str | None:
     """A warning if friction at the start is too fast for the steps of rk4; None if it is not.
 
-    Near rest the slope of friction is coulomb / speed + viscous; a step h of rk4 is stable for rates up to 2.785 / h.
+    A step h of rk4 is stable for rates up to 2.785 / h.
     """
-    friction, integrator = system.friction, settings.integrator
+    friction, integrator = system.friction or friction_of(system.model.plant), settings.integrator
     if friction is None or settings.period is None or integrator.method != "rk4":
         return None
-    model = system.simulated or system.model
+    model, field = system.simulated or system.model, "plant" if system.friction is None else "realism"
     terms = system.terms(start, model.matrices(start))
-    slope = np.array(friction.coulomb) / np.array(friction.speed) + np.array(friction.viscous)
-    W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(slope)
+    W = np.asarray(terms.project(terms.inputs), dtype=float) * np.sqrt(friction.steepness())
     rate = float(np.linalg.norm(W, 2)) ** 2 if W.size else 0.0
     h = settings.period / integrator.substeps(settings.period)
     if rate * h <= RK4_LIMIT:
         return None
     return (
-        f"realism.friction: near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
+        f"{field}.friction: near rest its rate is {rate:.3g} 1/s, but rk4 with a step of {h:g} s is stable only up to "
         f"{RK4_LIMIT / h:.3g} 1/s (raise speed by a factor of {rate * h / RK4_LIMIT:.2g}, or use run.integrator.step "
         f"{RK4_LIMIT / rate:.2g})"
     )

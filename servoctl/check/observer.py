@@ -24,8 +24,8 @@ def observer_section(run: Run) -> tuple[list[str], dict[str, Any], list[str]]:
         exact, off = (largest_rate(row, law.damping[i], law.stiffness[i], error) for error in (0.0, OFF))
         values[name] = {"rate": rate, "limit": exact, "limit_if_off": off, "share": rate / exact}
         lines.append(
-            f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(exact, row.period)} "
-            f"(up to {_limit(off, row.period)} if inputs act {1 + OFF:g} times as much as the model says)"
+            f"{name}: rate {rate:.4g} 1/s, stable up to {_limit(exact, row.commands.period)} "
+            f"(up to {_limit(off, row.commands.period)} if inputs act {1 + OFF:g} times as much as the model says)"
         )
         if rate > exact:
             errors.append(f"law.observer: {name}: unstable at {rate:.4g} 1/s (use a rate below {exact:.4g})")

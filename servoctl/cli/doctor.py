@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +49,8 @@ def _clear_cache(as_json: bool) -> None:
 
 def examine() -> dict[str, Any]:
     """The features of this machine as JSON-ready values; `lacks` has one sentence per missing feature."""
+    from importlib.metadata import version
+
     rights = _rights()
     findings: dict[str, Any] = {
         "servoctl": version("servoctl"),
@@ -137,11 +138,15 @@ def _memlock_limit() -> int | str | None:
 
 def _dependencies() -> list[str]:
     """Names of the packages that servoctl requires, without its extras."""
+    from importlib.metadata import requires
+
     required = [line for line in requires("servoctl") or [] if "extra ==" not in line]
     return [match[0] for line in required if (match := re.match(r"[\w.-]+", line))]
 
 
 def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -23,9 +23,10 @@ def register(shell: Any) -> None:
 def trajectory_png(trajectory: "Trajectory") -> bytes:
     """The overview of a trajectory as a PNG file."""
     from servoctl.report import plot
+    from servoctl.report.style import write
 
     file = BytesIO()
-    plot(trajectory).savefig(file, format="png")
+    write(plot(trajectory), file)
     return file.getvalue()
 
 

@@ -3,9 +3,13 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from servoctl.config.realism import MachineConfig
 from servoctl.config.robot import RobotConfig
 from servoctl.config.schema import Config
+
+ModelFile = TypeVar("ModelFile", RobotConfig, MachineConfig)
 
 
 def class_paths(config: Config) -> list[str]:
@@ -24,6 +28,8 @@ def data_files(config: Config) -> list[str]:
     """Files of robots and of references, each once, as the config names them."""
     files = [robot.urdf or robot.mjcf for robot in config.plant.every_robot.values()]
     files += [reference.file for reference in config.references.values()]
+    if config.realism is not None and config.realism.machine is not None:
+        files += [config.realism.machine.file]
     return list(dict.fromkeys(file for file in files if file is not None))
 
 
@@ -55,9 +61,9 @@ def moved(config: Config, home: Path, folder: Path) -> Config:
 
 
 def _with_data(config: Config, change: Callable[[str], str]) -> Config:
-    def changed(robot: RobotConfig) -> RobotConfig:
-        named = [key for key in ("urdf", "mjcf") if getattr(robot, key) is not None]
-        return robot.model_copy(update={key: change(getattr(robot, key)) for key in named})
+    def changed(model: ModelFile) -> ModelFile:
+        named = [key for key in ("urdf", "mjcf") if getattr(model, key) is not None]
+        return model.model_copy(update={key: change(getattr(model, key)) for key in named})
 
     plant = config.plant
     robots = plant.robots and {name: changed(robot) for name, robot in plant.robots.items()}
@@ -66,4 +72,7 @@ def _with_data(config: Config, change: Callable[[str], str]) -> Config:
         for name, reference in config.references.items()
     }
     plant = plant.model_copy(update={"robot": plant.robot and changed(plant.robot), "robots": robots})
-    return config.model_copy(update={"plant": plant, "references": references})
+    realism = config.realism
+    if realism is not None and realism.machine is not None:
+        realism = realism.model_copy(update={"machine": changed(realism.machine)})
+    return config.model_copy(update={"plant": plant, "references": references, "realism": realism})

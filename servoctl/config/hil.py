@@ -147,7 +147,11 @@ class Emulation(Section):
     """Properties of emulated drives and of the machine behind them."""
 
     current_lag: Time = Field(default=0.001, description="time constant of the current loop [s]")
-    coulomb_friction: NotNegative = Field(default=0.0, description="dry friction at the joint [actuator unit]")
+    coulomb_friction: NotNegative = Field(
+        default=0.0,
+        description="dry friction at the joint [actuator unit]; coulomb and viscous friction, if one is above 0, take "
+        "the place of plant.friction in the machine",
+    )
     viscous_friction: NotNegative = Field(
         default=0.0, description="friction per speed at the joint [actuator unit per its speed]"
     )

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StrictBool, model_validator
 from servoctl.config.corrections import BaumgarteConfig, CorrectionConfig
 from servoctl.config.document import in_words
 from servoctl.config.fields import ClassPath, Fraction, NumberField, OneOrEach, Parameter, Section, fault
+from servoctl.config.friction import FrictionConfig
 from servoctl.config.robot import BodyConfig, FrameConfig, LoopConfig, RobotConfig
 from servoctl.config.vectors import Xyz
 
@@ -101,6 +102,11 @@ class PlantConfig(Section):
         default={},
         description="fields of the class, in their own units, or <link>_m, <link>_com, <link>_I of a robot [kg, m, "
         "kg m^2]; the rest keep their defaults",
+    )
+    friction: FrictionConfig | None = Field(
+        default=None,
+        description="friction at the actuators that the law knows and cancels; the machine has it too, unless "
+        "realism.friction or hil.emulation says otherwise",
     )
     passive: Passive = Field(default=Passive(), description="passive constraints: correction, rank tolerance, levels")
 

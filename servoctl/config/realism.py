@@ -1,7 +1,7 @@
 """Grammar of `realism`: real-world effects between law and machine in a simulated run."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from servoctl.config.fields import (
     Section,
     Time,
 )
+from servoctl.config.friction import FrictionConfig
 from servoctl.errors import ExpressionError
 from servoctl.expression import constant
 
@@ -37,18 +38,16 @@ class PerCoordinate(Section):
     v: PerName[NotNegative] = Field(default=0.0, description="velocities [units of the plant per s], written as q is")
 
 
-class FrictionConfig(Section):
-    """Friction at each actuator: coulomb tanh(s / speed) + viscous s, where s is its speed B^T v."""
+class MachineConfig(Section):
+    """A scene of MuJoCo that moves in place of the plant: exactly one of mjcf, urdf."""
 
-    coulomb: PerName[NotNegative] = Field(
-        default=0.0, description="dry friction [actuator units]: one for all, list in the plant's order, or by name"
-    )
-    viscous: PerName[NotNegative] = Field(
-        default=0.0, description="friction per speed [actuator units per its speed], written as coulomb is"
-    )
-    speed: PerName[Positive] = Field(
-        default=0.01, description="speed at which dry friction reaches 76 % (tanh 1), written as coulomb is"
-    )
+    mjcf: str | None = Field(default=None, description="MJCF file, relative to the config's folder; needs mujoco")
+    urdf: str | None = Field(default=None, description="URDF that MuJoCo reads, relative to the config's folder")
+
+    @property
+    def file(self) -> str | None:
+        """The file of the scene."""
+        return self.urdf or self.mjcf
 
 
 class RealismConfig(Section):
@@ -58,6 +57,10 @@ class RealismConfig(Section):
         default=PerCoordinate(), description="standard deviation of the measurement noise, white, new at every tick"
     )
     quantisation: PerCoordinate = Field(default=PerCoordinate(), description="resolution of the measurements; 0: exact")
+    measured: Literal["q", "q and v"] = Field(
+        default="q and v",
+        description="q: the law gets positions alone, and speeds by estimation; without that section by differences",
+    )
     delay: Time = Field(default=0.0, description="time from a measurement to the torque computed from it [s]")
     jitter: Time = Field(
         default=0.0,
@@ -67,7 +70,11 @@ class RealismConfig(Section):
         default=0.0,
         description="time constant of the actuators' torque [s]: one for all, list in the plant's order, or by name",
     )
-    friction: FrictionConfig | None = Field(default=None, description="friction at the actuators, unknown to the law")
+    friction: FrictionConfig | None = Field(
+        default=None,
+        description="friction at the actuators, unknown to the law; if given, it takes the place of plant.friction in "
+        "the simulated plant",
+    )
     saturation: ScalarOr[Positive, dict[str, Limit]] | None = Field(
         default=None,
         description="largest torques of the actuators [actuator units]: one number for all, or actuator -> symmetric "
@@ -78,6 +85,11 @@ class RealismConfig(Section):
         description="plant parameter -> e [-]: the simulated plant has (1 + e) times the law's value; a list has one "
         "e per entry of a parameter that is a list",
     )
+    machine: MachineConfig | None = Field(
+        default=None,
+        description="MuJoCo moves the machine, here and behind emulated drives: joints and motors by the names of "
+        "coordinates and actuators; a scene without motors gets the torques at its joints",
+    )
 
 
 def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -85,8 +97,12 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
     realism, run = values.get("realism"), values.get("run")
     if realism is None or not isinstance(run, Mapping):
         return
+    yield from _machine_problems(values)
     period = _time(run.get("period"))
-    if run.get("period") is None:
+    behind_drives = (
+        isinstance(realism, Mapping) and realism.get("machine") is not None and values.get("hil") is not None
+    )
+    if run.get("period") is None and not behind_drives:
         yield Problem(("realism",), "needs run.period (realism is for sampled laws: give run.period [s])")
     if period is None or period <= 0 or not isinstance(realism, Mapping):
         return
@@ -99,6 +115,26 @@ def realism_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
             ("realism", "jitter"),
             f"{jitter:g} s is longer than run.period, {period:g} s (commands would overtake each other)",
         )
+
+
+def _machine_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems of `realism.machine`: two files or none, and what it has of its own."""
+    realism, hil = values["realism"], values.get("hil")
+    machine = realism.get("machine") if isinstance(realism, Mapping) else None
+    if not isinstance(machine, Mapping):
+        return
+    given = [kind for kind in ("mjcf", "urdf") if machine.get(kind) is not None]
+    if len(given) != 1:
+        yield Problem(
+            ("realism", "machine"), f"expected exactly one of mjcf, urdf, got {' and '.join(given) or 'none'}"
+        )
+    own = "the machine of realism.machine has its own (change its file)"
+    for field in ("friction", "parameter_error"):
+        if realism.get(field):
+            yield Problem(("realism", field), own)
+    emulation = hil.get("emulation") if isinstance(hil, Mapping) else None
+    if isinstance(emulation, Mapping) and emulation.get("parameters"):
+        yield Problem(("hil", "emulation", "parameters"), own)
 
 
 def _time(value: Any) -> float | None:

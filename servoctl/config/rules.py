@@ -9,6 +9,7 @@ from typing import Any
 
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.document import FieldPath, Problem
+from servoctl.config.estimation import estimation_problems
 from servoctl.config.levels import level_problems
 from servoctl.config.raw import given, mapping, task_entries
 from servoctl.config.realism import realism_problems
@@ -34,6 +35,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         _integrator,
         _levels,
         realism_problems,
+        estimation_problems,
         reference_problems,
     )
     return [problem for rule in rules for problem in rule(values)]

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, StrictBool, ValidationInfo, field_validator, model_validator
 
 from servoctl.config.corrections import CorrectionConfig
+from servoctl.config.estimation import EstimationConfig
 from servoctl.config.fields import (
     EquationText,
     Fraction,
@@ -225,6 +226,10 @@ class Config(Section):
     run: RunConfig = Field(description="duration, sampling and integration")
     realism: RealismConfig | None = Field(
         default=None, description="noise, delay, actuator dynamics and model errors of a simulated run"
+    )
+    estimation: EstimationConfig | None = Field(
+        default=None,
+        description="estimates state and disturbance from positions; left out: the law gets what is measured",
     )
     tune: Tune | None = Field(default=None, description="search for the best numbers of this config")
     hil: Hil | None = Field(default=None, description="the real-time loop on drives")

@@ -19,6 +19,7 @@ from servoctl.types import Array
 
 _OUR_FOLDER = str(Path(__file__).parent)
 _NUMPY_FOLDER = str(Path(np.__file__).parent)
+_SX_BINARY, _SX_UNARY = ca.SX.binary, ca.SX.unary
 _LARGEST = 1.7976931348623157e308
 
 PARTS = 8
@@ -44,22 +45,31 @@ def _refuse(wanted: str, hint: str) -> Callable[["Symbol"], Any]:
     return method
 
 
-def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Callable[["Symbol", Any], Any]:
+def _binary(code: int, swapped: bool = False) -> Callable[["Symbol", Any], Any]:
+    """The operation of a CasADi operation code; `SX.binary` takes a tenth of the time of CasADi's own operators."""
+
     def method(self: "Symbol", other: Any) -> Any:
         if isinstance(other, Symbol):
             right = other.sx
         elif isinstance(other, (int, float, np.integer, np.floating, np.bool_)):
-            right = float(other)
+            right = ca.SX(float(other))
         else:
             return NotImplemented
-        return Symbol(operation(right, self.sx) if reflected else operation(self.sx, right))
+        return Symbol(_SX_BINARY(code, right, self.sx) if swapped else _SX_BINARY(code, self.sx, right))
 
     return method
 
 
-def _unary(operation: Callable[[Any], Any]) -> Callable[["Symbol"], "Symbol"]:
+def _unary(code: int) -> Callable[["Symbol"], "Symbol"]:
     def method(self: "Symbol") -> "Symbol":
-        return Symbol(operation(self.sx))
+        return Symbol(_SX_UNARY(code, self.sx))
+
+    return method
+
+
+def _scaled(factor: float) -> Callable[["Symbol"], "Symbol"]:
+    def method(self: "Symbol") -> "Symbol":
+        return Symbol(self.sx * factor)
 
     return method
 
@@ -79,29 +89,20 @@ class Symbol:
     def __repr__(self) -> str:
         return f"Symbol({self.sx})"
 
-    __add__ = _binary(lambda a, b: a + b)
-    __radd__ = _binary(lambda a, b: a + b, reflected=True)
-    __sub__ = _binary(lambda a, b: a - b)
-    __rsub__ = _binary(lambda a, b: a - b, reflected=True)
-    __mul__ = _binary(lambda a, b: a * b)
-    __rmul__ = _binary(lambda a, b: a * b, reflected=True)
-    __truediv__ = _binary(lambda a, b: a / b)
-    __rtruediv__ = _binary(lambda a, b: a / b, reflected=True)
-    __pow__ = _binary(lambda a, b: a**b)
-    __rpow__ = _binary(lambda a, b: a**b, reflected=True)
-    __lt__ = _binary(lambda a, b: a < b)
-    __le__ = _binary(lambda a, b: a <= b)
-    __gt__ = _binary(lambda a, b: a > b)
-    __ge__ = _binary(lambda a, b: a >= b)
-    __eq__ = _binary(lambda a, b: a == b)
-    __ne__ = _binary(lambda a, b: a != b)
-    __and__ = _binary(ca.logic_and)
-    __or__ = _binary(ca.logic_or)
-    __invert__ = _unary(ca.logic_not)
+    __add__, __radd__ = _binary(ca.OP_ADD), _binary(ca.OP_ADD, swapped=True)
+    __sub__, __rsub__ = _binary(ca.OP_SUB), _binary(ca.OP_SUB, swapped=True)
+    __mul__, __rmul__ = _binary(ca.OP_MUL), _binary(ca.OP_MUL, swapped=True)
+    __truediv__, __rtruediv__ = _binary(ca.OP_DIV), _binary(ca.OP_DIV, swapped=True)
+    __pow__, __rpow__ = _binary(ca.OP_POW), _binary(ca.OP_POW, swapped=True)
+    __lt__, __gt__ = _binary(ca.OP_LT), _binary(ca.OP_LT, swapped=True)
+    __le__, __ge__ = _binary(ca.OP_LE), _binary(ca.OP_LE, swapped=True)
+    __eq__, __ne__ = _binary(ca.OP_EQ), _binary(ca.OP_NE)
+    __and__, __or__, __invert__ = _binary(ca.OP_AND), _binary(ca.OP_OR), _unary(ca.OP_NOT)
     __hash__ = None  # type: ignore[assignment]
-    __neg__ = _unary(lambda a: -a)
-    __pos__ = _unary(lambda a: a)
-    __abs__ = _unary(ca.fabs)
+    __neg__, __abs__ = _unary(ca.OP_NEG), _unary(ca.OP_FABS)
+
+    def __pos__(self) -> "Symbol":
+        return self
 
     __float__ = _refuse(
         "the value", "keep symbols in arrays made by numpy.zeros or numpy.array, and use numpy.sin, not math.sin"
@@ -111,20 +112,23 @@ class Symbol:
     __complex__ = _refuse("the value", "symbols are real")
     __bool__ = _refuse("the truth", "use servoctl.where or servoctl.clip instead of `if`, `and`, `max`")
 
-    arctan2 = _binary(ca.atan2)
-    hypot = _binary(ca.hypot)
-    fmax = maximum = _binary(ca.fmax)
-    fmin = minimum = _binary(ca.fmin)
-    sin, cos, tan = _unary(ca.sin), _unary(ca.cos), _unary(ca.tan)
-    arcsin, arccos, arctan = _unary(ca.asin), _unary(ca.acos), _unary(ca.atan)
-    sinh, cosh, tanh = _unary(ca.sinh), _unary(ca.cosh), _unary(ca.tanh)
-    arcsinh, arccosh, arctanh = _unary(ca.asinh), _unary(ca.acosh), _unary(ca.atanh)
-    exp, log, sqrt = _unary(ca.exp), _unary(ca.log), _unary(ca.sqrt)
-    expm1, log1p, log10 = _unary(ca.expm1), _unary(ca.log1p), _unary(ca.log10)
-    sign, fabs, floor, ceil = _unary(ca.sign), _unary(ca.fabs), _unary(ca.floor), _unary(ca.ceil)
-    deg2rad = radians = _unary(lambda a: a * (np.pi / 180.0))
-    rad2deg = degrees = _unary(lambda a: a * (180.0 / np.pi))
-    conjugate = _unary(lambda a: a)
+    arctan2, hypot = _binary(ca.OP_ATAN2), _binary(ca.OP_HYPOT)
+    fmax = maximum = _binary(ca.OP_FMAX)
+    fmin = minimum = _binary(ca.OP_FMIN)
+    sin, cos, tan = _unary(ca.OP_SIN), _unary(ca.OP_COS), _unary(ca.OP_TAN)
+    arcsin, arccos, arctan = _unary(ca.OP_ASIN), _unary(ca.OP_ACOS), _unary(ca.OP_ATAN)
+    sinh, cosh, tanh = _unary(ca.OP_SINH), _unary(ca.OP_COSH), _unary(ca.OP_TANH)
+    arcsinh, arccosh, arctanh = _unary(ca.OP_ASINH), _unary(ca.OP_ACOSH), _unary(ca.OP_ATANH)
+    exp, log, sqrt = _unary(ca.OP_EXP), _unary(ca.OP_LOG), _unary(ca.OP_SQRT)
+    expm1, log1p = _unary(ca.OP_EXPM1), _unary(ca.OP_LOG1P)
+    sign, fabs = _unary(ca.OP_SIGN), _unary(ca.OP_FABS)
+    floor, ceil = _unary(ca.OP_FLOOR), _unary(ca.OP_CEIL)
+    deg2rad = radians = _scaled(np.pi / 180.0)
+    rad2deg = degrees = _scaled(180.0 / np.pi)
+    conjugate = __pos__
+
+    def log10(self) -> "Symbol":
+        return Symbol(ca.log10(self.sx))
 
 
 def is_symbolic(*values: Any) -> bool:

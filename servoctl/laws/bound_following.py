@@ -105,7 +105,7 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def memory_period(self) -> float | None:
-        return None if self.observer is None else self.observer.period
+        return None if self.observer is None else self.observer.commands.period
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class BoundConstraintFollowing(BoundLaw):
             return np.zeros(len(memory))
         d = self.disturbance(terms, memory)
         after = self.observer.after(terms.matrices.task, terms.rhs, command.u, terms.task_map, memory, d)
-        rate: Array = (after - memory) / self.observer.period
+        rate: Array = (after - memory) / self.observer.commands.period
         return rate
 
     @property

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from servoctl.laws.hold import close, differences, hold, transition
 from servoctl.types import Array
@@ -78,6 +77,8 @@ def _stability(method: str) -> Array | None:
         return np.array([1 / 24, 1 / 6, 1 / 2, 1.0, 1.0])
     if method != "dop853":
         return None
+    from scipy.integrate import DOP853  # half a second, for such runs alone
+
     stage, coefficients = np.ones(len(DOP853.B)), [1.0]
     for _ in DOP853.B:
         coefficients.append(float(DOP853.B @ stage))

@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import block_diag, expm
 
 from servoctl.types import Array
 
@@ -137,6 +136,8 @@ def _hold(A: Array, B: Array, first: float, rest: float, lag: float) -> tuple[Ar
 def transition(rates: Array, s: float) -> Array:
     """exp(rates s), shape of `rates`."""
     if np.tril(rates).any():
+        from scipy.linalg import expm  # a fifth of a second
+
         return np.asarray(expm(s * rates))
     # strictly upper triangular: nilpotent, so the series ends and is exact
     total = term = np.eye(len(rates))
@@ -172,6 +173,8 @@ class Closed:
         basis = U[:, sizes > 1e-12 * max(1e-300, float(sizes.max(initial=0.0)))]
         before, first = self.line[0].start, [basis] * len(self.line)
         behind = len(self.A) - self.line[-1].stop
+        from scipy.linalg import block_diag
+
         wide = block_diag(np.eye(before), *first, np.eye(behind))
         return np.asarray(wide.T @ self.A @ wide)
 

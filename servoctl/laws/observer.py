@@ -20,17 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.engine.symbol import clip, where
+from servoctl.engine.symbol import where
 from servoctl.errors import TaskError
 from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.mechanics.model import Row
 from servoctl.types import Array
 
 SHARE = 0.2
 """Default rate times period."""
-
-WHOLE = 1e-9
-"""A delay this close to a whole number of periods counts as whole [periods]."""
 
 
 @dataclass(frozen=True)
@@ -84,22 +82,8 @@ class Observer:
                     f"law.observer: task.{row.name}: has no violation, so no disturbance shows (leave the observer "
                     "out, or give the row a violation)"
                 )
-        m = len(actuators)
-        lag, lower, upper = (tuple(np.broadcast_to(x, m).tolist()) for x in (self.lag, self.lower, self.upper))
-        periods = self.delay / self.period
-        late = math.ceil(periods - WHOLE)
-        return RowObserver(
-            tuple(row.name for row in rows),
-            tuple(row.has_rate for row in rows),
-            tuple(actuators),
-            self.period,
-            late,
-            max(late - periods, 0.0) if late else 1.0,
-            lag if any(lag) else (),
-            lower,
-            upper,
-            self.engaged,
-        )
+        commands = HeldCommands.of(actuators, self.period, self.delay, self.lag, self.lower, self.upper, self.engaged)
+        return RowObserver(tuple(row.name for row in rows), tuple(row.has_rate for row in rows), commands)
 
     @property
     def bound_rate(self) -> float:
@@ -114,39 +98,29 @@ class RowObserver:
     Attributes:
         rows: Names of the task rows.
         by_rate: Whether beta of a row is its violation rate; else it is the violation.
-        actuators: Names of the actuators.
-        period: h [s].
-        late: Number of earlier commands that still act in a period.
-        fresh: Share of a period in which the newest of the acting commands acts, from 0 to 1.
-        lag: Time constant per actuator [s]; empty: none lags.
-        lower, upper: Limits of each actuator.
-        engaged: Whether the first command acted before the first tick.
+        commands: How the actuators follow the commands.
     """
 
     rows: tuple[str, ...]
     by_rate: tuple[bool, ...]
-    actuators: tuple[str, ...]
-    period: float
-    late: int
-    fresh: float
-    lag: tuple[float, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    engaged: bool = False
+    commands: HeldCommands
 
     @property
     def memory(self) -> dict[str, float]:
         """Name -> initial value: d, beta and w of each row, earlier commands, lagging torques, and whether it runs."""
         names = [f"{part}.{row}" for part in ("disturbance", "beta", "expected") for row in self.rows]
-        names += [f"sent{age}.{actuator}" for age in range(1, self.late + 1) for actuator in self.actuators]
-        names += [f"torque.{actuator}" for actuator in self.actuators if self.lag]
+        late, actuators = self.commands.late, self.commands.actuators
+        names += [f"sent{age}.{actuator}" for age in range(1, late + 1) for actuator in actuators]
+        names += [f"torque.{actuator}" for actuator in actuators if self.commands.lag]
         return dict.fromkeys([*names, "running"], 0.0)
 
     def disturbance(self, task: Rows, memory: Array, rate: Any) -> Array:
         """d of each row at this tick, shape (r,)."""
         before, beta, expected = self._rows(memory)
-        gain = (1.0 - np.exp(-rate * self.period)) * memory[-1]  # 0 at the first tick, which has no tick before
-        seen = (self._beta(task) - beta) / self.period - expected
+        gain = (1.0 - np.exp(-rate * self.commands.period)) * memory[
+            -1
+        ]  # 0 at the first tick, which has no tick before
+        seen = (self._beta(task) - beta) / self.commands.period - expected
         found: Array = before + gain * (seen - before)
         return found
 
@@ -161,10 +135,11 @@ class RowObserver:
             memory: Now.
             d: `disturbance` now.
         """
-        torque = memory[len(memory) - 1 - len(self.lag) : len(memory) - 1]
-        mean, torque = self._acting(self.acting_commands(u, memory), torque)
+        torque = memory[len(memory) - 1 - len(self.commands.lag) : len(memory) - 1]
+        sent = self.sent(u, memory)
+        mean, torque = self.commands.torque(self.commands.acting(sent), torque)
         expected = task_map @ mean - explained
-        kept = self._sent(u, memory)[: self.late].ravel()
+        kept = sent[: self.commands.late].ravel()
         return np.concatenate([d, self._beta(task), expected, kept, torque, [1.0]])
 
     def _beta(self, task: Rows) -> Array:
@@ -176,31 +151,11 @@ class RowObserver:
         r = len(self.rows)
         return memory[:r], memory[r : 2 * r], memory[2 * r : 3 * r]
 
-    def acting_commands(self, u: Array, memory: Array) -> list[tuple[float, Array]]:
-        """The commands that act in this period, one after the other: share of the period, command (m,)."""
-        sent = self._sent(u, memory)
-        older, newer = sent[-1], sent[max(self.late - 1, 0)]
-        return [(share, each) for share, each in ((1.0 - self.fresh, older), (self.fresh, newer)) if share]
-
-    def _sent(self, u: Array, memory: Array) -> Array:
+    def sent(self, u: Array, memory: Array) -> Array:
         """Commands within the limits, from the newest to the oldest that still acts, shape (late + 1, m)."""
-        start, m = 3 * len(self.rows), len(self.actuators)
-        given = clip(u, np.array(self.lower), np.array(self.upper))
-        earlier = memory[start : start + self.late * m].reshape(self.late, m)
-        if self.engaged:
-            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (self.late, 1)))
+        start, m, late = 3 * len(self.rows), len(self.commands.actuators), self.commands.late
+        given = self.commands.limited(u)
+        earlier = memory[start : start + late * m].reshape(late, m)
+        if self.commands.engaged:
+            earlier = where(memory[-1] > 0.5, earlier, np.tile(given, (late, 1)))
         return np.vstack([given, earlier])
-
-    def _acting(self, parts: list[tuple[float, Array]], torque: Array) -> tuple[Array, Array]:
-        """Mean torque of this period, and the lagging torque at its end."""
-        mean: Array = np.zeros(len(self.actuators))
-        if not self.lag:
-            return sum((share * u for share, u in parts), mean), torque
-        lag = np.array(self.lag)
-        for share, u in parts:
-            time = share * self.period
-            left = np.where(lag > 0.0, np.exp(-time / np.where(lag > 0.0, lag, 1.0)), 0.0)
-            # the mean of u + (torque - u) exp(-s / lag) over the time
-            mean = mean + share * u + (torque - u) * lag * (1.0 - left) / self.period
-            torque = u + (torque - u) * left
-        return mean, torque

@@ -11,10 +11,10 @@ Source: ours.
 """
 
 import numpy as np
-from scipy.linalg import expm
 
 from servoctl.laws.observer import RowObserver
 from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.held_commands import HeldCommands
 from servoctl.types import Array
 
 LARGEST = 8.0
@@ -23,11 +23,10 @@ LARGEST = 8.0
 
 def of_one_row(observer: RowObserver, row: int) -> RowObserver:
     """The observer of one row with one actuator, the slowest; limits do not count."""
-    lag = (max(observer.lag),) if observer.lag else ()
-    return RowObserver(
-        (observer.rows[row],), (observer.by_rate[row],), ("u",),
-        observer.period, observer.late, observer.fresh, lag, (-np.inf,), (np.inf,),
-    )  # fmt: skip
+    held = observer.commands
+    lag = (max(held.lag),) if held.lag else ()
+    one = HeldCommands(("u",), held.period, held.late, held.fresh, lag, (-np.inf,), (np.inf,))
+    return RowObserver((observer.rows[row],), (observer.by_rate[row],), one)
 
 
 def loop_matrix(observer: RowObserver, rate: float, damping: float, stiffness: float, error: float = 0.0) -> Array:
@@ -53,7 +52,7 @@ def largest_rate(observer: RowObserver, damping: float, stiffness: float, error:
         roots = np.linalg.eigvals(loop_matrix(observer, rate, damping, stiffness, error))
         return float(np.abs(roots).max()) < 1.0 + 1e-9
 
-    grid = np.geomspace(1e-3, LARGEST, 60) / observer.period
+    grid = np.geomspace(1e-3, LARGEST, 60) / observer.commands.period
     first = next((i for i, rate in enumerate(grid) if not stable(rate)), None)
     if first is None:
         return float("inf")
@@ -72,9 +71,10 @@ def _step(x: Array, observer: RowObserver, rate: float, damping: float, stiffnes
     d = observer.disturbance(task, memory, rate)
     u = np.array([-stiffness * phi - (damping * speed if second_order else 0.0) - d[0]])
     after = observer.after(task, np.zeros(1), u, np.eye(1), memory, d)
-    lag = observer.lag[0] if observer.lag else 0.0
-    for share, command in observer.acting_commands(u, memory):
-        phi, speed, torque = _moved(phi, speed, torque, command[0], share * observer.period, lag, error, second_order)
+    held = observer.commands
+    lag = held.lag[0] if held.lag else 0.0
+    for share, command in held.acting(observer.sent(u, memory)):
+        phi, speed, torque = _moved(phi, speed, torque, command[0], share * held.period, lag, error, second_order)
     return np.concatenate([[phi, speed, torque], after])
 
 
@@ -91,5 +91,7 @@ def _moved(
         A[2, 2], A[2, 3] = -1.0 / lag, 1.0 / lag
     else:
         torque = u
+    from scipy.linalg import expm  # a fifth of a second
+
     moved = expm(A * h) @ np.array([phi, speed, torque, u])
     return float(moved[0]), float(moved[1]), float(moved[2])

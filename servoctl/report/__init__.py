@@ -15,7 +15,7 @@ from servoctl.report.panels import by_unit, draw_group, draw_status, draw_violat
 from servoctl.report.path import draw_mechanism, draw_phase, frames, name_beside
 from servoctl.report.solids import draw_last_pose
 from servoctl.report.stages import first_stop
-from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, lay_out, name_all_lines
+from servoctl.report.style import DPI, QUIET, blank, chosen, colours, drawing_style, name_all_lines, write
 from servoctl.report.timing import draw_timing, timing_groups
 from servoctl.run_folder.files import unwritable
 from servoctl.run_folder.trajectory import Trajectory
@@ -102,11 +102,7 @@ def save(drawn: "Figure", path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with drawing_style():
-            engine = drawn.get_layout_engine()
-            lay_out(drawn)
-            drawn.set_layout_engine("none")  # else savefig would draw everything twice
-            drawn.savefig(path, dpi=DPI)
-            drawn.set_layout_engine(engine)
+            write(drawn, path)
     except OSError as error:
         raise unwritable(path, error) from error
     return path

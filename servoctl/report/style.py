@@ -7,7 +7,7 @@ not change. Lines are labelled at their right end in their colour, instead of a 
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy as np
 
@@ -145,6 +145,17 @@ def lay_out(drawn: "Figure") -> None:
     """Computes the layout of all panels without drawing them."""
     if (engine := drawn.get_layout_engine()) is not None:
         engine.execute(drawn)
+
+
+def write(drawn: "Figure", file: Path | BinaryIO) -> None:
+    """Writes a figure at the resolution `DPI`: as PNG, or as PDF if the name ends so."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    if isinstance(file, Path) and file.suffix == ".pdf":
+        drawn.savefig(file, dpi=DPI)
+    else:  # savefig would draw a figure that has a layout engine twice
+        drawn.set_dpi(DPI)
+        FigureCanvasAgg(drawn).print_png(file)  # type: ignore[no-untyped-call]
 
 
 def name_all_lines(drawn: "Figure") -> None:

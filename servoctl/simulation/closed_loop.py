@@ -9,9 +9,11 @@ import numpy as np
 
 from servoctl.engine.parameters import structure
 from servoctl.engine.symbol import largest, where
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.terms import Terms
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.estimated import loop_memory, shown_parts
 from servoctl.simulation.layout import Layout
 from servoctl.simulation.runge_kutta import rk4_steps
 from servoctl.simulation.system import System
@@ -35,9 +37,9 @@ class Loop(ABC):
 
     def __init__(self, system: System) -> None:
         self.system = system
-        memory = {} if system.law is None else system.law.memory
+        memory = loop_memory(system)
         self.memory_names, self.memory_start = list(memory), np.array(list(memory.values()), dtype=float)
-        self.layout = Layout(system.model, system.law)
+        self.layout = Layout(system.model, system.law, shown_parts(system.estimator), len(memory))
         self.size = 2 * system.model.n + len(memory)
         self.note: str | None = None
         self.evaluations = 0
@@ -50,7 +52,7 @@ class Loop(ABC):
         """
         before = self.system
         alike = system.model.rows_kernel is before.model.rows_kernel and dict(system.inputs) == dict(before.inputs)
-        parts = ("law", "passive", "friction")
+        parts = ("law", "passive", "friction", "estimator")
         if not alike or any(structure(getattr(system, part)) != structure(getattr(before, part)) for part in parts):
             return None
         return self._of(system)
@@ -59,7 +61,7 @@ class Loop(ABC):
         """This loop with another system of the same structure."""
         other = copy.copy(self)
         other.system, other.evaluations, other.choice = system, 0, None
-        other.memory_start = np.array([] if system.law is None else list(system.law.memory.values()), dtype=float)
+        other.memory_start = np.array(list(loop_memory(system).values()), dtype=float)
         return other
 
     def simulated(self) -> Self:
@@ -68,22 +70,30 @@ class Loop(ABC):
         return self if model is None else self._of(replace(self.system, model=model, simulated=None))
 
     def vector(self, state: State) -> Array:
-        """Start vector of a run; with realism it also holds zero torques and commands."""
-        return np.concatenate([state.q, state.v, self.memory_start, np.zeros(self.carried)])
+        """Start vector of a run; with realism it also holds zero torques and commands, then the machine's own state."""
+        x, machine = np.concatenate([state.q, state.v]), self.system.machine
+        rest = np.zeros(0) if machine is None else machine.start(state.t, x)
+        return np.concatenate([x, self.memory_start, np.zeros(self.carried - len(rest)), rest])
 
     @property
     def projects(self) -> bool:
         """Whether each step of a run ends on the passive constraints."""
-        return self.system.passive.projection and bool(self.system.model.passive_rows)
+        system = self.system
+        return system.passive.projection and bool(system.model.passive_rows) and system.machine is None
 
     @property
     def carried(self) -> int:
-        """Size of the state of realism, after q, v and memory."""
-        return 0 if self.system.realism is None else self.system.realism.carried
+        """Size of the state of realism and of a machine, after q, v and memory."""
+        realism, machine = self.system.realism, self.system.machine
+        return (0 if realism is None else realism.carried) + (0 if machine is None else machine.size)
 
     def take_law(self, law: BoundLaw) -> None:
         """Replaces the law by one that differs in parameters alone, without tracing again."""
         self.system = replace(self.system, law=law)
+
+    def take_estimator(self, estimator: BoundEstimator) -> None:
+        """Replaces the estimator by one that differs in parameters alone, without tracing again."""
+        self.system = replace(self.system, estimator=estimator)
 
     @abstractmethod
     def control(self, t: float, x: Array) -> Array:
@@ -151,6 +161,14 @@ class Loop(ABC):
         """State and memory in a vector x."""
         n = self.system.model.n
         return State(t, x[:n], x[n : 2 * n]), x[2 * n : self.size]
+
+    @property
+    def memory_period(self) -> float | None:
+        """Period in which the memory changes once [s]: it changes by this times its rate; None: it is integrated."""
+        law, estimator = self.system.law, self.system.estimator
+        if estimator is not None:
+            return estimator.commands.period
+        return None if law is None else law.memory_period
 
     def _control(self, terms: Terms, memory: Array, system: System) -> Array:
         command = system.command(terms, memory)

@@ -63,9 +63,13 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
     model = system.model
     if engine == "numpy":
         return NumpyLoop(system)
+    if system.estimator is not None and model.opaque is not None:
+        loop: Loop = NumpyLoop(system)
+        loop.note = f"plant and estimator run in NumPy: {model.opaque}"
+        return loop
     size = max(len(model.task_rows), len(model.passive_rows))
     if engine != "vm" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
-        loop: Loop = NumpyLoop(system, compiled_plant=model.opaque is None)
+        loop = NumpyLoop(system, compiled_plant=model.opaque is None)
         loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:
             loop.note += f", the plant in NumPy: {model.opaque}"

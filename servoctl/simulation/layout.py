@@ -1,5 +1,7 @@
 """Which part of a logged row holds what."""
 
+from collections.abc import Mapping
+
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.model import Model
 
@@ -10,6 +12,8 @@ class Layout:
     Args:
         model: Plant and constraints.
         law: The law; None: an open loop.
+        estimate: Part -> size, of an estimator; None: there is none.
+        size: Length of the loop's memory; None: that of the law.
 
     Attributes:
         command: Name -> size, of the command part.
@@ -19,11 +23,14 @@ class Layout:
         command_size: Length of its command part.
     """
 
-    def __init__(self, model: Model, law: BoundLaw | None) -> None:
+    def __init__(
+        self, model: Model, law: BoundLaw | None, estimate: Mapping[str, int] | None = None, size: int | None = None
+    ) -> None:
         n, m, r, p = model.n, model.m, len(model.task_rows), len(model.passive_rows)
         command = {"u": m, "rank": 1, "residual": 1, "pivot_min": 1, "status": 1}
         wishes, observed, memory = ((), (), {}) if law is None else (law.wishes, law.observed, law.memory)
-        command |= {"given_up": len(wishes), "disturbance": len(observed), "memory_rate": len(memory)}
+        command |= {"given_up": len(wishes), "disturbance": len(observed)}
+        command |= dict(estimate or {}) | {"memory_rate": len(memory) if size is None else size}
         log = {
             "violation": r,
             "violation_rate": r,

@@ -3,7 +3,9 @@
 import numpy as np
 
 from servoctl.mechanics.terms import Matrices, Terms
+from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.estimated import NumericPlant
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
 
@@ -36,7 +38,15 @@ class NumpyLoop(Loop):
 
     def control(self, t: float, x: Array) -> Array:
         state, memory = self.split(t, x)
+        if self.system.estimator is not None:
+            plant = NumericPlant(self.system, self._matrices)
+            with np.errstate(all="ignore"):
+                return estimated.control(t, x, self.system, plant, self._law).astype(float)
         return self._control(self._terms(state), memory, self.system).astype(float)
+
+    def _law(self, state: State, d: Array, memory: Array) -> Array:
+        """The law's part of a row at an estimated state."""
+        return self._control(estimated.disturbed(self._terms(state), d), memory, self.system)
 
     def motion(self, t: float, x: Array, command: Array) -> tuple[Array, Array]:
         state, _ = self.split(t, x)
@@ -46,6 +56,9 @@ class NumpyLoop(Loop):
     def rates(self, t: float, x: Array) -> tuple[Array, Array]:
         state, memory = self.split(t, x)
         terms = self._terms(state)
-        command = self._control(terms, memory, self.system).astype(float)
+        if self.system.estimator is None:
+            command = self._control(terms, memory, self.system).astype(float)
+        else:
+            command = self.control(t, x)
         rates, log = self._motion(terms, command, self.system)
         return rates.astype(float), np.concatenate([command, log]).astype(float)

@@ -43,38 +43,6 @@ def remaining(elapsed: Any, lag: Any, exp: Callable[[Any], Any] = np.exp) -> Any
     return (lag > 0) * exp(-elapsed / (lag + (lag == 0)))
 
 
-def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
-    """Friction torque or force at the actuators.
-
-    Args:
-        speed: Speeds of the actuators, B^T v.
-        coulomb: Dry friction [actuator units].
-        viscous: Friction per speed.
-        friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
-    """
-    return coulomb * np.tanh(speed / friction_speed) + viscous * speed
-
-
-@dataclass(frozen=True)
-class Friction:
-    """Friction at the actuators.
-
-    Attributes:
-        coulomb: Dry friction, per actuator [actuator units].
-        viscous: Per speed, per actuator.
-        speed: At which dry friction is tanh(1) of its size, per actuator.
-    """
-
-    coulomb: tuple[float, ...]
-    viscous: tuple[float, ...]
-    speed: tuple[float, ...]
-
-    def resistance(self, s: Array) -> Array:
-        """Friction at the actuators at the speeds s = B^T v, shape (m,)."""
-        loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
-        return loss
-
-
 @dataclass(frozen=True)
 class Realism:
     """Measurement, delay and actuators of a sampled run with n coordinates and m actuators.
@@ -148,3 +116,9 @@ class Realism:
         """Torque after a time [s] under the command u, from `torque`."""
         later: Array = u + (torque - u) * remaining(elapsed, np.array(self.lag))
         return later
+
+    def mean(self, torque: Array, u: Array, elapsed: float) -> Array:
+        """Mean torque over a time [s] under the command u, from `torque`."""
+        lag = np.array(self.lag)
+        mean: Array = u + (torque - u) * lag / elapsed * (1.0 - remaining(elapsed, lag))
+        return mean

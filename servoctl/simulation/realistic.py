@@ -76,11 +76,12 @@ class Period:
         self._loop, self._plant, self._realism = loop, loop.simulated(), loop.system.realism
         self._integrator, self._substeps, self.ticks = integrator, substeps, ticks
         self.at: tuple[float, Array] | None = None
-        self._u = loop.layout.slices["u"]
+        self._u, self._machine = loop.layout.slices["u"], loop.system.machine
 
     def __call__(self, t: float, x: Array, h: float) -> tuple[Array, Array]:
         """Returns x after h, and the row at t."""
         body, torque, sent, command = self._measured(t, x)
+        rest = x[self._loop.size + self._realism.carried :]
         stretches = self._realism.stretches(sent, h)
         rates, row = self._look(t, body, torque, stretches, command)
         if not np.isfinite(rates).all():
@@ -91,9 +92,9 @@ class Period:
             for begin, end, u in stretches:
                 begin, end = max(begin, left), min(end, right)
                 if end > begin:
-                    body, torque = self._advance(t + begin, body, torque, end - begin, u, command)
+                    body, torque, rest = self._advance(t + begin, body, torque, rest, end - begin, u, command)
         self._count()
-        return np.concatenate([body, torque, sent[: self._realism.latest].ravel()]), row
+        return np.concatenate([body, torque, sent[: self._realism.latest].ravel(), rest]), row
 
     def row(self, t: float, x: Array) -> Array:
         """Only the row at t."""
@@ -105,7 +106,7 @@ class Period:
     def _measured(self, t: float, x: Array) -> tuple[Array, Array, Array, Array]:
         """Integrated state, lagging torque, commands on their way, and the law's command at t."""
         realism, size, n = self._realism, self._loop.size, self._loop.system.model.n
-        body, carried, w = x[:size], x[size:], self.ticks.at(t)
+        body, carried, w = x[:size], x[size : size + realism.carried], self.ticks.at(t)
         measured = np.concatenate([realism.measured(body[: 2 * n], w), body[2 * n :]])
         command = self._loop.control(t, measured)
         return body, carried[: len(realism.lag) * realism.lagged], realism.sent(carried, command[self._u], w), command
@@ -124,9 +125,16 @@ class Period:
         command[self._u] = u
         return command
 
-    def _advance(self, t: float, body: Array, torque: Array, h: float, u: Array, command: Array) -> tuple[Array, Array]:
-        """State and torque after h under the command u."""
+    def _advance(
+        self, t: float, body: Array, torque: Array, rest: Array, h: float, u: Array, command: Array
+    ) -> tuple[Array, Array, Array]:
+        """State, torque and the machine's own state after h under the command u."""
         plant, lagged = self._plant, self._realism.lagged
+        later = self._realism.lagging(torque, u, h) if lagged else torque
+        if self._machine is not None:
+            n = 2 * self._loop.system.model.n
+            moved, rest = self._machine.after(t, body[:n], rest, self._realism.mean(torque, u, h) if lagged else u, h)
+            return np.concatenate([moved, body[n:] + h * command[self._loop.layout.slices["memory_rate"]]]), later, rest
 
         def acting_rates(s: float, y: Array) -> Array:
             acting = self._realism.lagging(torque, u, s - t) if lagged else u
@@ -137,7 +145,7 @@ class Period:
             rates, t, body, h, self._integrator, min(1, self._substeps), self._jacobian(acting_rates, u, command)
         )
         self.at = rates.at or self.at
-        return body, self._realism.lagging(torque, u, h) if lagged else torque
+        return body, later, rest
 
     def _jacobian(
         self, rates: Callable[[float, Array], Array], u: Array, command: Array

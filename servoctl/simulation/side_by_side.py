@@ -49,7 +49,7 @@ def plan_of(
 
     They can with fixed steps, not too many, a compiled loop without projection, and rows at steps.
     """
-    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects:
+    if integrator.method != "rk4" or not isinstance(loop, CompiledLoop) or loop.projects or loop.system.machine:
         return None
     times = Grid(start, start + duration, period or integrator.step)
     if len(times) > MOST_TIMES:

@@ -17,6 +17,7 @@ from servoctl.mechanics.symmetry import asymmetry
 from servoctl.run_folder import RunFolder
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.estimated import estimate_unit, shown_parts
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.monitor import Monitor
 from servoctl.simulation.rows import Chunk
@@ -56,6 +57,8 @@ class Columns:
             units |= {f"q.{name}": unit, f"v.{name}": f"{unit}/s" if unit else "1/s"}
             force = {"m": "N", "rad": "N m"}.get(unit, f"J/({unit})" if unit else "")
             units |= {f"passive_force.{name}": force, f"servo_force.{name}": force}
+            for part in shown_parts(self._loop.system.estimator):
+                units[f"{part}.{name}"] = estimate_unit(part, unit)
         return units | {f"u.{name}": unit for name, unit in self._actuators.items()}
 
     def of(self, chunk: Chunk) -> dict[str, Array]:
@@ -66,6 +69,7 @@ class Columns:
             "u": list(self._actuators),
             "given_up": self._wishes,
             "disturbance": self._observed,
+            **{part: list(self._coordinates) for part in shown_parts(self._loop.system.estimator)},
             "violation": [row.name for row in model.task_rows],
             "violation_rate": [row.name for row in model.task_rows],
             "passive": [row.name for row in model.passive_rows],

@@ -8,12 +8,15 @@ import numpy as np
 
 from servoctl.engine.linalg import solve_upper
 from servoctl.engine.symbol import is_finite, where
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.expression import Expression
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import equation_value
+from servoctl.mechanics.friction import Friction
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.terms import Matrices, Terms, assemble
-from servoctl.simulation.realism import Friction, Realism
+from servoctl.simulation.machine import Machine
+from servoctl.simulation.realism import Realism
 from servoctl.types import Array, Command, State, Status
 
 
@@ -88,6 +91,8 @@ class System:
         friction: At the actuators, unknown to the law; None: there is none.
         realism: Measurement, delay and actuators of a sampled run; None: ideal.
         simulated: The simulated plant, if its parameters differ from those that the law knows; None: they do not.
+        machine: Moves in place of the simulated plant; None: nothing does.
+        estimator: Gives the law its state; None: the law gets the measured one.
     """
 
     model: Model
@@ -97,6 +102,8 @@ class System:
     friction: Friction | None = None
     realism: Realism | None = None
     simulated: Model | None = None
+    machine: Machine | None = None
+    estimator: BoundEstimator | None = None
 
     def beyond(self, t: float) -> list[str]:
         """Sentences about references that have no value at t [s]."""

@@ -14,11 +14,14 @@ from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
 from servoctl.engine.trace import trace
+from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
 from servoctl.mechanics.terms import Matrices
+from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -26,7 +29,7 @@ from servoctl.types import Array, State
 
 def _parameters(system: System) -> Array:
     """All parameters of a system, in the order of the input p of the compiled functions."""
-    parts = (system.law, system.passive, system.friction)
+    parts = (system.law, system.passive, system.friction, system.estimator)
     return np.concatenate([system.model.parameters, *map(parameter_values, parts)])
 
 
@@ -49,17 +52,34 @@ class TracedLoop(Loop):
         self._given = inputs({name: (size,) for name, size in sizes.items()})
         n, count = model.n, len(model.parameters)
         t, x, p = self._given["t"], self._given["x"], self._given["p"]
-        ends = np.cumsum([count, *(len(parameter_values(part)) for part in (law, system.passive))])
+        parts = (law, system.passive, system.friction)
+        ends = np.cumsum([count, *(len(parameter_values(part)) for part in parts)])
         self._symbolic = System(
             model,
             with_parameters(law, p[count : ends[1]]),
             system.inputs,
             with_parameters(system.passive, p[ends[1] : ends[2]]),
-            with_parameters(system.friction, p[ends[2] :]),
+            with_parameters(system.friction, p[ends[2] : ends[3]]),
+            estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
         self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
-        self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
+        if system.estimator is None:
+            self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
+        else:
+            self._command = self._estimated(t, x, p)
+
+    def _estimated(self, t: Array, x: Array, p: Array) -> Array:
+        """The command part of a row with an estimator."""
+        system, count = self._symbolic, len(self.system.model.parameters)
+
+        def matrices(given: Mapping[str, Array]) -> Matrices:
+            return self._traced_matrices({**given, "p": given["p"][:count]})
+
+        plant = TracedPlant(system, p, matrices)
+        law = TracedLaw(system, p, matrices, lambda terms, memory: self._control(terms, memory, system))
+        command: Array = trace(lambda t, x: estimated.control(t, x, system, plant, law), t[0], x)
+        return command
 
     def _of(self, system: System) -> Self:
         other = super()._of(system)
@@ -78,6 +98,11 @@ class TracedLoop(Loop):
         super().take_law(law)
         values, first = parameter_values(law), len(self.system.model.parameters)
         self.parameters[first : first + len(values)] = values
+
+    def take_estimator(self, estimator: BoundEstimator) -> None:
+        super().take_estimator(estimator)
+        values = parameter_values(estimator)
+        self.parameters[len(self.parameters) - len(values) :] = values
 
     @abstractmethod
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
@@ -282,8 +307,8 @@ class CompiledLoop(TracedLoop):
         return ControlTick(self.layout, self.memory_start, t, x, parameters, command, call.evaluate)
 
     def c_library(self, substeps: int | None) -> Library | None:
-        """The library that repeats `stepper(substeps)` in C; None if it is not compiled."""
-        return self._libraries.get((substeps, self.form))
+        """The library that repeats `stepper(substeps)` in C; None if it is not compiled, or a machine moves."""
+        return None if self.system.machine else self._libraries.get((substeps, self.form))
 
     def stepper(self, substeps: int | None) -> Kernel:
         """(x, t, h, p) -> x after h, row at the start, by the classical Runge-Kutta method.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from servoctl.report.scales import scale_of
-from servoctl.report.style import DPI, INK, PALETTE, QUIET, blank, drawing_style, show_scale
+from servoctl.report.style import INK, PALETTE, QUIET, blank, drawing_style, show_scale, write
 from servoctl.sweep.limit import Limit
 from servoctl.sweep.points import Vary
 from servoctl.sweep.study import Study
@@ -42,7 +42,7 @@ def draw(study: Study, metric: str, file: BinaryIO | None = None) -> "Figure":
             for number, path in enumerate(paths, 1):
                 _draw_one(figure.add_subplot(down, min(len(paths), 3), number), study, path, metric)
         if file is not None:
-            figure.savefig(file, dpi=DPI, format="png")
+            write(figure, file)
     return figure
 
 

@@ -8,6 +8,7 @@ from servoctl.config import dump
 from servoctl.config.files import moved
 from servoctl.config.overrides import setting
 from servoctl.errors import RunFolderError
+from servoctl.report.style import write
 from servoctl.run_folder.files import CONFIG, SUMMARY, replace
 from servoctl.tune.pictures import pictures
 from servoctl.tune.result import Trial, Tuning
@@ -45,7 +46,7 @@ def save(tuning: Tuning, folder: Path) -> list[str]:
                 _write_config(tuning, trial, folder / FRONT / f"{trial.number}.yaml")
             names.append(f"{FRONT}/")
         for name, figure in pictures(tuning):
-            replace(folder / name, lambda file, figure=figure: figure.savefig(file, format="png"))  # type: ignore[misc]
+            replace(folder / name, lambda file, figure=figure: write(figure, file))  # type: ignore[misc]
             names.append(name)
         replace(folder / SUMMARY, lambda file: file.write(summary.encode()))
     except OSError as error:

@@ -11,7 +11,7 @@ from canopen.objectdictionary import ObjectDictionary, ODVariable
 from hil.drives.settings import DriveSettings, SensorSettings
 from hil.emulator.actuator import ActuatorOptions
 from hil.emulator.bus import EmulatedBus
-from hil.emulator.emulator import EmulationOptions, Emulator
+from hil.emulator.emulator import EmulatedRig, Emulator
 from hil.emulator.encoder import EncoderModel
 from hil.emulator.faults import read_faults
 from hil.frame import Frame
@@ -122,14 +122,20 @@ def bench(
     read, problems = read_faults(faults, nodes, ["main"])
     assert not problems, problems
     names = [node.name for node in (*drives, *sensors)]
-    emulation = EmulationOptions(
+    rig = EmulatedRig(
+        system_of(plant, start),
+        start,
+        period,
+        drives,
+        sensors,
         actuators={name: actuator or ActuatorOptions(lag=lag) for name in names},
         encoders={} if encoder is None else dict.fromkeys(names, encoder),
         quirks={} if quirks is None else dict.fromkeys(names, quirks),
+        faults=read,
         seed=seed,
         engine="vm",
     )
-    return Bench(Emulator.build(system_of(plant, start), start, period, drives, sensors, None, emulation, read))
+    return Bench(Emulator.build(rig))
 
 
 def dictionary() -> ObjectDictionary:

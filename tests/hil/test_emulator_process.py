@@ -21,7 +21,7 @@ from hil.bus.identity import answers_as_emulator, beginning
 from hil.bus.open import open_bus
 from hil.drives.settings import DriveSettings
 from hil.emulator.cia402 import CiA402
-from hil.emulator.emulator import EmulationOptions
+from hil.emulator.emulator import EmulatedRig
 from hil.emulator.faults import Fault, read_faults
 from hil.emulator.process import QUIET, EmulatorServer, open_for_emulation
 from hil.emulator.states import DriveState
@@ -41,8 +41,8 @@ def serving(keys: dict[str, Any], *drives: DriveSettings, faults: Sequence[Fault
     clock = WallClock()
     buses = open_for_emulation({"main": keys}, clock, vcan=True)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
-    emulation = EmulationOptions(engine="vm")
-    server = EmulatorServer(system_of(Axes(), start), start, 0.002, drives, (), buses, clock, emulation, faults)
+    rig = EmulatedRig(system_of(Axes(), start), start, 0.002, drives, faults=faults, engine="vm")
+    server = EmulatorServer(rig, buses, clock)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()
@@ -79,7 +79,9 @@ def test_faults_of_wires_are_refused_without_an_emulated_wire() -> None:
         faults, problems = read_faults([entry], {"a": "cia402"}, ["main"])
         assert not problems
         with pytest.raises(ConfigError, match="only on emulated wires in lock-step"):
-            EmulatorServer(system_of(Axes(), start), start, 0.002, [settings], (), {}, WallClock(), faults=faults)
+            EmulatorServer(
+                EmulatedRig(system_of(Axes(), start), start, 0.002, [settings], faults=faults), {}, WallClock()
+            )
 
 
 def test_it_answers_that_it_is_an_emulator() -> None:
@@ -127,9 +129,7 @@ def test_time_stands_still_while_the_process_is_paused() -> None:
     buses = open_for_emulation({"main": keys}, clock)
     start = State(0.0, np.array([0.5, 0.0]), np.zeros(2))
     drives = [drive_settings("odrive")]
-    server = EmulatorServer(
-        system_of(Axes(), start), start, 0.002, drives, (), buses, clock, EmulationOptions(engine="vm")
-    )
+    server = EmulatorServer(EmulatedRig(system_of(Axes(), start), start, 0.002, drives, engine="vm"), buses, clock)
     clock.jump = 3600 * SECOND
     turns = iter([False, True])
     server.serve(lambda: next(turns))

@@ -28,9 +28,6 @@ class Silent(Drive):
     def traffic(settings: Any, period: float) -> list[Any]:
         return []
 
-    def poll(self) -> Sequence[Frame]:
-        return ()
-
     def command(self, torque: float) -> Frame:
         return Frame(1)
 

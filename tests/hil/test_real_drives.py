@@ -15,7 +15,7 @@ from interfaces import keys_of
 from wall_clock import OPTIONS, write_config
 
 import hil.session.start
-from hil.assembly.emulation import emulation_options, simulated_system
+from hil.assembly.emulation import emulated_rig
 from hil.assembly.prepare import load
 from hil.bus import BusError
 from hil.emulator.process import EmulatorServer, open_for_emulation
@@ -38,11 +38,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 @contextmanager
 def served(config: Path) -> Iterator[EmulatorServer]:
     prepared, clock = load(config, engine="vm"), WallClock()
-    settings = prepared.settings
-    buses = open_for_emulation(settings.buses, clock)
-    like = emulation_options(prepared, "vm")
-    system, period = simulated_system(prepared), settings.values.period
-    server = EmulatorServer(system, prepared.start, period, settings.drives, settings.sensors, buses, clock, like)
+    buses = open_for_emulation(prepared.settings.buses, clock)
+    server = EmulatorServer(emulated_rig(prepared, "vm"), buses, clock)
     over = threading.Event()
     thread = threading.Thread(target=server.serve, args=(over.is_set,))
     thread.start()

@@ -220,9 +220,6 @@ class Encoder(base.Node):
     def traffic(settings: SensorSettings, period: float) -> list[FrameTraffic]:
         return [FrameTraffic(1, 1 / period)]
 
-    def poll(self) -> Sequence[Frame]:
-        return ()
-
     def quantum(self) -> tuple[float, float, float]:
         return 1.0, np.nan, np.nan
 

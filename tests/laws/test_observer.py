@@ -11,6 +11,7 @@ from servoctl.check.report import check
 from servoctl.errors import ConfigError, TaskError
 from servoctl.laws.observer import Observer, RowObserver
 from servoctl.laws.observer_limit import largest_rate
+from servoctl.mechanics.held_commands import HeldCommands
 
 PLANT = '''
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ def test_saturation_winds_nothing_up(mass: Path) -> None:
 @pytest.mark.parametrize(("late", "error"), [(0, 1.0), (0, 2.0), (1, 1.0), (1, 2.0), (2, 1.0), (2, 2.0)])
 def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: int, error: float) -> None:
     unbounded = ((-math.inf,), (math.inf,))
-    observer = RowObserver(("x",), (True,), ("F",), 0.001, late, 0.0 if late else 1.0, (), *unbounded)
+    observer = RowObserver(("x",), (True,), HeldCommands(("F",), 0.001, late, 0.0 if late else 1.0, (), *unbounded))
     limit = largest_rate(observer, 20.0, 100.0, error)
     mass.write_text(CONFIG.replace("x: 0}", "x: 0.001}"))
     grows = []
@@ -108,7 +109,7 @@ def test_the_limit_of_the_rate_is_that_of_the_simulated_loop(mass: Path, late: i
 
 
 def test_a_model_that_is_right_bears_any_rate() -> None:
-    observer = RowObserver(("x",), (True,), ("F",), 0.001, 1, 0.0, (), (-math.inf,), (math.inf,))
+    observer = RowObserver(("x",), (True,), HeldCommands(("F",), 0.001, 1, 0.0, (), (-math.inf,), (math.inf,)))
     assert largest_rate(observer, 20.0, 100.0) == math.inf
 
 

@@ -77,7 +77,7 @@ def test_without_mujoco_the_package_is_named(tmp_path: Path, monkeypatch: pytest
     path = written(tmp_path, ARM)
     with pytest.raises(MissingPackageError) as error:
         read_mjcf(path)
-    assert str(error.value) == f"{path}: an MJCF file needs MuJoCo (pip install 'servoctl[bench]')"
+    assert str(error.value) == f"{path}: it needs MuJoCo (pip install 'servoctl[mujoco]')"
 
 
 @pytest.mark.parametrize(

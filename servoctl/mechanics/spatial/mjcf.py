@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from servoctl.errors import ConfigError, MissingPackageError
+from servoctl.errors import ConfigError
 from servoctl.mechanics.spatial.description import Description, JointDescription, LinkDescription
 from servoctl.mechanics.spatial.mjcf_body import inertial_of, joint_placement, rotation, shapes_of, turned
+from servoctl.mechanics.spatial.mujoco_scene import load_scene
 from servoctl.mechanics.spatial.placement import Placement
 from servoctl.mechanics.spatial.plant import GRAVITY
 from servoctl.mechanics.spatial.urdf_values import Findings
@@ -43,14 +44,7 @@ def read_mjcf(path: str | PathLike[str]) -> Description:
     if root.tag != "mujoco":
         what = "a URDF (give it as `urdf:`)" if root.tag == "robot" else f"no MJCF file: its root is <{root.tag}>"
         raise ConfigError(f"{path}: it is {what}")
-    try:
-        import mujoco
-    except ImportError as error:
-        raise MissingPackageError(f"{path}: an MJCF file needs MuJoCo (pip install 'servoctl[bench]')") from error
-    try:
-        model = mujoco.MjModel.from_xml_path(str(path))
-    except ValueError as error:
-        raise ConfigError(f"{path}: MuJoCo cannot read it: {' '.join(str(error).split())}") from error
+    mujoco, model = load_scene(path)
     return _ModelReader(path, model, mujoco).description()
 
 

@@ -16,7 +16,7 @@ function addPanels(root, group, content) {
   };
   for (const [title, fill] of [
     ["Events", events], ["Motion", motion], ["Inputs", inputs], ["Violations", violations], ["Rank, pivot and residual of the law", evidence],
-    ["Energy and forces", forces], ["Drives and timing", timing],
+    ["What the model does not explain", disturbances], ["Energy and forces", forces], ["Drives and timing", timing],
   ]) {
     const box = section(title);
     fill(box, group, runs, content);
@@ -180,6 +180,26 @@ function forces(box, group, runs) {
   }
   byUnit(box, group, runs, "servo_force", "Servo forces B u, by coordinate");
   byUnit(box, group, runs, "passive_force", "Passive constraint forces, by coordinate");
+}
+
+/** The observer's disturbance of each task row, and the estimator's of each coordinate between its limits of 2 sigma. */
+function disturbances(box, group, runs) {
+  byUnit(box, group, runs, "disturbance", "Disturbance that the observer sees, by task row");
+  const estimates = (run) => groupOf(run, "estimate.disturbance");
+  for (const unit of new Set(runs.flatMap((run) => estimates(run).map(([name]) => run.units[`estimate.disturbance.${name}`] ?? "")))) {
+    const own = (run) => estimates(run).filter(([name]) => (run.units[`estimate.disturbance.${name}`] ?? "") === unit);
+    const edges = (run) => own(run).filter(([name]) => `estimate.sigma.${name}` in run.columns).flatMap(([name, d]) => {
+      const sigma = run.columns[`estimate.sigma.${name}`];
+      return [-2, 2].map((side) => [`${name} ${side < 0 ? "-" : "+"} 2 sigma`, d.map((x, i) => x + side * sigma[i])]);
+    });
+    const drawn = overlay(runs, own), around = overlay(runs, edges);
+    around.lines.forEach((line) => {
+      const of = drawn.lines.find(({ name, run }) => run === line.run && line.name.startsWith(`${name.split(" · ")[0]} `));
+      Object.assign(line, { colour: of.colour, width: 0.6, dash: [2, 3] });
+    });
+    panel(box, group, runs, { title: "Disturbance that the estimator sees, by coordinate", unit, notes: around.lines.length ? ["dotted: 2 sigma around it"] : [],
+      tables: [...drawn.tables, ...around.tables], lines: [...drawn.lines, ...around.lines] });
+  }
 }
 
 /** A strip with the text of every event; equal events at the same time share a line. */

@@ -1,0 +1,83 @@
+"""A config's `estimation` -> the estimator of the loop."""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly.following import following
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import build_realism
+from servoctl.assembly.values import one_per_name
+from servoctl.config.estimation import EstimationConfig
+from servoctl.config.load import LoadedConfig
+from servoctl.errors import TaskError
+from servoctl.estimation.estimator import ACCELERATION, DISTURBANCE, NOISE, Estimator
+from servoctl.mechanics.plant import Plant
+from servoctl.simulation.system import System
+from servoctl.types import Array, State
+
+
+def estimating(system: System, loaded: LoadedConfig, start: State, problems: Problems, on_drives: bool) -> System:
+    """The system with the estimator of a config; unchanged without one, or if there are problems.
+
+    Args:
+        system: Law and plant.
+        loaded: The config.
+        start: Initial state.
+        problems: Collects the problems.
+        on_drives: As of `following`.
+    """
+    estimator = build_estimator(loaded, system.model.plant, problems, on_drives)
+    acts = following(loaded, system.model.plant, on_drives)
+    if estimator is None or acts is None or system.law is None:
+        return system
+    try:
+        passive = system.passive
+        bound = estimator.bind(system.model, start, acts.period, passive.rank_tolerance, passive.clearance)
+    except TaskError as error:
+        problems.add(str(error).removeprefix("estimation: "), "estimation")
+        return system
+    return dataclasses.replace(system, estimator=bound)
+
+
+def build_estimator(loaded: LoadedConfig, plant: Plant, problems: Problems, on_drives: bool) -> Estimator | None:
+    """The estimator of a config; None without one, or without a period, which is noted."""
+    given, realism = loaded.config.estimation, loaded.config.realism
+    if given is None and (on_drives or realism is None or realism.measured != "q"):
+        return None
+    values = EstimationConfig(kind="difference") if given is None else given
+    acts = following(loaded, plant, on_drives)
+    if acts is None:
+        problems.add("needs a sampled law (give run.period)", "estimation")
+        return None
+
+    def each(field: str, value: Any, default: float) -> tuple[float, ...]:
+        numbers = one_per_name(
+            default if value is None else value, plant.coordinates, "coordinate", problems, "estimation",
+            *field.split("."), default=default,
+        )  # fmt: skip
+        return tuple(np.where(numbers > 0.0, numbers, default).tolist())  # wrong ones are noted
+
+    measured = None if on_drives else _measured(loaded, plant)
+    noise = measured if values.noise is None else values.noise.q
+    return Estimator(
+        values.kind,
+        None if values.disturbance is None else each("disturbance", values.disturbance, DISTURBANCE),
+        each("noise.q", noise, NOISE),
+        each("acceleration", values.acceleration, ACCELERATION),
+        values.filter_time,
+        *acts[1:],
+    )
+
+
+def _measured(loaded: LoadedConfig, plant: Plant) -> Array | None:
+    """Standard deviation of the positions that `realism` measures, shape (n,); None where nothing is known."""
+    values, period = loaded.config.realism, loaded.config.run.period
+    if values is None or period is None:
+        return None
+    realism, n = build_realism(values, plant, period, Problems(loaded)), len(plant.coordinates)
+    white, step = np.array(realism.noise[:n]), np.array(realism.resolution[:n])
+    sigma: Array = np.sqrt(white**2 + step**2 / 12.0)
+    return np.where(sigma > 0.0, sigma, NOISE) if math.fsum(sigma) > 0.0 else None

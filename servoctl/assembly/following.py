@@ -1,0 +1,49 @@
+"""How late and how far the actuators follow the commands, as far as a config says."""
+
+from typing import NamedTuple
+
+from servoctl.assembly.gains import DRIVES_DELAY
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.realism import build_realism
+from servoctl.config.load import LoadedConfig
+from servoctl.mechanics.plant import Plant
+
+
+class Following(NamedTuple):
+    """What observers and estimators know about the actuators.
+
+    Attributes:
+        period: Period of the law [s].
+        delay: From the measurement to the torque [s].
+        lag: Time constant per actuator [s].
+        lower, upper: Limits per actuator.
+        engaged: Whether the actuators give the first command before the first tick.
+    """
+
+    period: float
+    delay: float = 0.0
+    lag: float | tuple[float, ...] = 0.0
+    lower: float | tuple[float, ...] = float("-inf")
+    upper: float | tuple[float, ...] = float("inf")
+    engaged: bool = False
+
+
+def following(loaded: LoadedConfig, plant: Plant, on_drives: bool) -> Following | None:
+    """What is known; None without a period.
+
+    Args:
+        loaded: The config.
+        plant: The plant.
+        on_drives: Whether period and delay are those of `hil`; else `run.period`, and the delay, lag and saturation of
+            `realism`.
+    """
+    run, realism, hil = loaded.config.run, loaded.config.realism, loaded.config.hil
+    if on_drives and hil is not None:
+        return Following(hil.period, DRIVES_DELAY * hil.period, engaged=True)
+    if run.period is None:
+        return None
+    if realism is None:
+        return Following(run.period)
+    # its problems are noted where the plant's realism is built
+    acts = build_realism(realism, plant, run.period, Problems(loaded))
+    return Following(run.period, acts.delay + acts.jitter / 2.0, acts.lag, acts.lower, acts.upper)

@@ -1,0 +1,263 @@
+"""Estimators: positions of a tick -> state, and the disturbance acceleration that the model does not explain.
+
+    q- = q + h v + h^2/2 (a + d),   v- = v + h (a + d),   d- = d         a: of the model, under what really acted
+    q = q- + Kq i,  v = v- + Kv i,  d = d- + Kd i,   i = y - q-          i: innovation; without a reading i = 0
+
+`alpha_beta` and `difference` have neither a nor d; `difference` passes the reading itself on as q. On a plant with
+passive constraints q, v and d are then moved onto them, `x <- x - W D^T (D W D^T)^+ error`, by weights W that are the
+squared noise of the coordinates, equal for equal noise. The law gets the state that the model predicts for the moment
+at which its torque acts, under the commands that are on their way.
+
+Design: the weights must not be the mass matrix. `Phi M` is an oblique projector, through which readings that violate
+the constraints leak into the free motion: 70 times the error of the level of the shipped robots. A reading further
+than `OUTLIER` standard deviations from its prediction is left out, at most `PATIENCE` times in a row: then it is the
+model that is wrong. The gains are parameters, so changing them compiles nothing.
+
+Source: Kalman 1960; Simon, Chia 2002, for the projection. The combination is ours.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servoctl.engine.linalg import decompose
+from servoctl.engine.symbol import maximum, minimum, where
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.types import Array, State
+
+OUTLIER = 5.0
+"""A reading this far from its prediction is left out [standard deviations of the innovation]."""
+
+PATIENCE = 3
+"""Readings of a coordinate that are left out in a row."""
+
+
+class PlantFunctions(ABC):
+    """What an estimator needs of the plant, on numbers or symbols."""
+
+    @abstractmethod
+    def acceleration(self, state: State, u: Array) -> Array:
+        """q'' under the inputs u with the passive constraints, shape (n,)."""
+
+    @abstractmethod
+    def passive(self, state: State) -> Rows:
+        """The plant's own constraints; only A, violation and violation_rate are used."""
+
+
+class Estimate(NamedTuple):
+    """The result of one tick.
+
+    Attributes:
+        state: The state at which the command of this tick will act.
+        disturbance: Acceleration that the model does not explain, shape (n,).
+        memory: The memory at the next tick.
+        shown: Name of a part -> values: `q`, `v` now, and of kind model also `disturbance`, `sigma` (the standard
+            deviation of the disturbance) and `innovation` (in standard deviations).
+    """
+
+    state: State
+    disturbance: Array
+    memory: Array
+    shown: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class BoundEstimator:
+    """An estimator for one plant; the tuples of numbers are parameters, everything else is structure.
+
+    Attributes:
+        kind: `model`, `alpha_beta` or `difference`.
+        coordinates: Names.
+        commands: How the actuators follow the commands.
+        holonomic: Which passive rows constrain positions.
+        rigid: Indices of the passive rows onto which the estimate is moved; those with a clearance are not among them.
+        start_q, start_v: State that the run starts from.
+        gain_q, gain_v, gain_d: Kq, Kv, Kd per coordinate.
+        innovation: Standard deviation of each innovation [its unit].
+        sigma: Standard deviation of each disturbance.
+        weight: Standard deviation of each position, relative to the largest.
+        ends: Time at which a reference ends; the task is not evaluated after it.
+        rank_tolerance: Of the passive rows.
+    """
+
+    kind: str
+    coordinates: tuple[str, ...]
+    commands: HeldCommands
+    holonomic: tuple[bool, ...]
+    rigid: tuple[int, ...]
+    start_q: tuple[float, ...]
+    start_v: tuple[float, ...]
+    gain_q: tuple[float, ...]
+    gain_v: tuple[float, ...]
+    gain_d: tuple[float, ...]
+    innovation: tuple[float, ...]
+    sigma: tuple[float, ...]
+    weight: tuple[float, ...]
+    ends: float
+    rank_tolerance: float
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the motion between ticks is that of the model."""
+        return self.kind == "model"
+
+    @property
+    def foreknown(self) -> bool:
+        """Whether the motion until the next tick is known at a tick, because all commands that act in it were sent."""
+        return self.commands.late > 0 and self.commands.fresh == 0.0
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Part of the memory -> its length, in order."""
+        n, m = len(self.coordinates), len(self.commands.actuators)
+        older = self.commands.late - (1 if self.foreknown else 0)
+        parts = {"q": n, "v": n}
+        if self.has_model:
+            parts |= {"disturbance": n, "outliers": n} | ({"acceleration": n} if self.foreknown else {})
+        return parts | {"sent": older * m, "torque": m if self.commands.lag else 0, "running": 1}
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """Name -> initial value."""
+        n, m = len(self.coordinates), len(self.commands.actuators)
+        names: list[str] = []
+        for part, size in self.parts.items():
+            if part == "running":
+                names.append(part)
+            elif part == "sent":
+                names += [f"sent{age + 2}.{a}" for age in range(size // max(m, 1)) for a in self.commands.actuators]
+            else:
+                owners = self.commands.actuators[:size] if part == "torque" else self.coordinates
+                names += [f"{part}.{name}" for name in owners]
+        initial = dict.fromkeys(names, 0.0)
+        values = [*self.start_q, *self.start_v]
+        return initial | dict(zip(names[: 2 * n], values, strict=True))
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """Length of each part of `Estimate.shown`."""
+        n = len(self.coordinates)
+        return dict.fromkeys(("q", "v", *(("disturbance", "sigma", "innovation") if self.has_model else ())), n)
+
+    def update(
+        self, measurement: State, valid: Array, command: Array, memory: Array, elapsed: Any, plant: PlantFunctions
+    ) -> Estimate:
+        """The estimate of a tick; pure and traceable.
+
+        Args:
+            measurement: Time and positions; its velocities are not used.
+            valid: Which positions are readings, shape (n,); the others may be any number, or none.
+            command: What the drives were sent at the last tick, shape (m,).
+            memory: As the last tick left it.
+            elapsed: Time since the last tick [s].
+            plant: The model.
+        """
+        was = self._read(memory)
+        t, running = measurement.t, was["running"][0] > 0.5
+        sent = np.vstack([command, was["sent"].reshape(-1, len(command))])
+        if self.commands.engaged:  # before the first tick the drives gave what they give now
+            sent = where(running, sent, np.tile(command, (len(sent), 1)))
+        last = State(t - elapsed, was["q"], was["v"])
+        a, torque = self._until_now(last, sent, was, plant)
+        d = was.get("disturbance", np.zeros(len(a)))
+        q, v = _moved(was["q"], was["v"], a + d, elapsed)
+        q, v = where(running, q, where(valid, measurement.q, was["q"])), where(running, v, was["v"])
+        innovation = where(valid, measurement.q - q, 0.0)
+        apart = np.abs(innovation) / np.array(self.innovation)
+        if self.has_model:
+            before = was["outliers"]
+            row = [
+                where(x > OUTLIER, minimum(k + 1.0, PATIENCE + 1.0), 0.0) for x, k in zip(apart, before, strict=True)
+            ]
+            innovation = np.array([where(_left_out(k), 0.0, i) for k, i in zip(row, innovation, strict=True)])
+            was["outliers"] = np.array(row)
+        q, v = q + np.array(self.gain_q) * innovation, v + np.array(self.gain_v) * innovation
+        d = d + np.array(self.gain_d) * innovation
+        filtered = q
+        if self.kind == "difference":
+            q = where(valid, measurement.q, q)
+        q, v, d, sigma = self._projected(State(t, q, v), d, plant)
+        ahead, first, torque = self._ahead(State(t, q, v), d, sent, torque, plant)
+        kept = {
+            **was,
+            "q": filtered if self.kind == "difference" else q,
+            "v": v,
+            "disturbance": d,
+            "acceleration": first,
+            "sent": sent.ravel(),
+            "torque": torque,
+            "running": np.ones(1),
+        }
+        after = np.concatenate([kept[part][:size] for part, size in self.parts.items()])
+        shown = {"q": q, "v": v, "disturbance": d, "sigma": sigma, "innovation": apart}
+        return Estimate(ahead, d, after, {name: shown[name] for name in self.shown})
+
+    def _read(self, memory: Array) -> dict[str, Array]:
+        """The parts of the memory."""
+        ends = np.cumsum(list(self.parts.values()))
+        return {name: memory[end - size : end] for (name, size), end in zip(self.parts.items(), ends, strict=True)}
+
+    def _until_now(
+        self, before: State, sent: Array, was: dict[str, Array], plant: PlantFunctions
+    ) -> tuple[Array, Array]:
+        """Mean acceleration of the model since the last tick, and the lagging torque now."""
+        torque, rest = was["torque"], np.zeros(len(self.coordinates))
+        if self.foreknown:
+            return was.get("acceleration", rest), torque
+        mean, torque = self.commands.torque(self.commands.acting(sent), torque)
+        return plant.acceleration(before, mean) if self.has_model else rest, torque
+
+    def _ahead(
+        self, now: State, d: Array, sent: Array, torque: Array, plant: PlantFunctions
+    ) -> tuple[State, Array, Array]:
+        """The state when this tick's command acts, and what the next tick needs.
+
+        The latter is the acceleration of the first piece, and the lagging torque: at the next tick if that piece is a
+        whole period, else now.
+        """
+        held, (t, q, v) = self.commands, now
+        first, kept, passed = np.zeros(len(q)), torque, 0.0
+        for age in range(held.late, 0, -1):
+            share = 1.0 - held.fresh if age == held.late else 1.0
+            mean, torque = held.torque([(share, sent[age - 1])], torque)
+            a = plant.acceleration(State(t + passed, q, v), mean)
+            q, v = _moved(q, v, a + d, share * held.period)
+            passed += share * held.period
+            if age == held.late and self.foreknown:
+                first, kept = a, torque
+        later = minimum(t + passed, maximum(t, self.ends))
+        if held.engaged:  # on drives the task stands still up to time 0
+            later = where(t > 0.0, later, t)
+        return State(later, q, v), first, kept
+
+    def _projected(self, state: State, d: Array, plant: PlantFunctions) -> tuple[Array, Array, Array, Array]:
+        """q, v and d on the passive constraints, and the standard deviation of d."""
+        q, v, sigma = state.q, state.v, np.array(self.sigma)
+        if not self.rigid:
+            return q, v, d, sigma
+        rows, weight = plant.passive(state), np.array(self.weight)
+        rigid = list(self.rigid)
+        both = [i for i in rigid if self.holonomic[i]]
+        split = decompose(rows.A[rigid] * weight, self.rank_tolerance)
+        positions = split if both == rigid else decompose(rows.A[both] * weight, self.rank_tolerance)
+        q = q - weight * positions.solve(rows.violation[both]) if both else q
+        rate = np.array([rows.violation_rate[i] if self.holonomic[i] else rows.violation[i] for i in rigid])
+        v = v - weight * split.solve(rate)
+        if not self.has_model:
+            return q, v, d, sigma
+        Z = split.row_basis
+        free = np.eye(len(q)) - (weight[:, None] * Z.T) @ (Z / weight)
+        return q, v, free @ d, np.sqrt((free * free) @ (sigma * sigma))
+
+
+def _left_out(outliers: Any) -> Any:
+    """Whether the last of so many outliers in a row is left out."""
+    return (outliers > 0.5) * (outliers < PATIENCE + 0.5)
+
+
+def _moved(q: Array, v: Array, a: Array, h: Any) -> tuple[Array, Array]:
+    """q and v after a time [s] of constant acceleration."""
+    return q + h * v + h * h / 2.0 * a, v + h * a

@@ -1,0 +1,165 @@
+"""An estimator as the user configures it; `bind` makes it ready for a plant."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from servoctl.errors import TaskError
+from servoctl.estimation.bound import BoundEstimator
+from servoctl.estimation.gains import Gains, alpha_beta_gains, low_pass_gains, model_gains
+from servoctl.mechanics.held_commands import HeldCommands
+from servoctl.mechanics.model import Model
+from servoctl.reference.signal import Signal
+from servoctl.types import State
+
+Kind = Literal["model", "alpha_beta", "difference"]
+
+DISTURBANCE, NOISE, ACCELERATION = 60.0, 1e-5, 10.0
+"""Defaults of `Estimator.disturbance`, at most, and of `noise` and `acceleration`."""
+
+SHARE = 0.15
+"""Default of `Estimator.disturbance`: the estimator's poles are near this / period, in 1/s, or slower.
+
+Faster ones follow encoders of fine resolution within few periods, in which lag and errors of the model count.
+"""
+
+FILTER_PERIODS = 2.0
+"""Default of `Estimator.filter_time` [periods]."""
+
+PerCoordinate = float | Sequence[float]
+"""One number for all coordinates, or one each."""
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How state and disturbance are estimated from positions.
+
+    Attributes:
+        kind: `model`: Kalman filter with the plant's model and a disturbance acceleration per coordinate; `alpha_beta`:
+            Kalman filter without a model; `difference`: differences with a low pass.
+        disturbance: Of `model`: how fast the disturbance changes [unit/s^2 per s]; None: 60, or less, so that the poles
+            are at most at 0.15 / period.
+        noise: Standard deviation of the measured positions [unit].
+        acceleration: Of `alpha_beta`: standard deviation of the acceleration [unit/s^2].
+        filter_time: Of `difference`: time constant of the low pass [s]; None: two periods.
+        delay: From the measurement to the torque [s].
+        lag: Time constant of each actuator [s]; one number for all.
+        lower: Smallest torque that each actuator gives; one number for all.
+        upper: Largest torque.
+        engaged: Whether the actuators give the first command before the first tick, as drives that hold a pose.
+
+    Raises:
+        TaskError: A number is out of its range; lists all of them.
+    """
+
+    kind: Kind = "model"
+    disturbance: PerCoordinate | None = None
+    noise: PerCoordinate = NOISE
+    acceleration: PerCoordinate = ACCELERATION
+    filter_time: float | None = None
+    delay: float = 0.0
+    lag: float | Sequence[float] = 0.0
+    lower: float | Sequence[float] = -math.inf
+    upper: float | Sequence[float] = math.inf
+    engaged: bool = False
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.kind not in get_args(Kind):
+            problems.append(f"estimation.kind: expected one of {', '.join(get_args(Kind))}, got {self.kind!r}")
+        for name in ("disturbance", "noise", "acceleration"):
+            given = getattr(self, name)
+            if given is not None and not (np.asarray(given, dtype=float) > 0.0).all():
+                problems.append(f"estimation.{name}: expected positive numbers, got {given}")
+        if self.filter_time is not None and not self.filter_time > 0.0:
+            problems.append(f"estimation.filter_time: expected a positive time [s], got {self.filter_time}")
+        if not 0.0 <= self.delay < math.inf:
+            problems.append(f"estimation.delay: expected a time of at least 0 [s], got {self.delay}")
+        if problems:
+            raise TaskError("\n".join(problems))
+
+    def gains(self, names: Sequence[str], period: float) -> tuple[Gains, ...]:
+        """The steady gains of each coordinate.
+
+        Raises:
+            TaskError: A list has a wrong length, or there is no steady gain.
+        """
+        values = {}
+        for field in ("disturbance", "noise", "acceleration"):
+            value = getattr(self, field)
+            given = np.asarray(DISTURBANCE if value is None else value, dtype=float)
+            if given.shape not in ((), (len(names),)):
+                raise TaskError(
+                    f"estimation.{field}: expected one number, or {len(names)} ({', '.join(names)}), got {given.shape}"
+                )
+            values[field] = np.broadcast_to(given, len(names)).tolist()
+        if self.disturbance is None:
+            most = [(SHARE / period) ** 3 * r for r in values["noise"]]
+            values["disturbance"] = [min(s, limit) for s, limit in zip(values["disturbance"], most, strict=True)]
+        time = FILTER_PERIODS * period if self.filter_time is None else self.filter_time
+        found = []
+        for name, s, r, a in zip(names, values["disturbance"], values["noise"], values["acceleration"], strict=True):
+            try:
+                if self.kind == "model":
+                    found.append(model_gains(period, s, r))
+                else:
+                    tracks = self.kind == "alpha_beta"
+                    found.append(alpha_beta_gains(period, a, r) if tracks else low_pass_gains(period, time, r))
+            except TaskError as error:
+                raise TaskError(f"estimation: {name}: {error}") from error
+        return tuple(found)
+
+    def bind(
+        self,
+        model: Model,
+        start: State,
+        period: float,
+        rank_tolerance: float = 1e-6,
+        clearance: Sequence[float] = (),
+    ) -> BoundEstimator:
+        """The estimator for a plant.
+
+        Args:
+            model: Plant and task.
+            start: State that the run starts from.
+            period: Period of the law [s].
+            rank_tolerance: A passive direction counts when its pivot exceeds this times the size of all rows.
+            clearance: Of each passive row; empty: none has any.
+
+        Raises:
+            TaskError: The numbers do not fit the plant.
+        """
+        names, rows = tuple(model.plant.coordinates), model.passive_rows
+        gains = self.gains(names, period)
+        commands = HeldCommands.of(
+            tuple(model.plant.actuators), period, self.delay, self.lag, self.lower, self.upper, self.engaged
+        )
+        noise = np.broadcast_to(np.asarray(self.noise, dtype=float), len(names))
+        ends = [
+            signal.curve.end
+            for constraint in model.task.values()
+            for signal in constraint.signals.values()
+            if isinstance(signal, Signal) and signal.curve.extrapolate == "error"
+        ]
+        return BoundEstimator(
+            kind=self.kind,
+            coordinates=names,
+            commands=commands,
+            holonomic=tuple(row.has_rate for row in rows),
+            rigid=tuple(
+                i for i, row in enumerate(rows) if row.has_violation and not (len(clearance) and clearance[i] > 0.0)
+            ),
+            start_q=tuple(map(float, start.q)),
+            start_v=tuple(map(float, start.v)),
+            gain_q=tuple(each.q for each in gains),
+            gain_v=tuple(each.v for each in gains),
+            gain_d=tuple(each.d for each in gains),
+            innovation=tuple(each.innovation for each in gains),
+            sigma=tuple(each.sigma[2] for each in gains),
+            weight=tuple((noise / noise.max()).tolist()),
+            ends=float(min(ends, default=math.inf)),
+            rank_tolerance=rank_tolerance,
+        )

@@ -1,0 +1,133 @@
+"""Friction at the actuators: the model, and plants that have it.
+
+    B u  ->  B (u - coulomb tanh(s / speed) - viscous s),   s = B^T v
+
+Design: `with_friction` makes a plant whose class derives from the plant's own class, so it still is a `Robot` or a
+`LagrangianPlant`. Its friction is three more parameters, which compiled code, identification and model errors treat
+like all others. tanh for the sign of a speed is usual: it keeps the force smooth.
+"""
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from servoctl.errors import PlantError
+from servoctl.mechanics.plant import Plant
+from servoctl.types import Array
+
+FIELDS = {"coulomb": "friction_coulomb", "viscous": "friction_viscous", "speed": "friction_speed"}
+"""Part of a `Friction` -> parameter of a plant that has it."""
+
+
+def friction_loss(speed: Any, coulomb: Any, viscous: Any, friction_speed: Any) -> Any:
+    """Friction torque or force at the actuators.
+
+    Args:
+        speed: Speeds of the actuators, B^T v.
+        coulomb: Dry friction [actuator units].
+        viscous: Friction per speed.
+        friction_speed: Speed at which dry friction reaches tanh(1) = 0.76 of its size: it is smooth around rest.
+    """
+    return coulomb * np.tanh(speed / friction_speed) + viscous * speed
+
+
+@dataclasses.dataclass(frozen=True)
+class Friction:
+    """Friction at the actuators.
+
+    Attributes:
+        coulomb: Dry friction, per actuator [actuator units].
+        viscous: Per speed, per actuator.
+        speed: At which dry friction is tanh(1) of its size, per actuator.
+    """
+
+    coulomb: tuple[float, ...]
+    viscous: tuple[float, ...]
+    speed: tuple[float, ...]
+
+    def resistance(self, s: Array) -> Array:
+        """Friction at the actuators at the speeds s = B^T v, shape (m,)."""
+        loss: Array = friction_loss(s, np.array(self.coulomb), np.array(self.viscous), np.array(self.speed))
+        return loss
+
+    def steepness(self) -> Array:
+        """Slope of the friction at rest, coulomb / speed + viscous, shape (m,)."""
+        slope: Array = np.array(self.coulomb) / np.array(self.speed) + np.array(self.viscous)
+        return slope
+
+
+class _Rubbing(Plant):
+    """The methods that friction changes; the class of a plant with friction has them before those of its own class."""
+
+    def right_hand_side(self, q: Array, v: Array, t: float) -> Array:
+        B = np.asarray(self.actuation(q, t))
+        friction = friction_of(self)
+        assert friction is not None
+        Q: Array = np.asarray(super().right_hand_side(q, v, t)) - B @ friction.resistance(B.T @ v)
+        return Q
+
+    def energy(self, q: Array, v: Array, t: float) -> float | None:
+        return None  # friction dissipates it
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the class is made at run time, so a copy is made from the plant without friction
+        return with_friction, (without_friction(self), friction_of(self))
+
+
+def with_friction(plant: Plant, friction: Friction) -> Plant:
+    """The plant with friction at its actuators, which a law then knows and cancels.
+
+    Args:
+        plant: A plant without friction.
+        friction: One number per actuator.
+
+    Raises:
+        PlantError: The plant has no actuators, or a parameter with the name of a new one.
+    """
+    kind = type(plant)
+    taken = [name for name in _state(plant) if name in FIELDS.values()]
+    if taken:
+        raise PlantError(f"{kind.__name__} has the parameter {taken[0]} already (rename it)")
+    if not plant.actuators:
+        raise PlantError(f"{kind.__name__} has no actuators, so there is no friction at actuators (leave it out)")
+    other: Plant = object.__new__(_class(kind))
+    for name, value in _state(plant).items():
+        object.__setattr__(other, name, value)
+    for part, name in FIELDS.items():
+        object.__setattr__(other, name, getattr(friction, part))
+    return other
+
+
+def friction_of(plant: Plant) -> Friction | None:
+    """The friction that a plant has by `with_friction`; None without."""
+    if not isinstance(plant, _Rubbing):
+        return None
+    return Friction(**{part: getattr(plant, name) for part, name in FIELDS.items()})
+
+
+def without_friction(plant: Plant) -> Plant:
+    """The plant that `with_friction` was given; other plants themselves."""
+    if not isinstance(plant, _Rubbing):
+        return plant
+    bare: Plant = object.__new__(type(plant).__mro__[2])
+    for name, value in _state(plant).items():
+        if name not in FIELDS.values():
+            object.__setattr__(bare, name, value)
+    return bare
+
+
+def _state(plant: Any) -> dict[str, Any]:
+    """Every attribute of an instance: its fields, and what `__post_init__` has added."""
+    fields = dataclasses.fields(plant) if dataclasses.is_dataclass(plant) else ()
+    return {field.name: getattr(plant, field.name) for field in fields} | getattr(plant, "__dict__", {})
+
+
+@cache
+def _class(kind: type[Plant]) -> Any:
+    """The class with friction, one per class without, so that plants of one structure have one class."""
+    none: tuple[float, ...] = ()
+    fields = [(name, tuple[float, ...], dataclasses.field(default=none, kw_only=True)) for name in FIELDS.values()]
+    frozen = not dataclasses.is_dataclass(kind) or kind.__dataclass_params__.frozen
+    return dataclasses.make_dataclass(kind.__name__, fields, bases=(_Rubbing, kind), frozen=frozen)

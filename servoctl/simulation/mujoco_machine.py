@@ -1,0 +1,231 @@
+"""MuJoCo moves the machine: its friction, armature, contacts and loads, behind a law that keeps our model.
+
+    x = (q, v) -> qpos, qvel of the joints of the same names;   u -> motors of the same names, or qfrc_applied = B u
+
+Design: joints are matched by name; a free base by the coordinates base_x ... base_qz. A motor's control is set so that
+the torque at its joint is u, within the limits that the scene gives. A scene without motors (a URDF) gets B u. The
+scene may hold more: bodies and joints that the plant does not have are MuJoCo's alone.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from servoctl.errors import ConfigError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.mujoco_scene import load_scene
+from servoctl.types import Array
+
+BASE_POSITION = ("base_x", "base_y", "base_z")
+BASE_TURN = ("base_qw", "base_qx", "base_qy", "base_qz")
+
+WHOLE = 1e-9
+"""A hold this close to a whole number of steps of the scene is that many [steps]."""
+
+DRAWN = "mjWARN_VGEOMFULL"
+"""MuJoCo's only warning that concerns pictures; after any other its numbers are not the motion of the scene."""
+
+
+class MujocoMachine:
+    """A scene of MuJoCo as the machine of a run; see `Machine`.
+
+    Attributes:
+        size: Length of the state besides q and v: MuJoCo's own state.
+        path: The scene.
+        notes: What of the scene the law's plant does not have, one sentence each.
+    """
+
+    def __init__(self, path: Path, plant: Plant, step: float = math.inf) -> None:
+        """Loads a scene and matches it with a plant.
+
+        Args:
+            path: MJCF, or a URDF that MuJoCo reads.
+            plant: Plant whose coordinates and actuators it must have.
+            step: Longest step [s]; the scene's `timestep` if that is shorter.
+
+        Raises:
+            ConfigError: MuJoCo cannot read the file, or a joint or motor has no partner; names all of them.
+            MissingPackageError: MuJoCo is not installed.
+        """
+        self._mujoco, self._model = load_scene(path)
+        self.path, self._plant, self._n = path, plant, len(plant.coordinates)
+        mujoco, model = self._mujoco, self._model
+        self._data = mujoco.MjData(model)
+        self._parts = mujoco.mjtState.mjSTATE_INTEGRATION
+        self.size = int(mujoco.mj_stateSize(model, self._parts))
+        self._step = min(step, float(model.opt.timestep))
+        if path.suffix == ".urdf":  # it names neither step nor method
+            self._step = step if math.isfinite(step) else self._step
+            model.opt.integrator = int(mujoco.mjtIntegrator.mjINT_RK4)
+        # MuJoCo would go on from its start after a bad step, in silence
+        model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, "mjDSBL_AUTORESET", 0))
+        mujoco.set_mju_user_warning(lambda text: None)  # else it writes a file; the run says that it ended
+        self._warnings = [int(kind) for name, kind in mujoco.mjtWarning.__members__.items() if name != DRAWN]
+        self._warnings.remove(int(mujoco.mjtWarning.mjNWARNING))
+        problems: list[str] = []
+        self._place_coordinates(problems)
+        self._place_actuators(problems)
+        if problems:
+            raise ConfigError([f"{path.name}: {problem}" for problem in problems])
+        self.notes = tuple(self._notes())
+
+    def start(self, t: float, x: Array) -> Array:
+        self._mujoco.mj_resetData(self._model, self._data)
+        self._set(t, x)
+        return self._state()
+
+    def after(self, t: float, x: Array, rest: Array, u: Array, h: float) -> tuple[Array, Array]:
+        mujoco, model, data = self._mujoco, self._model, self._data
+        mujoco.mj_setState(model, data, rest, self._parts)
+        self._set(t, x)
+        count = max(1, math.ceil(h / self._step - WHOLE))
+        model.opt.timestep = h / count
+        for each in self._warnings:
+            data.warning[each].number = 0
+        for i in range(count):
+            self._drive(t + i * h / count, u)
+            mujoco.mj_step(model, data)
+        if any(data.warning[each].number for each in self._warnings):
+            return np.full(len(x), np.nan), np.full(self.size, np.nan)
+        return self._motion(), self._state()
+
+    def touching(self, t: float, x: Array) -> list[str]:
+        """Pairs of bodies that touch at a start, each with the depth.
+
+        Args:
+            t: Time [s].
+            x: q and v, shape (2n,).
+        """
+        self.start(t, x)
+        self._mujoco.mj_forward(self._model, self._data)
+        pairs: dict[tuple[str, str], float] = {}
+        for contact in self._data.contact[: self._data.ncon]:
+            pair = self._body(contact.geom1), self._body(contact.geom2)
+            pairs[pair] = min(pairs.get(pair, 0.0), float(contact.dist))
+        return [f"{one} touches {other} ({-1e3 * depth:.3g} mm deep)" for (one, other), depth in pairs.items()]
+
+    def _place_coordinates(self, problems: list[str]) -> None:
+        """Where q and v are in MuJoCo's qpos and qvel."""
+        model, kinds = self._model, self._mujoco.mjtJoint
+        joints = {model.joint(i).name: i for i in range(model.njnt)}
+        free = [i for i in range(model.njnt) if model.jnt_type[i] == int(kinds.mjJNT_FREE)]
+        names = list(self._plant.coordinates)
+        floats = BASE_TURN[0] in names
+        if floats and len(free) != 1:
+            problems.append(f"the plant's base is free, but the scene has {len(free)} free joints (expected one)")
+            return
+        self._base: tuple[Array, Array, int, int] | None = None
+        if floats:
+            position, turn = ([names.index(name) for name in group] for group in (BASE_POSITION, BASE_TURN))
+            self._base = (
+                np.array(position),
+                np.array(turn),
+                int(model.jnt_qposadr[free[0]]),
+                int(model.jnt_dofadr[free[0]]),
+            )
+        ours, positions, speeds = [], [], []
+        for k, name in enumerate(names):
+            if floats and name in BASE_POSITION + BASE_TURN:
+                continue
+            joint = joints.get(name)
+            if joint is None:
+                problems.append(f"no joint '{name}', which the plant has as coordinate ({remedy(name, list(joints))})")
+            elif int(model.jnt_type[joint]) not in (int(kinds.mjJNT_HINGE), int(kinds.mjJNT_SLIDE)):
+                problems.append(f"joint '{name}' is no hinge and no slide, but a coordinate of the plant")
+            else:
+                ours.append(k)
+                positions.append(int(model.jnt_qposadr[joint]))
+                speeds.append(int(model.jnt_dofadr[joint]))
+        self._joint_names = {name for name in names if name in joints}
+        self._ours, self._positions, self._speeds = np.array(ours, int), np.array(positions, int), np.array(speeds, int)
+
+    def _place_actuators(self, problems: list[str]) -> None:
+        """Motors of the plant's actuators and their control per torque; none: torques act on the joints."""
+        model, mujoco = self._model, self._mujoco
+        motors = {model.actuator(i).name: i for i in range(model.nu)}
+        missing = [name for name in self._plant.actuators if name not in motors]
+        self._motors = np.array([motors[name] for name in self._plant.actuators if name in motors], int)
+        if missing and len(self._motors):
+            known = list(motors)
+            problems += [
+                f"no motor '{name}', which the plant has as actuator ({remedy(name, known)})" for name in missing
+            ]
+        if len(self._motors) == 0 and model.nu:
+            problems.append(
+                f"none of its motors ({', '.join(motors)}) has the name of an actuator of the plant "
+                f"({', '.join(self._plant.actuators)}) (rename them, or leave all out: torques then act on the joints)"
+            )
+        for i in self._motors:
+            plain = (
+                model.actuator_gaintype[i] == int(mujoco.mjtGain.mjGAIN_FIXED)
+                and model.actuator_biastype[i] == int(mujoco.mjtBias.mjBIAS_NONE)
+                and model.actuator_trntype[i] == int(mujoco.mjtTrn.mjTRN_JOINT)
+            )
+            if not plain or model.actuator_gear[i, 0] * model.actuator_gainprm[i, 0] == 0.0:
+                problems.append(f"motor '{model.actuator(i).name}' is no <motor> on a joint (servos take no torque)")
+        if problems:
+            return
+        gains = model.actuator_gear[self._motors, 0] * model.actuator_gainprm[self._motors, 0]
+        self._control = 1.0 / gains
+
+    def _notes(self) -> list[str]:
+        """What the scene has beyond the plant."""
+        model = self._model
+        joints = [i for i in range(model.njnt) if model.joint(i).name not in self._plant.coordinates]
+        if self._base is not None:
+            joints = [i for i in joints if model.jnt_dofadr[i] != self._base[3]]
+        more = [model.joint(i).name or f"joint{i}" for i in joints]
+        return [f"joints that the plant does not have: {', '.join(more)}"] if more else []
+
+    def _set(self, t: float, x: Array) -> None:
+        """Puts q and v into MuJoCo's data."""
+        data, q, v = self._data, x[: self._n], x[self._n :]
+        data.time = t
+        data.qpos[self._positions], data.qvel[self._speeds] = q[self._ours], v[self._ours]
+        if self._base is not None:
+            position, turn, first, dof = self._base
+            data.qpos[first : first + 3], data.qpos[first + 3 : first + 7] = q[position], q[turn]
+            data.qvel[dof : dof + 3] = v[position]
+            data.qvel[dof + 3 : dof + 6] = 4.0 * rates_of_turn(q[turn]).T @ v[turn]
+
+    def _motion(self) -> Array:
+        """q and v from MuJoCo's data."""
+        data, n = self._data, self._n
+        x = np.zeros(2 * n)
+        x[self._ours], x[n + self._ours] = data.qpos[self._positions], data.qvel[self._speeds]
+        if self._base is not None:
+            position, turn, first, dof = self._base
+            x[position], x[turn] = data.qpos[first : first + 3], data.qpos[first + 3 : first + 7]
+            x[n + position] = data.qvel[dof : dof + 3]
+            x[n + turn] = rates_of_turn(data.qpos[first + 3 : first + 7]) @ data.qvel[dof + 3 : dof + 6]
+        return x
+
+    def _drive(self, t: float, u: Array) -> None:
+        data = self._data
+        if len(self._motors):
+            data.ctrl[self._motors] = self._control * u
+            return
+        force = np.asarray(self._plant.actuation(self._motion()[: self._n], t), dtype=float) @ u
+        data.qfrc_applied[self._speeds] = force[self._ours]
+        if self._base is not None:
+            position, turn, first, dof = self._base
+            data.qfrc_applied[dof : dof + 3] = force[position]
+            data.qfrc_applied[dof + 3 : dof + 6] = rates_of_turn(data.qpos[first + 3 : first + 7]).T @ force[turn]
+
+    def _state(self) -> Array:
+        state = np.empty(self.size)
+        self._mujoco.mj_getState(self._model, self._data, state, self._parts)
+        return state
+
+    def _body(self, geom: int) -> str:
+        body = int(self._model.geom_bodyid[geom])
+        return str(self._model.body(body).name or f"body{body}")
+
+
+def rates_of_turn(turn: Array) -> Array:
+    """E with q' = E w for a unit quaternion q = (w, x, y, z) and w in the body's axes; 4 E^T E = 1; shape (4, 3)."""
+    w, x, y, z = turn
+    E: Array = 0.5 * np.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
+    return E

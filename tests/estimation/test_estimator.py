@@ -1,0 +1,255 @@
+"""Estimators in the loop: from positions alone to state and disturbance, on every engine."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.errors import ConfigError, TaskError
+from servoctl.estimation.bound import OUTLIER, BoundEstimator, PlantFunctions
+from servoctl.estimation.estimator import Estimator
+from servoctl.mechanics.constraint import Rows
+from servoctl.mechanics.model import Model
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.types import Array, State
+
+PLANT = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Mass(sc.Plant):
+    """One mass on a rail; a run may give it another m, and a force by `push`, which the law takes as 1."""
+    m: float = 1.0
+    push: float = 1.0
+    coordinates = {"x": "m"}
+    actuators = {"F": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[self.m]])
+
+    def force(self, q, v, t):
+        return np.array([self.push - 1.0])
+
+    def actuation(self, q, t):
+        return np.array([[1.0]])
+'''
+CONFIG = """plant: {class: "mass.py:Mass"}
+initial: {q: {x: 0.01}}
+task:
+  - {name: x, holonomic: "x - 0.02*sin(3*t)"}
+law:
+  correction: {second_order: {damping: 20, stiffness: 100}}
+run: {duration: 0.3, period: 0.001}
+realism: {measured: q, quantisation: {q: 1e-5}}
+estimation: {kind: model}
+"""
+ROBOTS = (
+    "run.period=0.001", "run.integrator.step=0.001", "run.output_step=", "realism.delay=0.001",
+    "realism.quantisation.q=2*pi/65536", "realism.measured=q",
+)  # fmt: skip
+
+
+@pytest.fixture
+def mass(tmp_path: Path) -> Path:
+    (tmp_path / "mass.py").write_text(PLANT)
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["model", "alpha_beta", "difference"])
+def test_every_engine_estimates_the_same(mass: Path, kind: str) -> None:
+    changes = [
+        f"estimation.kind={kind}", "realism.parameter_error={push: 0.7, m: 0.4}", "realism.delay=0.0015",
+        "realism.lag=0.002", "run.duration=0.1", "realism.noise.q=1e-5",
+    ]  # fmt: skip
+    reference = sc.load(mass, changes, engine="numpy").simulate()
+    for engine in ("vm", "c"):
+        run = sc.load(mass, changes, engine=engine).simulate()
+        assert run.metadata["engine"] == engine
+        for column in ("q.x", "u.F", "estimate.q.x", "estimate.v.x"):
+            np.testing.assert_allclose(run[column], reference[column], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.0005, 0.001, 0.0025])
+def test_a_constant_disturbance_is_found_whatever_the_delay(mass: Path, delay: float) -> None:
+    changes = ["realism.parameter_error.push=0.7", f"realism.delay={delay}", "run.duration=2"]
+    run = sc.load(mass, changes, engine="vm").simulate()
+    late = run.t > 1.6
+    sigma = run["estimate.sigma.x"][0]
+    np.testing.assert_allclose(run["estimate.disturbance.x"][late], 0.7, atol=4 * sigma)
+    np.testing.assert_allclose(run["estimate.q.x"][late], run["q.x"][late], atol=1e-5)
+    # an exact model and no disturbance but a constant one: the error is that of the readings
+    assert np.abs(run["violation.x"][late]).max() < 1e-5
+
+
+def test_lag_is_no_disturbance_and_readings_are_exact_to_their_noise(mass: Path) -> None:
+    run = sc.load(mass, ["realism.lag=0.003", "realism.delay=0.0015"], engine="vm").simulate()
+    # the disturbance that the mean torque of each period leaves is below the noise of the estimate
+    assert np.abs(run["estimate.disturbance.x"]).max() < 4 * run["estimate.sigma.x"][0]
+
+
+def test_saturation_winds_nothing_up(mass: Path) -> None:
+    changes = ["realism.parameter_error.push=2.0", "realism.saturation=2.5", "run.duration=1.5", "initial.q.x=0.1"]
+    run = sc.load(mass, changes, engine="vm").simulate()
+    assert np.abs(run["u.F"]).max() == 2.5
+    found = run["estimate.disturbance.x"][run.t > 0.3]
+    np.testing.assert_allclose(found, 2.0, atol=5 * run["estimate.sigma.x"][0])
+
+
+class Floating(PlantFunctions):
+    """A free unit mass per coordinate, with linear constraints D q = 0."""
+
+    def __init__(self, D: Array) -> None:
+        self.D = D
+
+    def acceleration(self, state: State, u: Array) -> Array:
+        return u
+
+    def passive(self, state: State) -> Rows:
+        return Rows(self.D, np.zeros(len(self.D)), self.D @ state.q, self.D @ state.v)
+
+
+def bound(n: int, rows: int, **changes: object) -> BoundEstimator:
+    """A model estimator of n coordinates and actuators with passive rows, period 1 ms."""
+    names = tuple(f"q{i}" for i in range(n))
+
+    class Stub:
+        plant = type("P", (), {"coordinates": dict.fromkeys(names, ""), "actuators": dict.fromkeys(names, "")})
+        task: dict[str, object] = {}  # noqa: RUF012
+        passive_rows = (type("R", (), {"has_rate": True, "has_violation": True}),) * rows
+
+    start = State(0.0, np.zeros(n), np.zeros(n))
+    model: Model = Stub()  # type: ignore[assignment]
+    return Estimator(**changes).bind(model, start, 0.001)  # type: ignore[arg-type]
+
+
+def test_the_estimate_satisfies_the_constraints_by_the_orthogonal_projector() -> None:
+    random = np.random.default_rng(1)
+    D = random.standard_normal((4, 6))
+    D[3] = D[0] - 2.0 * D[1]  # dependent
+    free = np.eye(6) - np.linalg.pinv(D, rcond=1e-10) @ D
+    plain, projected = bound(6, 0), bound(6, 4)
+    memory = np.array(list(plain.memory.values()))
+    memory[:18], memory[-1] = random.standard_normal(18), 1.0
+    y, u = State(0.0, memory[:6] + 1e-6 * random.standard_normal(6), np.zeros(6)), random.standard_normal(6)
+    without = plain.update(y, np.ones(6), u, memory, 0.001, Floating(D))
+    found = projected.update(y, np.ones(6), u, memory, 0.001, Floating(D))
+    for part in ("q", "v", "disturbance"):
+        np.testing.assert_allclose(found.shown[part], free @ without.shown[part], atol=1e-12)
+    variance, before = found.shown["sigma"] ** 2, without.shown["sigma"] ** 2
+    np.testing.assert_allclose(variance, np.diag(free @ np.diag(before) @ free.T), rtol=1e-10)
+    assert variance.sum() == pytest.approx(before.sum() * (1.0 - 3 / 6), rel=1e-12)
+
+
+def test_a_reading_that_is_missing_or_far_off_is_left_out() -> None:
+    estimator, plant = bound(2, 0), Floating(np.zeros((0, 2)))
+    memory = np.array(list(estimator.memory.values()))
+    memory[-1] = 1.0
+    readings = State(0.0, np.array([np.nan, 1.0]), np.zeros(2))
+    for tick in range(5):
+        found = estimator.update(readings, np.array([0.0, 1.0]), np.zeros(2), memory, 0.001, plant)
+        memory = found.memory
+        assert found.shown["q"][0] == 0.0
+        assert found.shown["innovation"][1] > OUTLIER
+        # three in a row are left out; then it is the model that is wrong
+        assert (found.shown["q"][1] == 0.0) == (tick < 3)
+
+
+def test_a_dead_encoder_shows_within_three_ticks() -> None:
+    estimator, plant = bound(1, 0, noise=1e-5), Floating(np.zeros((0, 1)))
+    memory, speed = np.array(list(estimator.memory.values())), 0.5
+    worst = []
+    for tick in range(1500):
+        q = speed * 0.001 * min(tick, 1496)  # the encoder dies on the way
+        found = estimator.update(State(0.0, np.array([q]), np.zeros(1)), np.ones(1), np.zeros(1), memory, 0.001, plant)
+        memory = found.memory
+        worst.append(float(found.shown["innovation"][0]))
+    assert max(worst[1000:1497]) < 1e-3
+    assert max(worst[1497:]) > OUTLIER
+
+
+@pytest.fixture(scope="module")
+def robots() -> dict[str, Trajectory]:
+    """The shipped robots with masses that are 30 % off, one cycle late, from 16-bit angles alone."""
+    changes = [*ROBOTS, "run.duration=3"]
+    runs = {
+        name: sc.load(
+            "coordinated_robots", [*changes, f"estimation.kind={kind}", f"realism.parameter_error.m={e}"], "c"
+        )
+        for name, kind, e in (("model", "model", 0.3), ("light", "model", -0.3), ("difference", "difference", 0.3))
+    }
+    return {name: run.simulate() for name, run in runs.items()}
+
+
+def test_robots_with_masses_that_are_wrong_follow_from_angles_alone(robots: dict[str, Trajectory]) -> None:
+    def rms(run: Trajectory) -> float:
+        return float(np.sqrt(np.mean(run["violation.object_y"][run.t > 2.0] ** 2)))
+
+    for name in ("model", "light"):
+        assert rms(robots[name]) < 5e-5
+        assert np.abs(robots[name]["violation.object_y"]).max() < 1.5e-3
+    assert rms(robots["difference"]) > 300 * rms(robots["model"])
+
+    def activity(run: Trajectory) -> float:
+        return float(np.abs(np.diff(run.u, axis=0)).sum() / run.t[-1])
+
+    assert activity(robots["model"]) < 0.4 * activity(robots["difference"])
+
+
+def test_the_logged_state_of_a_simulated_run_is_the_true_one(robots: dict[str, Trajectory]) -> None:
+    run = robots["model"]
+    assert np.abs(run["passive.loop.0"]).max() < 1e-9
+    error = run["estimate.q.theta1"] - run["q.theta1"]
+    assert 0.0 < np.abs(error).max() < 1e-4
+    assert run.units["estimate.disturbance.theta1"] == "rad/s^2"
+
+
+@dataclass(frozen=True)
+class Point(sc.Plant):
+    """A free mass of 1 kg."""
+
+    coordinates = {"x": "m"}  # noqa: RUF012
+    actuators = {"F": "N"}  # noqa: RUF012
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        return np.array([[1.0]])
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([0.0])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        return np.array([[1.0]])
+
+
+def test_an_estimator_works_without_a_config() -> None:
+    law = sc.ConstraintFollowing(sc.Baumgarte(10.0, 10.0))
+    task = {"x": sc.Holonomic("x - 0.1*sin(t)")}
+    given = {"q": 0.0, "v": 0.1, "duration": 0.05, "engine": "numpy"}
+    run = sc.simulate(Point(), task, law, **given, period=0.001, estimation=sc.Estimator(noise=1e-6))
+    np.testing.assert_allclose(run["estimate.v.x"], run["v.x"], atol=1e-9)
+    with pytest.raises(TaskError, match=r"simulate: estimation: needs a period \(give period=\)"):
+        sc.simulate(Point(), task, law, **given, estimation=sc.Estimator())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("estimation.kind=kalman", "estimation.kind: expected one of model, alpha_beta, difference, got 'kalman'"),
+        ("run.period=", r"estimation: needs a sampled law \(give run.period\)"),
+        ("law.observer=auto", "law.observer: cannot be used with estimation.kind model: both would cancel"),
+        ("estimation.filter_time=1*ms", "estimation.filter_time: belongs to kind difference, not to model"),
+        ("estimation.noise.q=0", "estimation.noise.q: expected a positive number"),
+        ("estimation.disturbance={y: 3}", "estimation.disturbance.y: there is no coordinate 'y'"),
+        ("estimation.disturbance=1e-20", "estimation: x: disturbance 1e-20 and noise"),
+        ("realism.measured=v", "realism.measured: expected"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(mass: Path, change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sc.load(mass, [change])

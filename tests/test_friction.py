@@ -1,0 +1,82 @@
+"""`plant.friction`: friction that the law knows, against the friction that the machine has."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from hil.assembly.emulation import simulated_system
+from hil.assembly.prepare import load as load_drives
+from plants.two_mass_spring import TwoMassSpring
+from servoctl.mechanics.friction import Friction, friction_of, with_friction, without_friction
+from servoctl.run_folder.trajectory import Trajectory
+
+RUBS = "{coulomb: {F: 3}, viscous: {F: 0.5}, speed: 0.05}"
+SHORT = ["run.duration=0.2", "run.output_step="]
+SAMPLED = [*SHORT, "run.period=0.001"]
+
+
+def ran(*overrides: str, engine: str = "vm") -> Trajectory:
+    found = sc.load("two_mass_spring", overrides, engine=engine).simulate()
+    assert found.summary()["status"] == "done"
+    return found
+
+
+def resistance(v: Any) -> Any:
+    return 3 * np.tanh(v / 0.05) + 0.5 * v
+
+
+@pytest.mark.parametrize("engine", ["vm", "numpy"])
+def test_the_law_adds_the_friction_of_the_plant_and_moves_it_as_without(engine: str) -> None:
+    known, none = (ran(*SHORT, *friction, engine=engine) for friction in ([f"plant.friction={RUBS}"], []))
+    np.testing.assert_allclose(known["q.x1"], none["q.x1"], atol=1e-12)
+    np.testing.assert_allclose(known["u.F"], none["u.F"] + resistance(none["v.x1"]), atol=1e-10)
+
+
+def test_friction_of_the_plant_moves_the_machine_as_friction_of_realism_does() -> None:
+    unforced = ["law=none", "task=[]", "initial.v=1", *SAMPLED]
+    one, other = (ran(*unforced, f"{section}.friction={RUBS}") for section in ("plant", "realism"))
+    np.testing.assert_allclose(one["v.x1"], other["v.x1"], atol=1e-12)
+    assert "energy_drift" not in one.summary()
+
+
+def test_friction_of_realism_takes_the_place_of_the_friction_of_the_plant() -> None:
+    same, other = f"realism.friction={RUBS}", "realism.friction={viscous: {F: 2}}"
+    exact, known, wrong = (ran(*SAMPLED, f"plant.friction={RUBS}", *more) for more in ([], [same], [other]))
+    np.testing.assert_allclose(known["q.x1"], exact["q.x1"], atol=1e-12)
+    unforced = ["law=none", "task=[]", "initial.v=1", *SAMPLED]
+    both, alone = (ran(*unforced, *more, other) for more in ([f"plant.friction={RUBS}"], []))
+    np.testing.assert_allclose(both["v.x1"], alone["v.x1"], atol=1e-12)
+    assert np.abs(wrong["violation.distance"]).max() > 2 * np.abs(exact["violation.distance"]).max()
+
+
+def test_friction_of_emulated_drives_takes_the_place_of_the_friction_of_the_plant() -> None:
+    known, worn = "plant.friction={coulomb: {F: 1}}", "hil.emulation.coulomb_friction=2"
+    prepared = load_drives("two_mass_spring_drive", [known])
+    assert simulated_system(prepared) is prepared.run.system
+    assert friction_of(simulated_system(load_drives("two_mass_spring_drive", [known, worn])).model.plant) is None
+
+
+def test_a_plant_with_friction_is_of_its_own_class_and_can_be_copied() -> None:
+    friction = Friction((1.0,), (2.0,), (0.1,))
+    plant = with_friction(TwoMassSpring(m1=3.0), friction)
+    for other in (plant, copy.copy(plant), pickle.loads(pickle.dumps(plant))):
+        assert isinstance(other, TwoMassSpring) and other == plant and type(other) is type(plant)
+        assert friction_of(other) == friction and without_friction(other) == TwoMassSpring(m1=3.0)
+
+
+def test_a_robot_with_friction_is_compiled_and_its_error_is_a_parameter_error() -> None:
+    friction = ["plant.friction={coulomb: 2, viscous: 1, speed: 0.1}", "run.period=0.005", "run.duration=0.1"]
+    run = sc.load("arm_path", [*friction, "realism.parameter_error.friction_coulomb=0.5"], engine="vm")
+    assert run.system.model.opaque is None and isinstance(run.system.model.plant, sc.Robot)
+    assert run.system.simulated is not None
+    assert friction_of(run.system.simulated.plant) == Friction((3.0,) * 7, (1.0,) * 7, (0.1,) * 7)
+
+
+def test_friction_too_steep_for_the_step_gives_a_warning_with_its_field() -> None:
+    steep = "plant.friction={coulomb: {F: 3}, speed: 0.0001}"
+    run = sc.load("two_mass_spring", [*SAMPLED, steep], engine="numpy")
+    assert any(text.startswith("plant.friction: near rest its rate is") for text in run.warnings)

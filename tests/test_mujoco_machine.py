@@ -1,0 +1,246 @@
+"""MuJoCo as the machine behind a law: an implementation that is not ours moves the plant."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_robot import SMALL, small_urdf
+
+import servoctl as sc
+from hil.emulator.actuator import ActuatorOptions
+from hil.emulator.plant import SimulatedPlant
+from servoctl.errors import ConfigError
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.simulation.mujoco_machine import MujocoMachine
+from servoctl.types import Array, State
+
+pytest.importorskip("mujoco", reason="mujoco is not installed (pip install mujoco)")
+
+MILLISECOND = 1_000_000
+
+START = State(0.0, np.array([-0.4, 1.2]), np.zeros(2))
+
+PLAIN = 2 * [ActuatorOptions(lag=0.0)]
+
+PERIOD = ("run.period=0.005", "run.duration=0.05", "run.integrator.step=0.001")
+
+SCENE = """<mujoco>
+  <compiler angle="radian"/>
+  <option timestep="0.001" integrator="RK4"/>
+  <worldbody>
+    <body pos="0 0 0">
+      <inertial pos="0.2 0 0" mass="2" diaginertia="0.002 0.02 0.02"/>
+      <joint name="shoulder" axis="0 -1 0" {joint}/>
+      <body pos="0.4 0 0">
+        <inertial pos="0.15 0 0" mass="1" diaginertia="0.002 0.02 0.02"/>
+        <joint name="{second}" type="{kind}" axis="0 -1 0" {joint}/>
+      </body>
+    </body>
+    {more}
+  </worldbody>
+  <actuator>{motors}</actuator>
+</mujoco>"""
+
+MOTORS = '<motor name="shoulder" joint="shoulder" gear="5"/><motor name="elbow" joint="elbow" gear="2"/>'
+
+BALL = '<body name="ball" pos="0 2 3"><freejoint/><geom size="0.1"/></body>'
+
+
+def scene(joint: str = "", second: str = "elbow", kind: str = "hinge", more: str = "", motors: str = MOTORS) -> str:
+    return SCENE.format(joint=joint, second=second, kind=kind, more=more, motors=motors)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "small.urdf").write_text(small_urdf())
+    (tmp_path / "c.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def simulated(home: Path, *overrides: str) -> sc.Trajectory:
+    return sc.load(home / "c.yaml", (*PERIOD, *overrides), engine="numpy").simulate()
+
+
+def with_scene(home: Path, content: str, *overrides: str) -> sc.Trajectory:
+    (home / "scene.xml").write_text(content)
+    return simulated(home, "realism.machine.mjcf=scene.xml", *overrides)
+
+
+def problems(home: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        sc.load(home / "c.yaml", (*PERIOD, *overrides), engine="numpy")
+    return caught.value.problems
+
+
+def test_a_robots_own_file_moves_as_our_machine_does(home: Path) -> None:
+    ours, theirs = simulated(home), simulated(home, "realism.machine.urdf=files/small.urdf")
+    assert np.abs(ours.v).max() > 0.01
+    assert np.abs(ours.q - theirs.q).max() < 1e-12
+    assert np.abs(ours.v - theirs.v).max() < 1e-10
+
+
+def test_late_torques_reach_it_as_they_reach_ours(home: Path) -> None:
+    late = "realism.delay=0.007"
+    ours, theirs = simulated(home, late), simulated(home, late, "realism.machine.urdf=files/small.urdf")
+    assert np.abs(ours.v).max() > 0.01
+    assert np.abs(ours.q - theirs.q).max() < 1e-12
+
+
+def test_lagging_torques_reach_it_with_an_error_of_second_order_in_the_step(home: Path) -> None:
+    def error(step: float) -> float:
+        effects = ("realism.lag=0.004", "realism.delay=0.002", f"run.integrator.step={step}")
+        ours, theirs = simulated(home, *effects), simulated(home, *effects, "realism.machine.urdf=files/small.urdf")
+        return float(np.abs(ours.q - theirs.q).max())
+
+    coarse, fine = error(0.001), error(0.0005)
+    assert coarse < 1e-5
+    assert fine == pytest.approx(coarse / 4.0, rel=0.05)
+
+
+def test_a_motor_puts_the_laws_torque_on_its_joint_whatever_its_gear(home: Path) -> None:
+    ours, theirs = simulated(home), with_scene(home, scene())
+    assert np.abs(ours.q - theirs.q).max() < 1e-11
+
+
+def test_a_motors_own_limit_holds_although_the_law_does_not_know_it(home: Path) -> None:
+    motors = MOTORS.replace('gear="5"', 'gear="5" ctrllimited="true" ctrlrange="-1 1"')
+    free, weak = with_scene(home, scene()), with_scene(home, scene(motors=motors))
+    asked = np.abs(np.array(free.u[0]))
+    assert asked[0] > 5.0
+    limited = with_scene(home, scene(), "realism.saturation={shoulder: 5, elbow: 1000}")
+    assert np.abs(weak.q - limited.q).max() < 1e-12
+    assert np.abs(weak.q - free.q).max() > 1e-4
+
+
+def test_joint_friction_and_armature_of_the_scene_act(home: Path) -> None:
+    plain, real = with_scene(home, scene()), with_scene(home, scene(joint='armature="0.1" damping="0.5"'))
+    assert np.abs(real.q - plain.q).max() > 1e-3
+
+
+def test_what_else_the_scene_holds_moves_too_and_is_named(home: Path) -> None:
+    run_with = with_scene(home, scene(more=BALL))
+    assert np.array_equal(run_with.q, with_scene(home, scene()).q)
+    (warning,) = [text for text in run_with.metadata["warnings"] if "machine" in text]
+    assert warning == "realism.machine: scene.xml: joints that the plant does not have: joint2"
+
+
+def test_a_run_repeats_to_the_bit(home: Path) -> None:
+    first, second = (with_scene(home, scene(joint='frictionloss="0.5"', more=BALL)) for _ in range(2))
+    assert np.array_equal(first.q, second.q)
+
+
+def test_a_run_of_a_folder_finds_the_scene_again(home: Path) -> None:
+    (home / "scene.xml").write_text(scene())
+    run = sc.load(home / "c.yaml", (*PERIOD, "realism.machine.mjcf=scene.xml"), engine="numpy")
+    first = run.simulate(home / "out")
+    assert np.array_equal(sc.load(home / "out" / "config.yaml", engine="numpy").simulate().q, first.q)
+
+
+def test_bodies_that_touch_at_the_start_are_named(home: Path) -> None:
+    rests = '<body name="box" pos="0.1 0 0.05"><geom type="box" size="0.1 0.1 0.1"/></body>'
+    content = scene(more=rests + '<body name="ball" pos="0.1 0 0.2"><freejoint/><geom size="0.1"/></body>')
+    warnings = with_scene(home, content).metadata["warnings"]
+    assert "realism.machine: scene.xml: ball touches box (50 mm deep)" in [
+        w.replace("box touches ball", "ball touches box") for w in warnings
+    ]
+
+
+def test_where_mujoco_gives_up_the_run_stops(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    motion = with_scene(home, scene(joint='stiffness="1e18"'), "run.integrator.step=0.005")
+    assert motion.metadata["status"] == "stopped"
+    assert "not finite" in motion.metadata["error"]
+    assert not (home / "MUJOCO_LOG.TXT").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            scene(second="forearm").replace('joint="elbow"', 'joint="forearm"'),
+            "no joint 'elbow', which the plant has as coordinate",
+        ),
+        (scene(kind="ball"), "joint 'elbow' is no hinge and no slide"),
+        (scene(motors=MOTORS.split("/>")[0] + "/>"), "no motor 'elbow', which the plant has as actuator"),
+        (scene(motors='<motor name="m" joint="elbow"/>'), "none of its motors (m) has the name of an actuator"),
+        (scene(motors=MOTORS.replace("motor", "position")), "motor 'shoulder' is no <motor> on a joint"),
+        ("<mujoco><worldbody><body/></mujoco>", "MuJoCo cannot read it"),
+    ],
+)
+def test_a_scene_that_does_not_fit_is_refused_by_name(home: Path, content: str, expected: str) -> None:
+    (home / "scene.xml").write_text(content)
+    found = problems(home, "realism.machine.mjcf=scene.xml")
+    assert any("realism.machine.mjcf" in line and expected in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (("realism.machine.mjcf=none.xml",), "none.xml"),
+        (("realism.machine={}",), "expected exactly one of mjcf, urdf, got none"),
+        (("realism.machine={mjcf: a.xml, urdf: b.urdf}",), "expected exactly one of mjcf, urdf, got mjcf and urdf"),
+        (
+            ("realism.machine.urdf=files/small.urdf", "realism.parameter_error={upper.m: 0.1}"),
+            "realism.parameter_error: the machine of realism.machine has its own",
+        ),
+    ],
+)
+def test_a_wrong_section_is_refused(home: Path, overrides: tuple[str, ...], expected: str) -> None:
+    assert any(expected in line for line in problems(home, *overrides))
+
+
+THROWN = """<robot name="box"><link name="box"><inertial><origin xyz="0.02 0.01 0.03"/><mass value="2"/>
+<inertia ixx="0.02" iyy="0.03" izz="0.04" ixy="0.001" ixz="0" iyz="0.002"/></inertial></link></robot>"""
+
+THROWN_SCENE = """<mujoco><option timestep="0.001" integrator="RK4"/><worldbody><body name="box"><freejoint/>
+<inertial pos="0.02 0.01 0.03" mass="2" fullinertia="0.02 0.03 0.04 0.001 0 0.002"/></body></worldbody></mujoco>"""
+
+
+def test_a_free_base_is_thrown_alike(tmp_path: Path) -> None:
+    (tmp_path / "box.urdf").write_text(THROWN)
+    (tmp_path / "box.xml").write_text(THROWN_SCENE)
+    plant = Robot.from_urdf(tmp_path / "box.urdf", base="free")
+    turn = np.array([0.8, 0.0, 0.6, 0.0])
+    spin = np.array([0.4, -1.0, 2.0])
+    w, x, y, z = turn
+    rate = 0.5 * np.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]]) @ spin
+    q, v = np.concatenate([[0.1, 0.2, 1.0], turn]), np.concatenate([[1.0, 0.0, 2.0], rate])
+    ours = sc.simulate(plant, {}, None, q=q, v=v, duration=0.2, step=0.001, engine="vm")
+    machine = MujocoMachine(tmp_path / "box.xml", plant)
+    state: Array = np.concatenate([q, v])
+    rest = machine.start(0.0, state)
+    for k in range(200):
+        state, rest = machine.after(0.001 * k, state, rest, np.zeros(0), 0.001)
+    assert np.abs(state[:7] - ours.q[-1]).max() < 1e-8
+    assert np.abs(state[7:] - ours.v[-1]).max() < 1e-7
+
+
+def test_behind_emulated_drives_it_moves_as_ours_does(home: Path) -> None:
+    (home / "scene.xml").write_text(scene())
+    ours, theirs = (
+        SimulatedPlant(sc.load(home / "c.yaml", sets, engine="numpy").system, START, MILLISECOND, "numpy", PLAIN)
+        for sets in (PERIOD, (*PERIOD, "realism.machine.mjcf=scene.xml"))
+    )
+    for k in range(50):
+        for plant in (ours, theirs):
+            plant.command(0, 3.0 * np.sin(0.3 * k), k * MILLISECOND)
+            plant.state(k * MILLISECOND + 300_000)  # a look between two steps changes nothing
+    assert theirs.engine == "mujoco"
+    assert np.abs(ours.state(50 * MILLISECOND)[1]).max() > 0.1
+    assert (
+        np.abs(np.concatenate(ours.state(50 * MILLISECOND)) - np.concatenate(theirs.state(50 * MILLISECOND))).max()
+        < 1e-9
+    )
+    theirs.restart()
+    assert np.array_equal(theirs.state(0)[0], START.q)
+
+
+def test_a_closed_brake_holds_its_joint(home: Path) -> None:
+    (home / "scene.xml").write_text(scene())
+    run = sc.load(home / "c.yaml", (*PERIOD, "realism.machine.mjcf=scene.xml"), engine="numpy")
+    plant = SimulatedPlant(run.system, START, MILLISECOND, "numpy", PLAIN)
+    plant.brake(0, True, 0)
+    q, _ = plant.state(100 * MILLISECOND)
+    assert q[0] == pytest.approx(START.q[0], abs=1e-5)
+    assert abs(q[1] - START.q[1]) > 1e-3
