@@ -1,12 +1,15 @@
-"""Whether the addresses of a rig are consistent: distinct buses, nodes on existing buses, no CAN id used twice."""
+"""Which CAN ids nodes use, and whether they fit together: distinct buses, nodes on existing buses, no id used twice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
-from hil.drives.ids import common
-from hil.drives.settings import SensorSettings
-from servoctl.assembly.problems import Problems
+from hil.codecs import cia402
+from hil.drives.cia402_setup import Cia402Options
+from hil.drives.mit_options import MitOptions
+from hil.drives.options import options_of
+from hil.drives.settings import DriveSettings, SensorSettings
+from servoctl.config.document import Problem
 from servoctl.expression.suggest import remedy
 
 EMULATED = "emulated"
@@ -19,52 +22,94 @@ ConfigNodes = Sequence[tuple[tuple[str, str, int], SensorSettings]]
 """Nodes with their paths in the config."""
 
 
-def check_buses(buses: Mapping[str, Mapping[str, Any]], problems: Problems) -> None:
-    """Checks that there is a bus, that no two buses are the same, and that all share one clock."""
+def bus_problems(buses: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """There must be a bus, no two buses may be the same, and all share one clock."""
     if not buses:
-        problems.add("no bus (name one: {main: {interface: emulated}})", "hil", "buses")
+        yield Problem(("hil", "buses"), "no bus (name one: {main: {interface: emulated}})")
     virtual = [name for name, keys in buses.items() if keys["interface"] == EMULATED]
     if virtual and len(virtual) < len(buses):
-        problems.add(
-            f"{', '.join(virtual)} is emulated in virtual time and the others are not (one clock for all: make every "
-            "bus emulated, or none)",
-            "hil",
-            "buses",
-        )
+        what = f"{', '.join(virtual)} is emulated in virtual time and the others are not"
+        yield Problem(("hil", "buses"), f"{what} (one clock for all: make every bus emulated, or none)")
     names: dict[tuple[str, ...], str] = {}
     for name, keys in buses.items():
         if keys["interface"] == EMULATED:
-            for key in keys:
-                if key not in EMULATED_KEYS:
-                    problem = f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})"
-                    problems.add(problem, "hil", "buses", name, key)
+            for key in (key for key in keys if key not in EMULATED_KEYS):
+                what = f"an emulated bus has no such key ({remedy(key, EMULATED_KEYS)})"
+                yield Problem(("hil", "buses", name, key), what)
             continue
         channel = tuple(str(keys.get(key)) for key in ("interface", "channel", "port"))
         if names.setdefault(channel, name) != name:
-            problem = f"{channel[0]} {channel[1]} is already bus '{names[channel]}' (put all nodes on that one)"
-            problems.add(problem, "hil", "buses", name, "channel")
+            what = f"{channel[0]} {channel[1]} is already bus '{names[channel]}' (put all nodes on that one)"
+            yield Problem(("hil", "buses", name, "channel"), what)
 
 
-def check_nodes(nodes: ConfigNodes, buses: Mapping[str, Any], problems: Problems) -> None:
-    """Checks that every node is on an existing bus and has a node id of its own there."""
+def node_problems(nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every node must be on an existing bus, and have a node id of its own there."""
     names: dict[tuple[str, int], str] = {}
     for path, node in nodes:
         address = (node.bus, node.node)
         if node.bus not in buses:
-            problems.add(f"there is no bus '{node.bus}' ({remedy(node.bus, buses)})", *path, "bus")
+            yield Problem((*path, "bus"), f"there is no bus '{node.bus}' ({remedy(node.bus, buses)})")
         elif address in names:
-            problem = f"node {node.node} of bus '{node.bus}' is already {names[address]} (give each node its own id)"
-            problems.add(problem, *path, "node")
+            what = f"node {node.node} of bus '{node.bus}' is already {names[address]} (give each node its own id)"
+            yield Problem((*path, "node"), what)
         names.setdefault(address, node.name)
 
 
-def check_ids(nodes: ConfigNodes, problems: Problems) -> None:
-    """Checks that no two nodes use the same CAN id; the nodes' options must be valid."""
+def id_problems(nodes: ConfigNodes) -> Iterator[Problem]:
+    """No two nodes may use the same CAN id; the nodes' options must be valid."""
     for (_, one), (path, other) in combinations(nodes, 2):
         if one.bus == other.bus and (shared := common(one, other)):
-            problems.add(
-                f"{other.protocol} {other.name} and {one.protocol} {one.name} on bus '{one.bus}' both use id "
-                f"0x{min(shared):03X} (give one of them another node id, master or host, or a bus of its own)",
-                *path,
-                "node",
-            )
+            what = f"{other.protocol} {other.name} and {one.protocol} {one.name} on bus '{one.bus}' both use id"
+            remedies = "give one of them another node id, master or host, or a bus of its own"
+            yield Problem((*path, "node"), f"{what} 0x{min(shared):03X} ({remedies})")
+
+
+ODRIVE_IDS = 32
+"""Ids of one ODrive: the lower five bits are the command."""
+
+
+class Ids(NamedTuple):
+    """Ids of one node, 11 bits.
+
+    Attributes:
+        exclusive: Ids that no other node may use.
+        shared: Ids that nodes of the same protocol may share.
+    """
+
+    exclusive: frozenset[int]
+    shared: frozenset[int]
+
+
+def ids_of(settings: SensorSettings) -> Ids:
+    """The ids of a node; its options must be valid."""
+    return _IDS[settings.protocol](settings)
+
+
+def common(one: SensorSettings, other: SensorSettings) -> frozenset[int]:
+    """Ids in which two nodes conflict."""
+    a, b = ids_of(one), ids_of(other)
+    owned = a.exclusive & (b.exclusive | b.shared) | a.shared & b.exclusive
+    return owned if one.protocol == other.protocol else owned | a.shared & b.shared
+
+
+def _odrive(settings: SensorSettings) -> Ids:
+    first = settings.node * ODRIVE_IDS
+    return Ids(frozenset(range(first, first + ODRIVE_IDS)), frozenset())
+
+
+def _cia402(settings: SensorSettings) -> Ids:
+    """Source: CiA 301, predefined connection set."""
+    exclusive = {base + number * 0x100 for base in (cia402.TPDO1, cia402.RPDO1) for number in range(4)}
+    exclusive |= {cia402.EMERGENCY, cia402.SDO_ANSWER, cia402.SDO_REQUEST, cia402.HEARTBEAT}
+    shared = {cia402.NMT, cia402.SYNC}
+    if isinstance(settings, DriveSettings):
+        shared.add(cia402.HEARTBEAT + options_of(Cia402Options, settings).master)
+    return Ids(frozenset(base + settings.node for base in exclusive), frozenset(shared))
+
+
+def _mit(settings: SensorSettings) -> Ids:
+    return Ids(frozenset({settings.node}), frozenset({options_of(MitOptions, settings).host}))
+
+
+_IDS = {"odrive": _odrive, "cia402": _cia402, "mit": _mit}

@@ -1,10 +1,10 @@
 """Turns the `hil` section of a config into nodes and buses, and checks it against the plant."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from hil.assembly.addresses import EMULATED, check_buses, check_ids, check_nodes
+from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
 from hil.drives.base import Feedback
 from hil.drives.protocols import node_class, options_problems
@@ -12,7 +12,8 @@ from hil.drives.protocols import problems as protocol_problems
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.assembly.build import build_plant, law_limits
 from servoctl.assembly.problems import Problems
-from servoctl.config.hil import Hil
+from servoctl.config.document import Problem
+from servoctl.config.hil import DriveConfig, Hil
 from servoctl.config.load import LoadedConfig
 from servoctl.config.schema import LawConfig
 from servoctl.errors import ConfigError, ExpressionError
@@ -68,42 +69,42 @@ def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None =
             f"{loaded.where('hil')}: missing (it names buses and drives; see configs/coordinated_robots.yaml)"
         )
     buses = {name: {"interface": b.interface, "bitrate": b.bitrate, **b.options} for name, b in values.buses.items()}
-    check_buses(buses, problems)
-    drives = _drives(values, plant, problems)
-    sensors = _sensors(values, plant, problems)
-    nodes = [
-        *((("hil", "drives", i), each) for i, each in drives),
-        *((("hil", "sensors", i), each) for i, each in sensors),
+    drives = [_drive(drive, values) for drive in values.drives]
+    sensors = [
+        SensorSettings(s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options)
+        for s in values.sensors
     ]
-    if not problems.touch("hil.buses"):
-        check_nodes(nodes, buses, problems)
-    timed = not problems.touch("hil.period")
-    for path, node in nodes:
-        try:
-            for problem in protocol_problems(node, values.period) if timed else options_problems(node):
-                problems.add(problem.what, *path, *problem.path)
-        except ConfigError as error:
-            problems.add(str(error).partition("protocol: ")[2] or error, *path, "protocol")
-    _check_law_limits(loaded, plant, [each for _, each in drives], problems)
-    _check_free_bases(plant, values, problems)
-    if timed:
-        _check_times(values, problems)
-    _check_faults(values, nodes, buses, problems)
-    parameters: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
-    for name in values.emulation.parameters:
-        if name not in parameters:
-            unknown = f"{type(plant).__name__} has no such parameter ({remedy(name, parameters)})"
-            problems.add(unknown, "hil", "emulation", "parameters", name)
+    nodes: ConfigNodes = [
+        *((("hil", "drives", i), drive) for i, drive in enumerate(drives)),
+        *((("hil", "sensors", i), sensor) for i, sensor in enumerate(sensors)),
+    ]
+    law, timed = loaded.config.law, not problems.touch("hil.period")
+    limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
+    wrong_buses, wrong_names = list(bus_problems(buses)), list(_wrong_names(values, plant))
+    problems.extend(
+        [
+            *wrong_buses,
+            *wrong_names,
+            *([] if wrong_names or problems.touch("hil.drives") else _absurd_gears(drives)),
+            *_missing_drives(values, plant),
+            *([] if wrong_buses or problems.touch("hil.buses") else node_problems(nodes, buses)),
+            *_wrong_options(nodes, values.period if timed else None),
+            *_limits_above_drives(isinstance(law, LawConfig) and law.limits == "robot", limits, drives),
+            *_unmeasured_bases(plant, values),
+            *(_wrong_times(values) if timed else ()),
+            *_wrong_faults(values, nodes, buses),
+            *_unknown_parameters(values, plant),
+        ]
+    )
     problems.check()
-    check_ids(nodes, problems)
-    loads = {name: _load(name, bus["bitrate"], values, [each for _, each in nodes]) for name, bus in buses.items()}
-    for name, load in loads.items():
-        if not load.fits:
-            problems.add(f"bus '{name}': {load.sentence}", "hil", "period")
+    problems.extend(id_problems(nodes))
+    loads = {name: _load(name, bus["bitrate"], values, [*drives, *sensors]) for name, bus in buses.items()}
+    path = ("hil", "period")
+    problems.extend(Problem(path, f"bus '{name}': {load.sentence}") for name, load in loads.items() if not load.fits)
     problems.check()
     order = {name: i for i, name in enumerate(plant.actuators)}
-    ordered = sorted((each for _, each in drives), key=lambda drive: order[drive.name])
-    return HilSettings(values, tuple(ordered), tuple(each for _, each in sensors), buses, loads)
+    ordered = sorted(drives, key=lambda drive: order[drive.name])
+    return HilSettings(values, tuple(ordered), tuple(sensors), buses, loads)
 
 
 def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
@@ -118,31 +119,15 @@ def check_rig(loaded: LoadedConfig, problems: Problems) -> None:
     problems.check()
 
 
-def _drives(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, DriveSettings]]:
-    names = [drive.actuator for drive in values.drives]
-    _check_names("drives", "actuator", names, plant.actuators, ("a drive", "one drive per actuator"), problems)
-    drives = []
-    for i, drive in enumerate(values.drives):
-        lower, upper = drive.position_limits
-        settings = DriveSettings(
-            drive.actuator, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
-            {name: _number(value) for name, value in drive.options.items()},
-            torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
-            speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
-            watchdog=values.safety.drive_watchdog, brake=drive.brake,
-        )  # fmt: skip
-        angle = max(abs(settings.motor(limit)) for limit in (lower, upper))
-        torque = abs(settings.motor_torque(drive.torque_limit))
-        if not (angle < ABSURD and torque < ABSURD) and not problems.touch("hil.drives"):
-            problem = f"at the limits the motor turns to {angle:.3g} rad and makes {torque:.3g} N m"
-            problems.add(
-                f"{problem} (check gear, offset, position_limits and torque_limit)", "hil", "drives", i, "gear"
-            )
-        drives.append((i, settings))
-    missing = [name for name in plant.actuators if name not in names]
-    if missing:
-        problems.add(f"no drive for {', '.join(missing)} (every actuator needs one)", "hil", "drives")
-    return drives
+def _drive(drive: DriveConfig, values: Hil) -> DriveSettings:
+    lower, upper = drive.position_limits
+    return DriveSettings(
+        drive.actuator, drive.bus, drive.protocol, drive.node, drive.gear, drive.sign, drive.offset,
+        {name: _number(value) for name, value in drive.options.items()},
+        torque_limit=drive.torque_limit, torque_rate_limit=drive.torque_rate_limit,
+        speed_limit=drive.speed_limit, position_limits=(lower, upper), rated_torque=drive.rated_torque,
+        watchdog=values.safety.drive_watchdog, brake=drive.brake,
+    )  # fmt: skip
 
 
 def _number(value: Any) -> Any:
@@ -155,47 +140,67 @@ def _number(value: Any) -> Any:
         return value  # text, not an expression
 
 
-def _sensors(values: Hil, plant: Plant, problems: Problems) -> list[tuple[int, SensorSettings]]:
-    names = [sensor.coordinate for sensor in values.sensors]
-    _check_names("sensors", "coordinate", names, plant.coordinates, ("an encoder", "remove one"), problems)
-    return [
-        (i, SensorSettings(s.coordinate, s.bus, s.protocol, s.node, s.gear, s.sign, s.offset, s.options))
-        for i, s in enumerate(values.sensors)
-    ]
+def _wrong_names(values: Hil, plant: Plant) -> Iterator[Problem]:
+    """Each drive and sensor must have a name of the plant, and no two the same."""
+    actuators, coordinates = [d.actuator for d in values.drives], [s.coordinate for s in values.sensors]
+    for section, key, names, known, taken in (
+        ("drives", "actuator", actuators, plant.actuators, ("a drive", "one drive per actuator")),
+        ("sensors", "coordinate", coordinates, plant.coordinates, ("an encoder", "remove one")),
+    ):
+        first: dict[str, int] = {}
+        for i, name in enumerate(names):
+            path = ("hil", section, i, key)
+            if name not in known:
+                yield Problem(path, f"there is no {key} '{name}' ({remedy(name, known)})")
+            elif first.setdefault(name, i) != i:
+                what, advice = taken
+                yield Problem(path, f"'{name}' already has {what}, entry {first[name] + 1} ({advice})")
 
 
-def _check_names(
-    section: str, key: str, names: list[str], known: Collection[str], taken: tuple[str, str], problems: Problems
-) -> None:
-    """Each name must exist, and occur once; `taken` says what it has already, and what to do."""
-    first: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name not in known:
-            problems.add(f"there is no {key} '{name}' ({remedy(name, known)})", "hil", section, i, key)
-        elif first.setdefault(name, i) != i:
-            what, advice = taken
-            problems.add(f"'{name}' already has {what}, entry {first[name] + 1} ({advice})", "hil", section, i, key)
+def _missing_drives(values: Hil, plant: Plant) -> Iterator[Problem]:
+    missing = [name for name in plant.actuators if name not in [drive.actuator for drive in values.drives]]
+    if missing:
+        yield Problem(("hil", "drives"), f"no drive for {', '.join(missing)} (every actuator needs one)")
 
 
-def _check_law_limits(loaded: LoadedConfig, plant: Plant, drives: list[DriveSettings], problems: Problems) -> None:
-    """The law's limits must not exceed those of the drives."""
-    law = loaded.config.law
-    limits = law_limits(law, plant, problems) if isinstance(law, LawConfig) else {}
+def _absurd_gears(drives: Sequence[DriveSettings]) -> Iterator[Problem]:
+    for i, drive in enumerate(drives):
+        angle = max(abs(drive.motor(limit)) for limit in drive.position_limits)
+        torque = abs(drive.motor_torque(drive.torque_limit))
+        if not (angle < ABSURD and torque < ABSURD):
+            what = f"at the limits the motor turns to {angle:.3g} rad and makes {torque:.3g} N m"
+            yield Problem(
+                ("hil", "drives", i, "gear"), f"{what} (check gear, offset, position_limits and torque_limit)"
+            )
+
+
+def _wrong_options(nodes: ConfigNodes, period: float | None) -> Iterator[Problem]:
+    """Problems of the nodes' protocols and of their options; without a period, only those that do not depend on it."""
+    for path, node in nodes:
+        try:
+            found = options_problems(node) if period is None else protocol_problems(node, period)
+            yield from (Problem((*path, *problem.path), problem.what) for problem in found)
+        except ConfigError as error:
+            yield Problem((*path, "protocol"), str(error).partition("protocol: ")[2] or str(error))
+
+
+def _limits_above_drives(
+    of_robot: bool, limits: Mapping[str, tuple[float, float]], drives: Sequence[DriveSettings]
+) -> Iterator[Problem]:
+    """The law's limits, of its config or of the robot's description, must not exceed those of the drives."""
     for drive in drives:
-        limit = limits.get(drive.name)
-        if limit is None:
+        largest = max(map(abs, limits.get(drive.name, (0.0, 0.0))))
+        if largest <= drive.torque_limit:
             continue
-        largest = max(map(abs, limit))
-        if largest > drive.torque_limit:
-            above = f"above torque_limit {drive.torque_limit:g} of its drive"
-            if isinstance(law, LawConfig) and law.limits == "robot":
-                what = f"robot: the effort of {drive.name}, {largest:g}, is {above} (write law.limits by actuator)"
-                problems.add(what, "law", "limits")
-            else:
-                problems.add(f"{largest:g} is {above} (lower it)", "law", "limits", drive.name)
+        above = f"above torque_limit {drive.torque_limit:g} of its drive"
+        if of_robot:
+            what = f"robot: the effort of {drive.name}, {largest:g}, is {above} (write law.limits by actuator)"
+            yield Problem(("law", "limits"), what)
+        else:
+            yield Problem(("law", "limits", drive.name), f"{largest:g} is {above} (lower it)")
 
 
-def _check_free_bases(plant: Plant, values: Hil, problems: Problems) -> None:
+def _unmeasured_bases(plant: Plant, values: Hil) -> Iterator[Problem]:
     """Sensors must measure every coordinate of a free base, because no drive does."""
     measured = {sensor.coordinate for sensor in values.sensors}
     bases = [plant.tree.joints[i].name for i in plant.tree.free_bases] if isinstance(plant, Robot) else []
@@ -203,27 +208,34 @@ def _check_free_bases(plant: Plant, values: Hil, problems: Problems) -> None:
         missing = [name for name in (f"{base}_{part}" for part in FREE_BASE) if name not in measured]
         if missing:
             what = f"no sensor measures {', '.join(missing)} of the free base"
-            problems.add(f"{what} (give hil.sensors for all, or base: fixed)", "hil", "sensors")
+            yield Problem(("hil", "sensors"), f"{what} (give hil.sensors for all, or base: fixed)")
 
 
-def _check_times(values: Hil, problems: Problems) -> None:
+def _wrong_times(values: Hil) -> Iterator[Problem]:
     period, safety = values.period, values.safety
     if safety.drive_watchdog < 3 * period:
-        problem = f"{safety.drive_watchdog:g} s is less than 3 periods of {period:g} s (set at least {3 * period:g})"
-        problems.add(problem, "hil", "safety", "drive_watchdog")
+        what = f"{safety.drive_watchdog:g} s is less than 3 periods of {period:g} s (set at least {3 * period:g})"
+        yield Problem(("hil", "safety", "drive_watchdog"), what)
     if safety.lost < safety.stale:
-        problems.add(f"{safety.lost:g} s is less than stale {safety.stale:g} s", "hil", "safety", "lost")
+        yield Problem(("hil", "safety", "lost"), f"{safety.lost:g} s is less than stale {safety.stale:g} s")
 
 
-def _check_faults(
-    values: Hil, nodes: list[tuple[tuple[str, str, int], SensorSettings]], buses: Mapping[str, Any], problems: Problems
-) -> None:
+def _wrong_faults(values: Hil, nodes: ConfigNodes, buses: Mapping[str, Any]) -> Iterator[Problem]:
     if values.faults:
         from hil.emulator.faults import read_faults
         from hil.emulator.targets import targets
 
         for problem in read_faults(values.faults, targets(node for _, node in nodes), buses)[1]:
-            problems.add(problem.what, "hil", "faults", *(int(p) if str(p).isdigit() else p for p in problem.path))
+            path = (int(part) if str(part).isdigit() else part for part in problem.path)
+            yield Problem(("hil", "faults", *path), problem.what)
+
+
+def _unknown_parameters(values: Hil, plant: Plant) -> Iterator[Problem]:
+    parameters: list[str] = [field.name for field in fields(plant) if field.init] if is_dataclass(plant) else []
+    for name in values.emulation.parameters:
+        if name not in parameters:
+            unknown = f"{type(plant).__name__} has no such parameter ({remedy(name, parameters)})"
+            yield Problem(("hil", "emulation", "parameters", name), unknown)
 
 
 def _load(name: str, bitrate: int, values: Hil, nodes: list[SensorSettings]) -> BusLoad:

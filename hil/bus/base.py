@@ -30,7 +30,7 @@ class Health(NamedTuple):
     """Health of a bus.
 
     Attributes:
-        link: Worst state of the controller according to error frames; it stays until `Bus.restarted`.
+        link: Worst state of the controller according to error frames; it stays.
         reason: Why, as a sentence; for an active link the last error, or empty.
         sent: Number of frames handed to the controller.
         received: Number of frames received, without echoes and error frames.
@@ -94,10 +94,6 @@ class Bus(ABC):
         """Whether the link is active and no error frame has come; faster than `health`."""
         health = self.health
         return health.link is Link.ACTIVE and not health.errors
-
-    @abstractmethod
-    def restarted(self) -> None:
-        """Forgets the worst state of the link, because an operator has repaired it. The counts stay."""
 
     @abstractmethod
     def close(self) -> None:

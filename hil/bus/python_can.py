@@ -138,9 +138,6 @@ class PythonCanBus(Bus):
             self._invalid, self._lost,
         )  # fmt: skip
 
-    def restarted(self) -> None:
-        self._link, self._reason = Link.ACTIVE, ""
-
     def close(self) -> None:
         if not self._closed:
             self._lost = self.health.lost

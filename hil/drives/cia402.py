@@ -15,7 +15,7 @@ from hil.codecs.cia402 import Cia402State
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Condition, Drive, DriveError, Exchange, HandshakeStep, Steps
 from hil.drives.cia402_encoder import Cia402Encoder
-from hil.drives.cia402_options import Cia402EncoderOptions, Cia402Options, drive_problems
+from hil.drives.cia402_setup import Cia402EncoderOptions, Cia402Options, drive_problems
 from hil.drives.guard import after, motor_torque, refuse_fault
 from hil.drives.options import options_of
 from hil.drives.settings import DriveSettings, SensorSettings

@@ -8,7 +8,7 @@ from hil.bus.load import FrameTraffic
 from hil.codecs import cia402 as codec
 from hil.drives import cia402_setup as setup
 from hil.drives.base import Exchange, Feedback, HandshakeStep, Node, Steps
-from hil.drives.cia402_options import TURN, Cia402EncoderOptions
+from hil.drives.cia402_setup import TURN, Cia402EncoderOptions
 from hil.drives.options import options_of
 from hil.drives.sample import Sample
 from hil.drives.settings import SensorSettings

@@ -71,10 +71,6 @@ class EmulatedBus(Bus):
     def health(self) -> Health:
         return Health(self._link, self._reason, self._sent, self._received, 0, self._errors, self._refused)
 
-    def restarted(self) -> None:
-        self._link, self._reason = Link.ACTIVE, ""
-        self._wire.restart(self.station)
-
     def close(self) -> None:
         self._closed = True
         self._wire.power(self.station, False)

@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from hil.emulator.node import EmulatedNode
-from hil.emulator.objects import INVALID, Key, ObjectEntry
-from hil.emulator.pdo import MODE, Pdo, unfit
+from hil.emulator.objects import INVALID, MODE, Key, ObjectEntry, Pdo, answer, unfit
 from hil.emulator.profile import Profile
-from hil.emulator.sdo_server import answer
 from hil.emulator.timers import Timer, Watchdog
 from hil.frame import Frame
 from hil.loop.clock import SECOND

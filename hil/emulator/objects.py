@@ -1,7 +1,7 @@
-"""The object dictionary of an emulated CANopen node: objects, types, and allowed values."""
+"""The object dictionary of an emulated CANopen node, how SDO requests reach it, and how PDOs carry it."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 U8, U16, U32, I8, I16, I32 = (struct.Struct(code) for code in ("<B", "<H", "<I", "<b", "<h", "<i"))
@@ -139,3 +139,119 @@ def drive_objects(rated_torque: int) -> dict[Key, ObjectEntry]:
         (0x60B2, 0): ObjectEntry(I16, 0, "rw", True),
         (0x6502, 0): ObjectEntry(U32, 0x200, "ro"),
     }
+
+
+UPLOAD, DOWNLOAD = 2, 1
+
+
+def answer(
+    request: bytes,
+    entries: Mapping[Key, ObjectEntry],
+    aborts: Mapping[int | None, int],
+    read: Callable[[Key], int],
+    write: Callable[[Key, int], int],
+) -> bytes:
+    """The node's answer to a request, 8 bytes.
+
+    Args:
+        request: 8 bytes.
+        entries: The object dictionary.
+        aborts: Index of an object, or None for all -> abort code of every access to it.
+        read: Returns the present value of an object.
+        write: Writes an object; returns 0, or an abort code.
+    """
+    index, sub = struct.unpack_from("<HB", request, 1)
+    key, command = (index, sub), request[0] >> 5
+    code, entry = aborts.get(index, aborts.get(None, 0)), entries.get(key)
+    if not code and entry is None:
+        code = NO_SUBINDEX if (index, 0) in entries else NO_OBJECT
+    elif not code and entry is not None and command == UPLOAD:
+        data = entry.form.pack(read(key))
+        return (bytes([0x43 | 4 - len(data) << 2]) + request[1:4] + data).ljust(8, b"\0")
+    elif not code and entry is not None and command == DOWNLOAD and request[0] & 2:
+        size = 4 - (request[0] >> 2 & 3) if request[0] & 1 else entry.form.size
+        code = write(key, int(entry.form.unpack_from(request, 4)[0])) if size == entry.form.size else WRONG_LENGTH
+    elif not code:
+        code = UNKNOWN_COMMAND
+    return (b"\x80" if code else b"\x60") + request[1:4] + struct.pack("<I", code)
+
+
+MODE: Key = (0x6060, 0)
+
+_DUMMY_BITS = {0x0002: 8, 0x0003: 16, 0x0004: 32, 0x0005: 8, 0x0006: 16, 0x0007: 32}
+_DUMMY_FORMS = {8: "b", 16: "h", 32: "i"}
+
+
+class Pdo:
+    """The present configuration of a PDO.
+
+    Attributes:
+        identity: Id of its frames.
+        valid: Whether it is on.
+        kind: Its transmission type.
+        keys: Mapped objects in order; None for a dummy entry.
+        carried: The same without dummy entries.
+        form: Their layout in the frame.
+        more: Whether it carries anything but position and velocity.
+        guarded: Whether it has a dummy entry, or an object whose values are checked.
+    """
+
+    def __init__(
+        self, values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], number: int, transmit: bool
+    ) -> None:
+        """Reads the configuration of PDO `number`, counted from 0, from the objects."""
+        base, maps = (0x1800, 0x1A00) if transmit else (0x1400, 0x1600)
+        identity = values[base + number, 1]
+        self.identity, self.kind = identity & 0x7FF, values[base + number, 2]
+        self.keys: list[Key | None] = []
+        code = "<"
+        for sub in range(1, values[maps + number, 0] + 1):
+            mapped = values[maps + number, sub]
+            key = mapped >> 16, mapped >> 8 & 0xFF
+            dummy = key[0] in _DUMMY_BITS
+            self.keys.append(None if dummy else key)
+            code += _DUMMY_FORMS[mapped & 0xFF] if dummy else entries[key].form.format[1:]
+        self.form = struct.Struct(code)
+        self.carried = [key for key in self.keys if key is not None]
+        self.valid = not identity & INVALID and bool(self.keys)
+        self.guarded = None in self.keys or MODE in self.keys
+        self.more = any(key not in ((0x6064, 0), (0x606C, 0)) for key in self.keys)
+        self.counter = 0
+        self.pending: bytes | None = None
+
+
+def unfit(values: Mapping[Key, int], entries: Mapping[Key, ObjectEntry], key: Key, value: int) -> int:
+    """Abort code of a write to the configuration of a PDO; 0 if it is allowed.
+
+    Args:
+        values: Key -> value of all objects.
+        entries: Key -> entry of all objects.
+        key: Object to write.
+        value: Value to write.
+    """
+    index, sub = key
+    on = not values[index & ~0x200, 1] & INVALID
+    if not index & 0x200:
+        other_id = (value ^ values[key]) & 0x1FFF_FFFF
+        return OUT_OF_RANGE if sub == 1 and on and other_id and not value & INVALID else 0
+    if on:
+        return UNSUPPORTED
+    if sub:
+        return UNSUPPORTED if values[index, 0] else _unmappable(entries, index, value)
+    mapped = [values[index, place] for place in range(1, value + 1)]
+    if any(_unmappable(entries, index, each) for each in mapped):
+        return NOT_MAPPABLE
+    return PDO_TOO_LONG if sum(each & 0xFF for each in mapped) > 64 else 0
+
+
+def _unmappable(entries: Mapping[Key, ObjectEntry], index: int, mapped: int) -> int:
+    if not mapped:
+        return 0
+    receive = index < 0x1A00
+    if receive and _DUMMY_BITS.get(mapped >> 16) == mapped & 0xFF:
+        return 0
+    entry = entries.get((mapped >> 16, mapped >> 8 & 0xFF))
+    if entry is None:
+        return NO_OBJECT
+    fits = entry.mappable and entry.form.size * 8 == mapped & 0xFF and not (receive and entry.access != "rw")
+    return 0 if fits else NOT_MAPPABLE

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hil.recorder.bits import BusBits
 from hil.recorder.events import EventLog, split
-from hil.recorder.frame_log import FrameLog
+from hil.recorder.frame_log import BusBits, FrameLog
 from hil.recorder.memory import FRAME, Capacity, SharedRings, named_columns
 from servoctl.errors import RunFolderError
 from servoctl.run_folder import RunFolder

@@ -13,7 +13,7 @@ from hil.safety.plan import Phase
 from hil.safety.stages import Stages
 from hil.session.reporter import Reporter
 from hil.view import LivePage
-from hil.view.plan import SIGNAL
+from hil.view.requests import SIGNAL
 
 STOP_BUTTON = "stop button of the live page"
 

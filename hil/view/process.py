@@ -12,10 +12,8 @@ from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
-from hil.view.machine import MachineDrawing
-from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
-from hil.view.requests import Requests
-from hil.view.scene import Scene
+from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
+from hil.view.scene import MachineDrawing, Scene
 from hil.view.server import Broadcast, PageServer
 from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant

@@ -1,6 +1,7 @@
-"""Computes the picture that the live page shows from the recorder's memory."""
+"""Computes the picture that the live page shows from the recorder's memory, and draws the machine."""
 
 import json
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +12,79 @@ from hil.bus.frame_bits import worst_bits
 from hil.loop.clock import SECOND
 from hil.recorder.events import split
 from hil.recorder.memory import ERROR, EXTENDED, FIELDS, SENT, SharedRings
-from hil.view.machine import MachineDrawing, plain
-from hil.view.ring_reader import RingReader
+from hil.recorder.ring import Ring
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.picture import poses, surfaces
 from servoctl.types import Array
+
+MARGIN = 2
+"""Number of records after the one being written that are not trusted: a store may become visible late."""
+
+
+class RingReader:
+    """Reads every record of a ring, from its oldest on; if it looks too rarely it misses some, and reports how many.
+
+    Design: like `Ring`, it reads the records that were complete at its previous look. Then it drops those that may have
+    been overwritten meanwhile. So no record is ever torn, and the writer needs no lock.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring, self._seen = ring, ring.head
+        self._next = max(0, self._seen - ring.capacity + MARGIN)
+
+    def look(self) -> tuple[bytes, int]:
+        """Records that were complete at the previous look, and the number of missed records before them."""
+        ring, end = self._ring, self._seen
+        first = max(self._next, min(end, ring.head - ring.capacity + MARGIN))
+        size, start, count = ring.size, first % ring.capacity, end - first
+        here = min(count, ring.capacity - start)
+        data = bytes(ring.slots[start * size : (start + here) * size]) + bytes(ring.slots[: (count - here) * size])
+        self._seen = ring.head
+        whole = max(first, min(end, self._seen - ring.capacity + MARGIN))
+        missed, self._next = whole - self._next, end
+        return data[(whole - first) * size :], missed
+
+
+class MachineDrawing:
+    """Draws a plant.
+
+    Args:
+        plant: The plant.
+        frames: Names of frames of a robot whose axes are drawn.
+
+    Attributes:
+        solids: Frame -> corners of its surface [m] and faces, each as one list; see `Trajectory.drawing`.
+    """
+
+    def __init__(self, plant: Plant, frames: Sequence[str] = ()) -> None:
+        self._plant = plant
+        drawn = surfaces(plant)
+        names = [name.removeprefix("solid.") for name in drawn if name.startswith("solid.")]
+        self.solids: dict[str, Any] = {
+            name: {
+                "points": [plain(x) for x in drawn[f"solid.{name}"].flat],
+                "faces": drawn[f"faces.{name}"].ravel().tolist(),
+            }
+            for name in names
+        }
+        self._frames = list(dict.fromkeys([*names, *frames]))
+
+    def at(self, q: Array) -> dict[str, Any]:
+        """What moves, at coordinates of shape (n,): `links`, polylines; `poses`, 12 numbers per frame of a robot."""
+        lines = self._plant.links(q)
+        moved = poses(self._plant, self._frames, np.asarray(q)[None])
+        return {
+            "links": {
+                name: [[plain(x) for x in point] for point in np.atleast_2d(line)] for name, line in lines.items()
+            },
+            "poses": {name: [plain(x) for x in pose[0]] for name, pose in moved.items()},
+        }
+
+
+def plain(value: float) -> float | None:
+    """The number with six digits; None if it is not finite, because JSON has no such numbers."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
 
 HISTORY = 10.0
 """Time over which lateness is counted [s]."""

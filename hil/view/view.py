@@ -14,8 +14,7 @@ from typing import Any, Self
 from hil.loop import SECOND
 from hil.recorder import Recorder
 from hil.recorder.child import start_child
-from hil.view.plan import LINGER, SIGNAL, PageSettings, PickledPlant
-from hil.view.requests import Requests
+from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
 from servoctl.assembly.classes import file_of
 from servoctl.errors import RigError
 from servoctl.mechanics.plant import Plant

@@ -1,5 +1,7 @@
 """Collects the problems of a config with their lines, so that all are reported at once."""
 
+from collections.abc import Iterable
+
 from servoctl.config.document import FieldPath, Problem
 from servoctl.config.load import LoadedConfig
 from servoctl.errors import ConfigError
@@ -30,6 +32,11 @@ class Problems:
         path = self._document.indexed(path)
         if not any(_along(path, repaired) for repaired in self._repaired):
             self._all += [Problem(path, line) for line in str(what).splitlines()]
+
+    def extend(self, found: Iterable[Problem]) -> None:
+        """Notes several problems."""
+        for problem in found:
+            self.add(problem.what, *problem.path)
 
     def touch(self, *fields: str) -> bool:
         """Whether one of these fields (keys joined by dots), a part of it or its section has a problem."""

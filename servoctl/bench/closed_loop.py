@@ -11,7 +11,6 @@ from servoctl.bench.comparison import Competitor
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
 from servoctl.bench.robots_case import closed_loop, compiled, laws, on_c
 from servoctl.bench.timing import Contestant, Timings, interleaved, timed
-from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.integrate import integrate
 from servoctl.simulation.rows import Integrator
 from servoctl.simulation.runge_kutta import rk4
@@ -97,7 +96,7 @@ def closed_loop_run(effort: Effort, progress: Progress) -> BenchReport:
     ]
     values = {"rows": comparison.values(entries), "times_real_time": speeds, "versions": peers.versions()}
     table = comparison.table(title, entries, tails=False)
-    return BenchReport("Closed loop: two robots lift an object", [table], dict(plain(values)), notes, findings)
+    return BenchReport("Closed loop: two robots lift an object", [table], values, notes, findings)
 
 
 def pinocchio_part(steps: int) -> Contestant | None:

@@ -1,21 +1,18 @@
 """One evaluation of forward dynamics with constant inputs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from servoctl.bench import comparison, peers
-from servoctl.bench.comparison import Competitor
+from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.algebra import LOOP_GAIN, actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import TORQUES, compiled, in_place, open_loop, states
-from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 TOLERANCE = 1e-9
@@ -39,38 +36,33 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
     """
     where = states(20 if effort.quick else 500)
     count, notes = len(where.t), peers.notes()
-    contestants: dict[str, Contestant] = {}
-    motions: dict[str, Callable[[int], Array]] = {}
-
-    def enter(name: str, motion: Callable[[int], Array], angles: Callable[[Array], Array] = np.asarray) -> None:
-        contestants[name] = timed(lambda k: motion(k % count))
-        motions[name] = lambda k: angles(motion(k))
-
+    contest = Contest(count)
     book = TextbookRobots()
     loop, on = compiled(open_loop(LOOP_GAIN)), compiled(open_loop(LOOP_GAIN))
     t, x = where.t.tolist(), where.x
     try:
         rates = in_place(loop, loop.rates_kernel, None, where)
-        enter(FROM_PYTHON, lambda k: rates(k)[0][5:])
+        contest.enter(FROM_PYTHON, lambda k: rates(k)[0][5:])
         inside = Inside(loop.rates_kernel.function, where.t, x, loop.parameters)
-        contestants[INSIDE] = inside
-        motions[INSIDE] = lambda k: inside.results[k, 5:10]
+        contest.enter_inside(INSIDE, inside, slice(5, 10))
         on.run_on(on.program(None).load(), None)
-        enter(LOOP_C, lambda k: on.rates(t[k], x[k])[0][5:])
+        contest.enter(LOOP_C, lambda k: on.rates(t[k], x[k])[0][5:])
     except CompileError as error:
         notes.append(f"engine C is left out: {error}")
-    enter(LOOP_VM, lambda k: loop.rates(t[k], x[k])[0][5:])
-    enter(KKT, lambda k: book.acceleration(where.q[k], where.v[k], TORQUES))
+    contest.enter(LOOP_VM, lambda k: loop.rates(t[k], x[k])[0][5:])
+    contest.enter(KKT, lambda k: book.acceleration(where.q[k], where.v[k], TORQUES))
     q, v = ROBOTS.joint_angles(where.q), ROBOTS.joint_angles(where.v)
     force = ROBOTS.joint_forces(actuation() @ TORQUES)
     for peer in _peers():
-        enter(peer.name, lambda k, peer=peer: peer.acceleration(q[k], v[k], force), ROBOTS.angles)  # type: ignore[misc]
-    times = interleaved(contestants, *((2, 20) if effort.quick else (40, count)), progress=progress)
-    exact = [np.array(motions[KKT](k)) for k in range(count)]
-    entries = []
-    for name in contestants:
-        difference = max(float(np.abs(motions[name](k) - exact[k]).max()) for k in range(count))
-        entries.append(Competitor(name, times[name], difference, SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE))
+
+        def motion(k: int, peer: Any = peer) -> Array:
+            joints: Array = peer.acceleration(q[k], v[k], force)
+            return joints
+
+        contest.enter(peer.name, motion, lambda k, motion=motion: ROBOTS.angles(motion(k)))  # type: ignore[misc]
+    exact = np.array([contest.results[KKT](k) for k in range(count)])
+    tolerances = {name: SOFT_TOLERANCE if name == "MuJoCo" else TOLERANCE for name in contest.results}
+    entries = contest.compare(exact, tolerances, effort.quick, progress)
     title = "One evaluation; difference of accelerations from the saddle-point system [rad/s^2]"
     notes += [
         f"MuJoCo's loops are soft, here as hard as possible: its accelerations count as equal within "
@@ -80,7 +72,7 @@ def dynamics(effort: Effort, progress: Progress) -> BenchReport:
     return BenchReport(
         "Dynamics: two robots under constant torques",
         [comparison.table(title, entries)],
-        dict(plain({"rows": comparison.values(entries), "versions": peers.versions()})),
+        {"rows": comparison.values(entries), "versions": peers.versions()},
         notes,
         comparison.findings("forward dynamics, from Python", entries, FROM_PYTHON, {"Pinocchio": None, "MuJoCo": None}),
     )

@@ -12,7 +12,6 @@ from servoctl.errors import ConfigError, PlantError, in_one_line
 from servoctl.mechanics.spatial import dynamics
 from servoctl.mechanics.spatial.names import identifier
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 WHEEL = "example-robot-data"
@@ -56,7 +55,7 @@ def example_robots(effort: Effort, progress: Progress) -> BenchReport:
         values.append({"file": file.name, "coordinates": n, **dict(zip(TERMS, off, strict=True))})
     table = TextTable(f"Largest relative difference at {STATES} random states", ("file", "n", *TERMS), rows, left=1)
     notes.insert(0, f"largest difference {worst:.1e}; up to {LIMIT:.0e} counts as equal")
-    return BenchReport(title, [table], dict(plain({"rows": values, "versions": peers.versions()})), notes, [])
+    return BenchReport(title, [table], {"rows": values, "versions": peers.versions()}, notes, [])
 
 
 def _differences(file: Path) -> tuple[int, list[float]]:

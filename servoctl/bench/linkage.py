@@ -8,13 +8,20 @@ import numpy as np
 
 from servoctl.assembly.make import load
 from servoctl.bench import comparison, peers
-from servoctl.bench.candidates import Choices, PeerMotion, our_candidates, peer_candidates
 from servoctl.bench.parallelogram import DURATION, exact_angle, pose, pose_rate, rotating_angle, start_overrides
 from servoctl.bench.peers.tree import PARALLELOGRAM, parallelogram_angles
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import compiled
-from servoctl.bench.search import fastest, named, race, trial_values
-from servoctl.run_folder.trajectory import plain
+from servoctl.bench.search import (
+    Choices,
+    PeerMotion,
+    fastest,
+    named,
+    our_candidates,
+    peer_candidates,
+    race,
+    trial_values,
+)
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
@@ -88,7 +95,7 @@ def parallelogram(effort: Effort, progress: Progress) -> BenchReport:
         "joint angles close the loops by symmetry; 12 coordinates do not, so drift can make a dependent row look "
         "independent",
     ]
-    return BenchReport("Parallelogram: 20 s to 1e-6 rad", tables, dict(plain(values)), list(dict.fromkeys(notes)),
+    return BenchReport("Parallelogram: 20 s to 1e-6 rad", tables, values, list(dict.fromkeys(notes)),
                        findings)  # fmt: skip
 
 

@@ -22,8 +22,7 @@ from scipy.integrate import ode
 from scipy.special import ellipj, ellipk
 
 from servoctl.assembly.classes import load_class
-from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
-from servoctl.bench.reductions import REDUCTIONS
+from servoctl.bench.pseudoinverse_methods import METHODS, REDUCTIONS, RankRule
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.linalg import cholesky, solve_lower, solve_upper
 from servoctl.mechanics.model import Model

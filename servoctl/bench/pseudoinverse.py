@@ -22,11 +22,9 @@ from servoctl.bench.parallelogram import (
     RunError,
     simulate,
 )
-from servoctl.bench.pseudoinverse_methods import METHODS, RankRule
+from servoctl.bench.pseudoinverse_methods import METHODS, REDUCTIONS, RankRule
 from servoctl.bench.published import WITH_STABILISATION, WITHOUT_STABILISATION, Published
-from servoctl.bench.reductions import REDUCTIONS
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
-from servoctl.run_folder.trajectory import plain
 
 TOLERANCES = (1e-10, 1e-8, 1e-6)
 PUBLISHED_GAINS = (1000.0, 100.0)  # [1/s] alpha, beta: poles at -1995 and -5.01, which make the equations stiff
@@ -67,7 +65,7 @@ def pseudoinverse_study(effort: Effort, progress: Progress) -> BenchReport:
     return BenchReport(
         f"Pseudoinverse methods: overconstrained parallelogram from rest at -45 deg, {DURATION:g} s, VODE Adams",
         [*studied, *tables(ours)],
-        dict(plain(values)),
+        values,
         _notes(effort, list(outcomes.values())),
     )
 

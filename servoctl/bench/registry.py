@@ -8,7 +8,6 @@ from servoctl.bench.example_robots import example_robots
 from servoctl.bench.hil import hil
 from servoctl.bench.linkage import parallelogram
 from servoctl.bench.margins import margins
-from servoctl.bench.memory import memory
 from servoctl.bench.pseudoinverse import pseudoinverse_study
 from servoctl.bench.realism import realism
 from servoctl.bench.references import references
@@ -16,7 +15,7 @@ from servoctl.bench.report import Benchmark
 from servoctl.bench.robots import robots
 from servoctl.bench.robots_from_files import robots_from_files
 from servoctl.bench.scaling import scaling_study
-from servoctl.bench.startup import startup
+from servoctl.bench.startup import memory, startup
 from servoctl.bench.sweep import sweep
 from servoctl.bench.tick import tick
 from servoctl.bench.tune import tune

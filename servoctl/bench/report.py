@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from servoctl.run_folder.trajectory import plain
+
 Progress = Callable[[float], None]
 """Called with the share that is done, from 0 to 1."""
 
@@ -71,7 +73,7 @@ class BenchReport:
     Attributes:
         title: What was measured, in one line.
         tables: The figures as text.
-        values: The same figures and more as plain values for JSON; None for a number that is not finite.
+        values: The same figures and more, made plain for JSON: None for a number that is not finite.
         notes: Sentences that a reader of the tables needs.
         findings: Comparisons for the summary of all benchmarks.
     """
@@ -81,6 +83,9 @@ class BenchReport:
     values: dict[str, Any]
     notes: Sequence[str] = ()
     findings: Sequence[Comparison] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", plain(self.values))
 
 
 Benchmark = Callable[[Effort, Progress], BenchReport]

@@ -7,14 +7,22 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from servoctl.bench import comparison, peers
-from servoctl.bench.candidates import Choices, PeerMotion, our_candidates, peer_candidates
 from servoctl.bench.peers.algebra import actuation
 from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.peers.tree import ROBOTS
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_case import START, TORQUES, compiled, open_loop
-from servoctl.bench.search import Candidate, fastest, named, race, trial_values
-from servoctl.run_folder.trajectory import plain
+from servoctl.bench.search import (
+    Candidate,
+    Choices,
+    PeerMotion,
+    fastest,
+    named,
+    our_candidates,
+    peer_candidates,
+    race,
+    trial_values,
+)
 from servoctl.types import Array
 
 TOLERANCE = 1e-6  # [rad]
@@ -51,7 +59,7 @@ def robots(effort: Effort, progress: Progress) -> BenchReport:
     ]
     values = {"rows": comparison.values(entries), "trials": trial_values(trials), "versions": peers.versions()}
     table = comparison.table("The best of each; difference: error [rad]", entries, tails=False)
-    return BenchReport("Robots: 1 s to 1e-6 rad", [table], dict(plain(values)), notes, findings)
+    return BenchReport("Robots: 1 s to 1e-6 rad", [table], values, notes, findings)
 
 
 def reference() -> Callable[[Array], Array]:

@@ -1,6 +1,5 @@
 """The terms of a seven-joint arm from its URDF: mass matrix, bias, and the tool's pose, Jacobian and drift."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from servoctl.bench import comparison, peers
-from servoctl.bench.comparison import Competitor
+from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
 from servoctl.bench.peers.urdf_arm import MujocoArm, PinocchioArm
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress
-from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.config.shipped import find_config
 from servoctl.engine.ccode import Program
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
@@ -20,7 +18,6 @@ from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.errors import CompileError
 from servoctl.mechanics.spatial import dynamics
 from servoctl.mechanics.spatial.plant import Robot
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 TOOL = "tool"
@@ -82,15 +79,11 @@ def robots_from_files(effort: Effort, progress: Progress) -> BenchReport:
     states = ArmStates(*random.uniform(-2.0, 2.0, (2, 20 if effort.quick else 500, len(robot.coordinates))))
     notes = peers.notes()
     kernel = terms_kernel(robot)
-    contestants, results = _ours(robot, states, kernel, notes)
+    contest = Contest(len(states.q))
+    _enter_ours(contest, robot, states, kernel, notes)
+    _enter_peers(contest, path, states)
     exact = np.array([terms(robot, q, v) for q, v in zip(states.q, states.v, strict=True)])
-    _add_peers(path, states, contestants, results)
-    times = interleaved(contestants, *((2, 20) if effort.quick else (40, len(states.q))), progress=progress)
-    entries = []
-    for name in contestants:
-        values = np.array([results[name](k) for k in range(len(states.q))])
-        difference = np.abs(values - exact[:, : values.shape[1]]).max() / np.abs(exact).max()
-        entries.append(Competitor(name, times[name], float(difference), TOLERANCE))
+    entries = contest.compare(exact, TOLERANCE, effort.quick, progress, float(np.abs(exact).max()))
     count = kernel.function.n_instructions() - kernel.function.nnz_in() - kernel.function.nnz_out()
     notes += [
         f"{count} operations on numbers; all masses, centres, inertias and gravity are inputs",
@@ -104,49 +97,43 @@ def robots_from_files(effort: Effort, progress: Progress) -> BenchReport:
     return BenchReport(
         "A seven-joint arm from its URDF",
         [comparison.table("M, bias, and the tool's pose, Jacobian and drift; difference relative", entries)],
-        dict(plain({"rows": comparison.values(entries), "operations": count, "versions": peers.versions()})),
+        {"rows": comparison.values(entries), "operations": count, "versions": peers.versions()},
         notes,
         findings,
     )
 
 
-Results = dict[str, Callable[[int], Array]]
-"""Contestant -> its terms at a state by index."""
-
-
-def _ours(robot: Robot, states: ArmStates, kernel: Kernel, notes: list[str]) -> tuple[dict[str, Contestant], Results]:
-    x, p, count = np.hstack([states.q, states.v]), parameter_values(robot), len(states.q)
-    contestants: dict[str, Contestant] = {}
-    results: Results = {}
+def _enter_ours(contest: Contest, robot: Robot, states: ArmStates, kernel: Kernel, notes: list[str]) -> None:
+    x, p = np.hstack([states.q, states.v]), parameter_values(robot)
 
     def enter(name: str, engine: Kernel) -> None:
         call = BufferedCall(engine)
         call.inputs["p"][:] = p
 
         def at(k: int) -> Array:
-            call.inputs["x"][:] = x[k % count]
+            call.inputs["x"][:] = x[k]
             call.evaluate()
             return call.outputs["terms"]
 
-        contestants[name], results[name] = timed(at), lambda k: at(k).copy()
+        contest.enter(name, at)
 
-    enter(ON_VM, kernel)
     try:
-        inside = Inside(kernel.function, np.zeros(count), x, p)
-        contestants[INSIDE], results[INSIDE] = inside, lambda k: inside.results[k]
+        contest.enter_inside(INSIDE, Inside(kernel.function, np.zeros(len(x)), x, p))
         compiled = Kernel(kernel.function, kernel.inputs, kernel.outputs)
         compiled.run_on(Program([kernel.function]).load())
         enter(FROM_PYTHON, compiled)
     except CompileError as error:
         notes.append(f"engine C is left out: {error}")
-    order = [name for name in (INSIDE, FROM_PYTHON, ON_VM) if name in contestants]
-    return {name: contestants[name] for name in order}, results
+    enter(ON_VM, kernel)
 
 
-def _add_peers(path: Path, states: ArmStates, contestants: dict[str, Contestant], results: Results) -> None:
-    installed, count = peers.installed(), len(states.q)
+def _enter_peers(contest: Contest, path: Path, states: ArmStates) -> None:
+    installed = peers.installed()
     arms: list[Any] = [PinocchioArm(path, TOOL)] if installed["pinocchio"] else []
     arms += [MujocoArm(path)] if installed["mujoco"] else []
     for arm in arms:
-        contestants[arm.name] = timed(lambda k, arm=arm: arm(states.q[k % count], states.v[k % count]))  # type: ignore[misc]
-        results[arm.name] = lambda k, arm=arm: arm.full(states.q[k], states.v[k])  # type: ignore[misc]
+        contest.enter(
+            arm.name,
+            lambda k, arm=arm: arm(states.q[k], states.v[k]),  # type: ignore[misc]
+            lambda k, arm=arm: arm.full(states.q[k], states.v[k]),  # type: ignore[misc]
+        )

@@ -16,7 +16,6 @@ from servoctl.laws.constraint_following import ConstraintFollowing
 from servoctl.laws.corrections import Baumgarte, PFeedback
 from servoctl.mechanics.constraint import Constraint, Holonomic
 from servoctl.mechanics.plant import Plant
-from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.traced import CompiledLoop
@@ -77,7 +76,7 @@ def scaling_study(effort: Effort, progress: Progress) -> BenchReport:
         "-: not tried at this size"
     ]
     table = TextTable("Cost of one evaluation of law and plant", HEADER, shown, left=1)
-    return BenchReport("Scaling: swarms, chains and closed chains", [table], dict(plain({"rows": rows})), notes)
+    return BenchReport("Scaling: swarms, chains and closed chains", [table], {"rows": rows}, notes)
 
 
 def _swarms(sizes: tuple[int, ...]) -> Iterator[Case]:

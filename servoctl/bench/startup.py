@@ -1,15 +1,14 @@
-"""Time to the first result in fresh processes."""
+"""Time and memory of fresh processes up to their first result."""
 
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from servoctl.bench import peers
-from servoctl.bench.fresh import seconds
+from servoctl.bench.fresh import peak, seconds
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import interleaved, shown
 from servoctl.engine import compiler
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 SMALLEST, LARGER = "two_mass_spring", "coordinated_robots"
@@ -67,7 +66,7 @@ def startup(effort: Effort, progress: Progress) -> BenchReport:
     notes.append("wall time of a process from start to end; system files are in the disk cache")
     values = {"seconds": {name: each.median for name, each in times.items()}, "versions": peers.versions()}
     table = TextTable("Fresh processes", ("", "median"), rows)
-    return BenchReport("Start-up", [table], dict(plain(values)), notes, findings)
+    return BenchReport("Start-up", [table], values, notes, findings)
 
 
 def _fresh(words: list[str], cache: Path, empty: Path) -> Callable[[int], Array]:
@@ -83,3 +82,38 @@ def _fresh(words: list[str], cache: Path, empty: Path) -> Callable[[int], Array]
         return np.array(times)
 
     return calls
+
+
+RUN = "import servoctl; servoctl.load({config!r}, engine={engine!r}).simulate()"
+
+
+def memory(effort: Effort, progress: Progress) -> BenchReport:
+    """Peak memory of fresh processes: import, a run, the peers' import and first result.
+
+    Args:
+        effort: Quick leaves out the larger runs.
+        progress: Called with the share of processes that are done.
+    """
+    notes, installed = peers.notes(), peers.installed()
+    programs = {
+        "python": "pass",
+        "import numpy": "import numpy",
+        "import servoctl": "import servoctl",
+        f"run {SMALLEST}": RUN.format(config=SMALLEST, engine="auto"),
+    }
+    if not effort.quick:
+        programs[f"run {LARGER}, VM"] = RUN.format(config=LARGER, engine="vm")
+        programs[f"run {LARGER}, C"] = RUN.format(config=LARGER, engine="c")
+    for module, code in PEERS.items():
+        if installed[module]:
+            programs[f"import {module}"] = f"import {module}"
+            programs[f"{module}, first acceleration"] = code
+    peaks = {}
+    for name, code in programs.items():
+        peaks[name] = peak(code)
+        progress(len(peaks) / len(programs))
+    table = TextTable(
+        "Peak of resident memory", ("", "MB"), [[name, f"{size / 1e6:.0f}"] for name, size in peaks.items()]
+    )
+    values = {"bytes": peaks, "versions": peers.versions()}
+    return BenchReport("Memory", [table], values, notes)

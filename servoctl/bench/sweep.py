@@ -13,7 +13,6 @@ from servoctl.bench import peers
 from servoctl.bench.closed_loop import DURATION, PART, STEP, pinocchio_part
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
-from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.batch import batch
 from servoctl.sweep.metrics import metrics_of
 
@@ -86,7 +85,7 @@ def sweep(effort: Effort, progress: Progress) -> BenchReport:
         findings.append(Comparison(f"{work}, 2 cores", "1 core", medians[2], medians[1], 1.8))
     values = {"count": count, "seconds": medians, "difference": off, "pinocchio_seconds_each": theirs}
     table = TextTable("All runs, each run, and efficiency", ("", "all", "each", "efficiency"), rows)
-    return BenchReport("Sweep: gains of two robots", [table], dict(plain(values)), notes, findings)
+    return BenchReport("Sweep: gains of two robots", [table], values, notes, findings)
 
 
 def our_run(quick: bool, overrides: Sequence[str] = ()) -> Run:

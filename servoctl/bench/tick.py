@@ -8,13 +8,13 @@ import numpy as np
 
 from hil.loop import Controller
 from servoctl.bench import comparison, costs, peers
-from servoctl.bench.comparison import Competitor
+from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
+from servoctl.bench.peers.textbook import TextbookRobots
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.robots_case import States, closed_loop, compiled, in_place, laws, states
-from servoctl.bench.timing import Contestant, interleaved, shown, timed
+from servoctl.bench.timing import shown
 from servoctl.errors import CompileError
-from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
@@ -39,58 +39,46 @@ def tick(effort: Effort, progress: Progress) -> BenchReport:
     """
     where = states(20 if effort.quick else 500)
     loop = compiled(closed_loop())
-    contestants: dict[str, Contestant] = {}
-    commands: dict[str, Callable[[int], Array]] = {}
     count, notes = len(where.t), peers.notes()
-
-    def enter(name: str, command: Callable[[int], Array]) -> None:
-        commands[name] = command
-        contestants[name] = timed(lambda k: command(k % count))
-
+    contest = Contest(count)
     try:
         row = in_place(loop, loop.control_kernel, 1, where)
-        enter(FROM_PYTHON, lambda k: row(k)[0][:6])
+        contest.enter(FROM_PYTHON, lambda k: row(k)[0][:6])
         inside: Inside | None = Inside(loop.control_kernel.function, where.t, where.x, loop.parameters)
     except CompileError as error:
         inside = None
         notes.append(f"engine C is left out: {error}")
     if inside is not None:
-        contestants[INSIDE] = inside
-        results = inside.results
-        commands[INSIDE] = lambda k: results[k, :6]
+        contest.enter_inside(INSIDE, inside, slice(6))
         on = compiled(closed_loop())
         on.run_on(on.program(1).load(), 1)
         controller, n = Controller(on), on.system.model.n
         times_of, positions, rates = where.t.tolist(), list(where.x[:, :n]), list(where.x[:, n : 2 * n])
-        enter(ON_DRIVES, lambda k: controller.command(times_of[k], positions[k], rates[k]))
-        enter(LOOP_C, _command_of(on, where))
-    enter(LOOP_VM, _command_of(loop, where))
-    references: Callable[[int], Array] | None = None
+        contest.enter(ON_DRIVES, lambda k: controller.command(times_of[k], positions[k], rates[k]))
+        contest.enter(LOOP_C, _command_of(on, where))
+    contest.enter(LOOP_VM, _command_of(loop, where))
     for law in laws(peers.installed()):
         q, v = (law.tree.joint_angles(part) if len(law.tree.bars) else part for part in (where.q, where.v))
-        enter(law.name, lambda k, law=law, q=q, v=v: law.command(where.t[k], q[k], v[k]))  # type: ignore[misc]
-        references = references or commands[law.name]
-    assert references is not None
-    times = interleaved(contestants, *((2, 20) if effort.quick else (40, count)), progress=progress)
-    exact = np.array([references(k) for k in range(count)])
-    off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
-    entries = [Competitor(name, times[name], off[name], TOLERANCE) for name in contestants]
+        contest.enter(law.name, lambda k, law=law, q=q, v=v: law.command(where.t[k], q[k], v[k]))  # type: ignore[misc]
+    exact = np.array([contest.results[TextbookRobots.name](k) for k in range(count)])
+    entries = contest.compare(exact, TOLERANCE, effort.quick, progress)
     tables = [comparison.table("One evaluation of the law; difference of u from textbook NumPy [N m]", entries)]
     values: dict[str, Any] = {"rows": comparison.values(entries), "versions": peers.versions()}
     aims = {"Pinocchio + pinv": 60.0, "textbook NumPy": 50.0}
     findings = comparison.findings(f"{WORK}, from Python", entries, FROM_PYTHON, aims)
     findings += comparison.findings(f"{WORK}, inside C", entries, INSIDE, {"textbook NumPy": 200.0})
     if inside is not None:
-        floor, least, note = _floor(loop, times[INSIDE].median)
+        median = next(entry.times.median for entry in entries if entry.name == INSIDE)
+        floor, least, note = _floor(loop, median)
         tables.append(floor)
         values["floor"] = least
         notes.append(note)
         limit = LIMIT * least["time"]
-        findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", times[INSIDE].median, limit, 1.0))
+        findings.append(Comparison(f"{WORK}, inside C", f"at most {LIMIT} floors", median, limit, 1.0))
     notes.append(f"{FROM_PYTHON}: `Library.caller` with fixed arrays for state and command; Loop.control copies both")
     notes.append(f"{ON_DRIVES}: `Controller.command`, which copies the state into fixed arrays and u out of them")
     notes.append("the time to read the clock is subtracted from each call")
-    return BenchReport("Tick: the law of two robots that lift an object", tables, dict(plain(values)), notes, findings)
+    return BenchReport("Tick: the law of two robots that lift an object", tables, values, notes, findings)
 
 
 def _command_of(loop: CompiledLoop, where: States) -> Callable[[int], Array]:

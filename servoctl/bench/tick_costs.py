@@ -112,9 +112,6 @@ class _WatchedBus(Bus):
     def health(self) -> Health:
         return self._bus.health
 
-    def restarted(self) -> None:
-        self._bus.restarted()
-
     def close(self) -> None:
         self._bus.close()
 

@@ -14,7 +14,6 @@ import numpy as np
 from servoctl.assembly.make import load
 from servoctl.bench.report import BenchReport, Effort, Progress, TextTable
 from servoctl.mechanics.plant import Plant
-from servoctl.run_folder.trajectory import plain
 from servoctl.tune import Tuning, read_problem
 from servoctl.tune import tune as search
 from servoctl.types import Array
@@ -170,7 +169,7 @@ def tune(effort: Effort, progress: Progress) -> BenchReport:
     return BenchReport(
         f"Searches of {trials} trials",
         [TextTable("best trials", header, [_texts(one) for one in outcomes], left=2)],
-        dict(plain({"trials": trials, "rows": [vars(one) for one in outcomes]})),
+        {"trials": trials, "rows": [vars(one) for one in outcomes]},
         [
             "own gains: those of the config, in the worst of the scenarios; `-`: outside the bounds",
             f"share: of the largest gains that are stable at the period (at most {MOST_SHARE:g})",

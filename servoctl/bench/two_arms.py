@@ -1,18 +1,14 @@
 """The law of two arms with seven joints each that carry one box: 6 passive rows, 6 task rows, 14 inputs."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from servoctl.assembly import load
 from servoctl.bench import comparison, peers
-from servoctl.bench.comparison import Competitor
+from servoctl.bench.comparison import Contest
 from servoctl.bench.inside import Inside
 from servoctl.bench.report import BenchReport, Effort, Progress
 from servoctl.bench.robots_from_files import arm_file
-from servoctl.bench.timing import Contestant, interleaved, timed
 from servoctl.errors import CompileError
-from servoctl.run_folder.trajectory import plain
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array
 
@@ -44,12 +40,9 @@ def two_arms(effort: Effort, progress: Progress) -> BenchReport:
     assert isinstance(loop, CompiledLoop)
     t, x = run.t, np.hstack([run.q, run.v])
     count, notes = len(run.t), peers.notes()
-    contestants: dict[str, Contestant] = {}
-    commands: dict[str, Callable[[int], Array]] = {}
-    inputs = loop.layout.slices["u"]
+    contest, inputs = Contest(count), loop.layout.slices["u"]
     try:
-        inside = Inside(loop.control_kernel.function, t, x, loop.parameters)
-        contestants[INSIDE], commands[INSIDE] = inside, lambda k: inside.results[k, inputs]
+        contest.enter_inside(INSIDE, Inside(loop.control_kernel.function, t, x, loop.parameters), inputs)
         tick = loop.tick()
 
         def ticked(k: int) -> Array:
@@ -57,26 +50,23 @@ def two_arms(effort: Effort, progress: Progress) -> BenchReport:
             tick()
             return tick.u
 
-        contestants[TICK], commands[TICK] = timed(lambda k: ticked(k % count)), lambda k: ticked(k).copy()
+        contest.enter(TICK, ticked)
     except CompileError as error:
         notes.append(f"engine C is left out: {error}")
     if peers.installed()["pinocchio"]:
         from servoctl.bench.peers.two_arms import PinocchioTwoArms
 
         arms = PinocchioTwoArms(arm_file())
-        commands[arms.name] = lambda k: arms.command(t[k], run.q[k], run.v[k])
-        contestants[arms.name] = timed(lambda k: arms.command(t[k % count], run.q[k % count], run.v[k % count]))
+        contest.enter(arms.name, lambda k: arms.command(t[k], run.q[k], run.v[k]))
     exact = np.array([loop.control(t[k], x[k])[inputs] for k in range(count)])
-    times = interleaved(contestants, 2 if effort.quick else 40, count, progress=progress)
-    off = {name: max(float(np.abs(each(k) - exact[k]).max()) for k in range(count)) for name, each in commands.items()}
-    entries = [Competitor(name, times[name], off[name], TOLERANCE) for name in contestants]
+    entries = contest.compare(exact, TOLERANCE, effort.quick, progress)
     notes.append(f"{count} states of the shipped run; difference of u [N m] from our law on the virtual machine")
     notes.append("Pinocchio gives the terms; the algebra is NumPy, as in a Python program")
     findings = comparison.findings("law of two arms with a box", entries, INSIDE, {"Pinocchio + pinv": AIM})
     return BenchReport(
         "Two arms from URDFs carry a box",
         [comparison.table("One evaluation of the law; difference of u [N m]", entries)],
-        dict(plain({"rows": comparison.values(entries), "versions": peers.versions()})),
+        {"rows": comparison.values(entries), "versions": peers.versions()},
         notes,
         findings,
     )

@@ -26,7 +26,6 @@ from servoctl.bench.fresh import ProcessError
 from servoctl.bench.report import BenchReport, Comparison, Effort, Progress, TextTable
 from servoctl.bench.timing import shown
 from servoctl.run_folder import load_run
-from servoctl.run_folder.trajectory import plain
 from servoctl.types import Array
 
 CONFIG = "two_mass_spring_drive"
@@ -78,7 +77,7 @@ def view(effort: Effort, progress: Progress) -> BenchReport:
     ]
     values = {"percents": percents, "without": figures[0], "with": figures[1], "interval": [low, high], "own": own}
     findings = [Comparison("lateness p99 with the live page", "without it", after, before, 1.0 / ALLOWED)]
-    return BenchReport("The live page of a loop on the wall clock", tables, dict(plain(values)), notes, findings)
+    return BenchReport("The live page of a loop on the wall clock", tables, values, notes, findings)
 
 
 def _interval(one: list[Array], other: list[Array]) -> tuple[float, float]:

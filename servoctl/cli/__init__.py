@@ -8,10 +8,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from servoctl.cli.console import note
+from servoctl.cli.console import begin, note
 from servoctl.cli.exit_code import ExitCode, outcome_of
 from servoctl.cli.interrupt import interruptible
-from servoctl.cli.phases import begin
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

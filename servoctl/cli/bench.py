@@ -13,6 +13,7 @@ from servoctl.cli.options import AsJson
 if TYPE_CHECKING:
     from servoctl.bench.report import BenchReport, Comparison, Effort, TextTable
 
+
 FAULTS = "faults"
 """The table of faults; it runs only if it is named."""
 
@@ -73,7 +74,7 @@ def _run(name: str, effort: "Effort", count: int | None, seed: int) -> "BenchRep
     try:
         with ProgressBar(name) as progress:
             if name == FAULTS:
-                from servoctl.cli.fault_table import faults
+                from servoctl.bench.faults.table import faults
 
                 return faults(effort, progress, count, seed)
             return BENCHMARKS[name](effort, progress)

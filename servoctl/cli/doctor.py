@@ -18,7 +18,9 @@ CAN_INTERFACE = "280"  # ARPHRD_CAN of linux/if_arp.h
 
 
 def doctor(
-    clear_cache: Annotated[bool, typer.Option("--clear-cache", help="Empty the cache of compiled libraries.")] = False,
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help="Empty the cache of compiled libraries and traces.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Report what this machine offers, and what is missing."""

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode, outcome_of_run
 from servoctl.cli.folders import fresh_folder
 from servoctl.cli.options import AsJson, Config, EngineName, Overrides, RunFolderOut, SetFiles, changes_of
-from servoctl.cli.phases import Phases, announced
 
 TABLE_LENGTH = 24
 """Largest number of rows in a printed table; `summary.json` has all rows."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.folders import study_folder
 from servoctl.cli.options import (
@@ -20,7 +20,6 @@ from servoctl.cli.options import (
     changes_of,
     connected,
 )
-from servoctl.cli.phases import Phases, announced
 
 if TYPE_CHECKING:
     from servoctl.assembly import Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from servoctl.cli.console import ProgressBar, note, say, say_json, say_table
+from servoctl.cli.console import Phases, ProgressBar, announced, note, say, say_json, say_table
 from servoctl.cli.exit_code import ExitCode
 from servoctl.cli.folders import study_folder
 from servoctl.cli.help import CommandWithExample
@@ -23,7 +23,6 @@ from servoctl.cli.options import (
     changes_of,
     connected,
 )
-from servoctl.cli.phases import Phases, announced
 from servoctl.cli.run import number
 
 if TYPE_CHECKING:

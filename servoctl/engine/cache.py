@@ -1,4 +1,4 @@
-"""Keeps compiled libraries in a folder of the user.
+"""Keeps compiled libraries and traced functions in a folder of the user.
 
 Design: a file's name has the key of its source and the checksum of its content. A file appears by one rename, so many
 processes may write at once, and a damaged file is detected before it is loaded. Loading a library runs its code, so
@@ -8,7 +8,6 @@ compiled each time.
 
 import hashlib
 import os
-import shutil
 import stat
 import time
 from contextlib import suppress
@@ -16,6 +15,9 @@ from pathlib import Path
 
 LIMIT = 200_000_000
 """Size limit of the folder [byte]; the least recently used files are removed first."""
+
+SUFFIXES = (".so", ".trace")
+"""Endings of the files: compiled libraries, and traced functions."""
 
 STALE = 3600.0
 """Temporary files older than this are removed [s]."""
@@ -57,39 +59,57 @@ def refusal() -> str | None:
     return None
 
 
-def find(key: str) -> Path | None:
-    """The library of a key; None if there is none. Removes files that are damaged, or that others may have written."""
+def find(key: str, suffix: str = ".so") -> Path | None:
+    """The file of a key; None if there is none. Removes files that are damaged, or that others may have written."""
+    found = _find(key, suffix)
+    return None if found is None else found[0]
+
+
+def find_bytes(key: str, suffix: str) -> bytes | None:
+    """The content of the file of a key; None if there is none."""
+    found = _find(key, suffix)
+    return None if found is None else found[1]
+
+
+def _find(key: str, suffix: str) -> tuple[Path, bytes] | None:
+    """Path and content of the file of a key, checked."""
     directory = folder() if refusal() is None else None
     if directory is None:
         return None
-    for path in sorted(directory.glob(f"{key}-*.so")):
+    for path in sorted(directory.glob(f"{key}-*{suffix}")):
         with suppress(OSError):
-            if _is_safe(path) and path.stem == f"{key}-{_checksum(path)}":
+            content = path.read_bytes() if _is_safe(path) else None
+            if content is not None and path.stem == f"{key}-{_checksum(content)}":
                 with suppress(OSError):
                     os.utime(path)
-                return path
+                return path, content
         drop(path)
     return None
 
 
 def put(key: str, built: Path) -> Path:
     """Copies a library into the folder; returns the copy, or `built` if the folder cannot be used."""
+    return put_bytes(key, built.read_bytes(), ".so") or built
+
+
+def put_bytes(key: str, content: bytes, suffix: str) -> Path | None:
+    """Writes a file into the folder; returns its path, or None if the folder cannot be used."""
     directory = folder()
     if directory is None:
-        return built
-    kept = directory / f"{key}-{_checksum(built)}.so"
+        return None
+    kept = directory / f"{key}-{_checksum(content)}{suffix}"
     temporary = directory / f"{kept.stem}.{os.getpid()}.tmp"
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if refusal() is not None:
-            return built
+            return None
         drop(temporary)
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        shutil.copyfile(built, temporary)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
         os.replace(temporary, kept)
     except OSError:
         drop(temporary)
-        return built
+        return None
     _limit_size(directory, kept)
     return kept
 
@@ -128,7 +148,8 @@ def _is_safe(path: Path) -> bool:
 def _entries(directory: Path | None) -> list[tuple[float, int, Path]]:
     """Last use, size and path of the files that this module wrote, least recently used first."""
     entries = []
-    for path in [] if directory is None else [*directory.glob("*-*.so"), *directory.glob("*-*.tmp")]:
+    endings = () if directory is None else (*SUFFIXES, ".tmp")
+    for path in (path for ending in endings for path in Path(directory or "").glob(f"*-*{ending}")):
         with suppress(OSError):  # another process removed it
             status = path.lstat()
             entries.append((status.st_mtime, status.st_size, path))
@@ -136,7 +157,7 @@ def _entries(directory: Path | None) -> list[tuple[float, int, Path]]:
 
 
 def _limit_size(directory: Path, kept: Path) -> None:
-    """Removes old temporary files, and the least recently used libraries until the rest is within the limit."""
+    """Removes old temporary files, and the least recently used files until the rest is within the limit."""
     entries = _entries(directory)
     total = sum(entry[1] for entry in entries)
     for used, length, path in entries:
@@ -146,5 +167,5 @@ def _limit_size(directory: Path, kept: Path) -> None:
             total -= length
 
 
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]

@@ -21,8 +21,7 @@ from servoctl.export.interface import identifier, interface
 from servoctl.export.law import law
 from servoctl.export.single import FloatError, measure
 from servoctl.export.source import StandaloneSource
-from servoctl.export.trial import test
-from servoctl.export.usage import example
+from servoctl.export.trial import example, test
 from servoctl.export.vectors import Vector, vectors
 from servoctl.simulation.traced import CompiledLoop
 from servoctl.types import Array

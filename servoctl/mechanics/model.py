@@ -9,14 +9,18 @@ import copy
 import dataclasses
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
-from servoctl.engine.parameters import parameter_names, parameter_values, structure, with_parameters
+from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, TaskError, TraceError
+from servoctl.expression import parse
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
 from servoctl.mechanics.constraint import Constraint, Rows
@@ -98,11 +102,13 @@ class Model:
             raise PlantError(
                 f"{type(plant).__name__}.passive_rates: '{twice}' is also in passive_constraints (rename one of them)"
             )
-        groups = self._passive = passive_groups(holonomic, rates)
+        self._passive = passive_groups(holonomic, rates)
         symbols = self._symbols()
-        passive, self.passive_rows = self._stack(groups, symbols)
-        servo, self.task_rows = self._stack(self.task, symbols)
-        self.rows_kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
+        self._key = stored.key_of(
+            partial(fingerprint, list(task)),
+            *(partial(structure_fingerprint, part) for part in (plant, *task.values())),
+        )
+        self.rows_kernel, self.passive_rows, self.task_rows = self._traced_rows(symbols)
         self.singular = self._is_singular(around)
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
@@ -110,10 +116,9 @@ class Model:
         plants = zip(_variations(plant), [around, *self.samples(around)], strict=False)
         samples, self.doubts = sample(plants)
         try:
-            matrices = self._plant_matrices(symbols)
-            self.plant_kernel = Kernel.compile("plant", symbols, matrices)
+            self.plant_kernel, symmetric = self._traced_plant(symbols)
             self._verify(samples)
-            self.symmetric = certainly_symmetric(matrices["M"])
+            self.symmetric = symmetric
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
 
@@ -158,6 +163,30 @@ class Model:
         if kept is None or kept[0] != key:
             kept = self._kept[name] = (key, make())
         return kept[1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short text for everything that functions of this model depend on, except values of parameters.
+
+        Raises:
+            NoFingerprintError: There is none.
+        """
+        assert self.plant_kernel is not None
+        facts = (self.plant.coordinates, self.plant.actuators, parameter_fields(self.plant), self.passive_rows)
+        traced = self._key or [function_fingerprint(each.function) for each in (self.plant_kernel, self.rows_kernel)]
+        return fingerprint(traced, *facts, self.task_rows, self.singular, self.symmetric)
+
+    def named(self, equations: Any) -> dict[str, Any]:
+        """What equations read from the plant by name, parameters and coordinates apart: name -> value.
+
+        Args:
+            equations: Name -> equation; anything else reads nothing.
+        """
+        names: set[str] = set()
+        for equation in equations.values() if isinstance(equations, Mapping) else ():
+            names |= (parse(equation) if isinstance(equation, str) else equation).names
+        known = {*self.plant.coordinates, *parameter_fields(self.plant)}
+        return {name: getattr(self.plant, name) for name in sorted(names - known) if hasattr(self.plant, name)}
 
     @property
     def parameters(self) -> Array:
@@ -238,6 +267,34 @@ class Model:
         plant = with_parameters(self.plant, p[: len(parameter_values(self.plant))])
         M, Q, B, c = trace(plant_arrays, plant, t, q, v)
         return {"M": M, "Q": Q, "B": B, "c": c}
+
+    def _traced_rows(self, symbols: Mapping[str, Array]) -> tuple[Kernel, list[Row], list[Row]]:
+        """The derivatives of all constraints, and their rows, passive ones first."""
+        found = stored.find_with_facts(self._key, "rows")
+        if found is not None:
+            kernel, facts = found
+            passive_rows, task_rows = ([Row(*values) for values in group] for group in facts)
+            return kernel, passive_rows, task_rows
+        passive, passive_rows = self._stack(self._passive, symbols)
+        servo, task_rows = self._stack(self.task, symbols)
+        kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
+        groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
+        stored.keep_kernel(self._key, "rows", kernel, groups)
+        return kernel, passive_rows, task_rows
+
+    def _traced_plant(self, symbols: Mapping[str, Array]) -> tuple[Kernel, bool]:
+        """The plant's matrices, and whether M is symmetric for certain.
+
+        Raises:
+            TraceError, PlantError: The plant cannot be traced.
+        """
+        found = stored.find_with_facts(self._key, "plant")
+        if found is not None:
+            return found[0], bool(found[1])
+        matrices = self._plant_matrices(symbols)
+        kernel, symmetric = Kernel.compile("plant", symbols, matrices), certainly_symmetric(matrices["M"])
+        stored.keep_kernel(self._key, "plant", kernel, symmetric)
+        return kernel, symmetric
 
     def _stack(self, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
         p, parts, rows = symbols["p"], [], []

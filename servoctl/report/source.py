@@ -24,8 +24,10 @@ READ = 20_000
 EVENTS = "events.jsonl"
 MOST_EVENTS = 2000
 
-GROUPS = ("q.", "v.", "u.", "violation.", "passive.", "passive_force.", "servo_force.", "age.", "disturbance.")
-GROUPS += ("estimate.disturbance.", "estimate.sigma.")
+GROUPS = (
+    "q.", "v.", "u.", "violation.", "passive.", "passive_force.", "servo_force.", "age.", "disturbance.",
+    "estimate.disturbance.", "estimate.sigma.",
+)  # fmt: skip
 SINGLE = ("t", "rank", "passive_rank", "residual", "pivot_min", "status", "stage", "lateness", "task_time")
 """Columns that the page shows."""
 

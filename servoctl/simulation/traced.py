@@ -1,15 +1,17 @@
 """Executors whose law is traced to CasADi functions and compiled: with the plant, or with the plant in NumPy."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, Self
 
 import casadi as ca
 import numpy as np
 
+from servoctl.engine import stored
 from servoctl.engine.batch import BatchProgram
 from servoctl.engine.ccode import STEP, Library, Program
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import BufferedCall, Kernel, inputs
 from servoctl.engine.parameters import parameter_values, with_parameters
 from servoctl.engine.step import DelayLayout, StepFunctions
@@ -17,7 +19,7 @@ from servoctl.engine.trace import trace
 from servoctl.estimation.bound import BoundEstimator
 from servoctl.laws.law import BoundLaw
 from servoctl.mechanics.constraint import Rows
-from servoctl.mechanics.terms import Matrices
+from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
@@ -50,8 +52,7 @@ class TracedLoop(Loop):
         self.derived: dict[str, Any] = {}
         sizes = {"t": 1, "x": self.size, "p": len(self.parameters), "command": self.layout.command_size}
         self._given = inputs({name: (size,) for name, size in sizes.items()})
-        n, count = model.n, len(model.parameters)
-        t, x, p = self._given["t"], self._given["x"], self._given["p"]
+        count, p = len(model.parameters), self._given["p"]
         parts = (law, system.passive, system.friction)
         ends = np.cumsum([count, *(len(parameter_values(part)) for part in parts)])
         self._symbolic = System(
@@ -62,12 +63,29 @@ class TracedLoop(Loop):
             with_parameters(system.friction, p[ends[2] : ends[3]]),
             estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
+        self._key = self._stored_under()
+        if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
+            _ = self._command  # whether the law can be traced is known from the start
+
+    def _stored_under(self) -> str | None:
+        """The key of the loop's functions in the cache; None: they are not kept there."""
+        return None
+
+    @cached_property
+    def _terms(self) -> Terms:
+        n, count = self.system.model.n, len(self.system.model.parameters)
+        t, x, p = self._given["t"], self._given["x"], self._given["p"]
         matrices = self._traced_matrices({"t": t, "q": x[:n], "v": x[n : 2 * n], "p": p[:count]})
-        self._terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
-        if system.estimator is None:
-            self._command = trace(self._control, self._terms, x[2 * n :], self._symbolic)
-        else:
-            self._command = self._estimated(t, x, p)
+        terms: Terms = trace(self._symbolic.terms, State(t[0], x[:n], x[n : 2 * n]), matrices)
+        return terms
+
+    @cached_property
+    def _command(self) -> Array:
+        if self.system.estimator is not None:
+            return self._estimated(self._given["t"], self._given["x"], self._given["p"])
+        memory = self._given["x"][2 * self.system.model.n :]
+        command: Array = trace(self._control, self._terms, memory, self._symbolic)
+        return command
 
     def _estimated(self, t: Array, x: Array, p: Array) -> Array:
         """The command part of a row with an estimator."""
@@ -116,42 +134,55 @@ class TracedLoop(Loop):
         """Symbols of some inputs: name -> array."""
         return {name: self._given[name] for name in names}
 
-    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: dict[str, Array]) -> Kernel:
-        return Kernel.compile(name, {key: x for key, x in self._given.items() if key not in leave_out}, outputs)
+    def _compile(self, name: str, leave_out: tuple[str, ...], outputs: Callable[[], dict[str, Array]]) -> Kernel:
+        """A kernel of this name, from the cache or traced now."""
+        given = {key: x for key, x in self._given.items() if key not in leave_out}
+        return stored.kept_kernel(self._key, name, lambda: Kernel.compile(name, given, outputs()))
 
     @cached_property
     def control_kernel(self) -> Kernel:
         """(t, x, p) -> command."""
-        return self._compile("control", ("command",), {"command": self._command})
+        return self._compile("control", ("command",), lambda: {"command": self._command})
 
     @cached_property
     def motion_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, log."""
-        rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
-        return self._compile("motion", (), {"rates": rates, "log": log})
+
+        def outputs() -> dict[str, Array]:
+            rates, log = trace(self._motion, self._terms, self._given["command"], self._symbolic)
+            return {"rates": rates, "log": log}
+
+        return self._compile("motion", (), outputs)
 
     @cached_property
     def rates_kernel(self) -> Kernel:
         """(t, x, p) -> rates, row."""
-        rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
-        row = np.concatenate([self._command, log])
-        return self._compile("rates", ("command",), {"rates": rates, "row": row})
+
+        def outputs() -> dict[str, Array]:
+            rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
+            return {"rates": rates, "row": np.concatenate([self._command, log])}
+
+        return self._compile("rates", ("command",), outputs)
 
     @cached_property
     def slopes_kernel(self) -> Kernel:
         """(t, x, p) -> rates, for a stage of a step."""
-        return self.rates_kernel.only("slopes", "rates")
+        return stored.kept_kernel(self._key, "slopes", lambda: self.rates_kernel.only("slopes", "rates"))
 
     @cached_property
     def held_slopes_kernel(self) -> Kernel:
         """(t, x, p, command) -> rates, for a stage of a held step."""
-        return self.motion_kernel.only("held_slopes", "rates")
+        return stored.kept_kernel(self._key, "held_slopes", lambda: self.motion_kernel.only("held_slopes", "rates"))
 
     @cached_property
     def closing_kernel(self) -> Kernel:
         """(t, x, p) -> changes of q and of v that close the passive constraints."""
-        dq, dv = trace(self._closing, self._terms, self._symbolic)
-        return self._compile("closing", ("command",), {"q": dq, "v": dv})
+
+        def outputs() -> dict[str, Array]:
+            dq, dv = trace(self._closing, self._terms, self._symbolic)
+            return {"q": dq, "v": dv}
+
+        return self._compile("closing", ("command",), outputs)
 
     def derivative(self, t: float, x: Array) -> Array:
         self.evaluations += 1
@@ -208,6 +239,18 @@ class CompiledLoop(TracedLoop):
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         return self.system.model.symbolic_matrices(symbols)
+
+    def _stored_under(self) -> str | None:
+        system = self.system
+        if system.estimator is not None:
+            return None
+        parts = (system.law, system.passive, system.friction)
+        equations = [system.inputs, getattr(system.law, "null_space", None)]
+        return stored.key_of(
+            lambda: system.model.fingerprint,
+            *(partial(structure_fingerprint, part) for part in parts),
+            *(partial(fingerprint, each, system.model.named(each)) for each in equations),
+        )
 
     def __init__(self, system: System) -> None:
         super().__init__(system)

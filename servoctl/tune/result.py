@@ -1,5 +1,6 @@
 """The result of a search: the best trial, the Pareto front, the nearest miss, the summary."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from servoctl.config.problems import unit_of
+from servoctl.config.tune import Tune
 from servoctl.run_folder.trajectory import plain
 from servoctl.sweep.metrics import metric_unit
 from servoctl.tune.evaluator import DONE, FAILED, INFEASIBLE, PRUNED, Evaluation
-from servoctl.tune.importance import importance
 from servoctl.tune.problem import Point, SearchProblem
 from servoctl.tune.refine import Refinement
+from servoctl.tune.search import distributions
 from servoctl.tune.store import evaluation_of
 from servoctl.tune.stored import REFINED
 from servoctl.types import Array
@@ -21,6 +23,7 @@ from servoctl.version import VERSION
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
 
 SCHEMA = 1
 """Version of the shape of `summary.json`."""
@@ -189,3 +192,33 @@ def _descent_summary(refinement: Refinement) -> dict[str, Any]:
 def _trial_summary(trial: Trial) -> dict[str, Any]:
     """The entry of a trial in `summary.json`; an infinite gain margin becomes null."""
     return dict(plain({"trial": trial.number, "refined": trial.refined, "at": trial.at} | trial.evaluation.to_dict()))
+
+
+FEWEST = 20
+"""Least number of trials for a meaningful result."""
+
+
+def importance(tune: Tune, trials: Sequence[tuple[Point, float]]) -> dict[str, float]:
+    """Path -> its importance, all together 1, the greatest first; empty if there are too few trials.
+
+    Source: PED-ANOVA, Watanabe et al. 2023, in Optuna's implementation: it compares the distribution of the values of
+    the best tenth of all trials with the distribution of all values.
+
+    Args:
+        tune: The search.
+        trials: Values of the searched paths, and the first objective, of each trial.
+    """
+    from optuna import create_study
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.trial import create_trial
+
+    if len(trials) < FEWEST or len({value for _, value in trials}) < 2:
+        return {}
+    space = distributions(tune)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        study = create_study()
+        for point, value in trials:
+            study.add_trial(create_trial(value=value, params=point, distributions=space))
+        return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))

@@ -285,10 +285,10 @@ def test_a_full_disk_under_the_cache_costs_a_compilation(
     calls: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(source: Path, target: Path) -> None:
-        target.write_bytes(source.read_bytes()[:100])
+        source.write_bytes(source.read_bytes()[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shutil.copyfile", half)
+    monkeypatch.setattr("os.replace", half)
     for _ in range(2):
         np.testing.assert_allclose(value(), wanted(), rtol=1e-15)
     assert (count(calls), list(own_cache.iterdir())) == (2, [])

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
+from hil.assembly.addresses import ids_of
 from hil.assembly.prepare import load
-from hil.drives.ids import ids_of
 from hil.drives.protocols import build
 from hil.drives.settings import DriveSettings
 from servoctl.errors import ConfigError

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hil.bus.frame_bits import least_bits
-from hil.recorder.bits import MOST, BusBits
+from hil.recorder.frame_log import MOST, BusBits
 from hil.recorder.memory import EXTENDED, FRAME, REMOTE, SENT
 
 

@@ -215,9 +215,6 @@ class Adapter(Bus):
     def health(self) -> Health:
         return self._inner.health
 
-    def restarted(self) -> None:
-        self._inner.restarted()
-
     def close(self) -> None:
         self._inner.close()
 

@@ -75,7 +75,8 @@ class Law:
 
     def __init__(self) -> None:
         self.answer, self.status, self.times = np.array([1.0, -1.0]), 0, list[float]()
-        self.remembered = 0.0
+        self.remembered, self.elapsed = 0.0, 0.0
+        self.moved = list[bool]()
 
     def command(self, task_time: float, q: Array, v: Array) -> Array:
         self.times.append(task_time)
@@ -86,6 +87,9 @@ class Law:
 
     def remember(self, elapsed: float) -> None:
         self.remembered += elapsed
+
+    def sent(self, torques: Array | None) -> None:
+        self.moved.append(torques is not None)
 
     def reason(self, task_time: float) -> str:
         return f"{Status.from_code(self.status).name} at {task_time:g} s"
@@ -154,6 +158,15 @@ def test_task_time_stands_still_until_full_and_then_follows_the_periods() -> Non
     run.until(Phase.OVER)
     assert set(run.law.times[before + 20 :]) == {0.05}
     assert run.law.remembered == pytest.approx(21 * 0.0025)
+
+
+def test_the_estimator_moves_on_only_while_torques_move_the_machine() -> None:
+    run = Run()
+    run.until(Phase.ZERO)
+    assert not any(run.law.moved)
+    before = len(run.law.moved)
+    run.until(Phase.DISABLING)
+    assert all(run.law.moved[before:-1])
 
 
 def test_the_ramp_goes_from_the_holding_torque_to_the_torque_of_the_law() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hil.session.start import Request, start
-from servoctl.cli.hil_figures import say_figures
+from servoctl.cli.hil import say_figures
 
 
 def test_a_task_of_several_rows_has_each_with_what_the_loop_explains_of_it(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hil.recorder.memory import Capacity, SharedRings
 from hil.recorder.ring import Ring
 from hil.view.requests import Requests
-from hil.view.ring_reader import MARGIN, RingReader
+from hil.view.scene import MARGIN, RingReader
 
 COLUMNS, CAPACITY, ROWS = 60, 16, 60_000
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from servoctl.bench.pseudoinverse_methods import RankRule
-from servoctl.bench.reductions import REDUCTIONS
+from servoctl.bench.pseudoinverse_methods import REDUCTIONS, RankRule
 
 EACH = pytest.mark.parametrize("name", REDUCTIONS)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from robots import TASK, moving_arms, quadruped, two_arms
 
-from hil.view.machine import MachineDrawing
+from hil.view.scene import MachineDrawing
 from servoctl.errors import RunFolderError
 from servoctl.mechanics.spatial.build import RobotBuilder
 from servoctl.mechanics.spatial.picture import asked_paths, poses, surfaces, task_frames

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine import stored
+from servoctl.engine.fingerprint import fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_values, structure, with_parameters
 from servoctl.engine.symbol import is_symbolic
@@ -54,6 +56,11 @@ class Traced:
 
 @functools.lru_cache(maxsize=KEPT)
 def _kernel(key: Traced) -> Kernel:
+    place = stored.key_of(lambda: fingerprint(key.vectors), lambda: structure_fingerprint(key.robot))
+    return stored.kept_kernel(place, f"{key.function.__module__}.{key.function.__name__}", lambda: _traced(key))
+
+
+def _traced(key: Traced) -> Kernel:
     n, p = len(key.robot.coordinates), len(parameter_values(key.robot))
     given = inputs({f"x{i}": (n,) for i in range(key.vectors)} | {"p": (p,)})
     *vectors, parameters = given.values()

@@ -238,7 +238,7 @@ def _lengths(tree: RobotTree) -> dict[str, int]:
 @cache
 def _class(fields: tuple[tuple[str, Any], ...]) -> Any:
     """The class of robots with these parameters, so that two of one structure have one class."""
-    return dataclasses.make_dataclass("Robot", fields, bases=(Robot,), frozen=True)
+    return dataclasses.make_dataclass("Robot", fields, bases=(Robot,), namespace={"__module__": __name__}, frozen=True)
 
 
 def _restored(values: dict[str, Any]) -> Robot:

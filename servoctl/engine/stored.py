@@ -1,0 +1,117 @@
+"""Traced functions in the cache: a later command reads them instead of tracing again.
+
+Design: a key contains all that a trace depends on (`engine.fingerprint`). A file that is damaged, or was written by
+others, is as good as none, as for compiled libraries (`engine.cache`). A function reads the same operations that were
+written, so results are equal to the bit.
+"""
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine import cache
+from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
+from servoctl.engine.kernel import Kernel
+from servoctl.engine.lookup import TABLES, LookupTable
+from servoctl.engine.repeat import REPEATED, Repeated
+
+SUFFIX = ".trace"
+
+WORTH = 500
+"""Functions of fewer operations are not kept: tracing them takes no longer than reading them."""
+
+
+def key_of(*fingerprints: Callable[[], str]) -> str | None:
+    """The key for things with these fingerprints; None if one of them has none."""
+    try:
+        texts = [program_fingerprint(), *(each() for each in fingerprints)]
+    except (NoFingerprintError, OSError):  # a package inside a zip file
+        return None
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+
+
+def has_kernel(key: str | None, name: str) -> bool:
+    """Whether a kernel was kept under a key and a name."""
+    return key is not None and cache.find(_file_key(key, name), SUFFIX) is not None
+
+
+def find_with_facts(key: str | None, name: str) -> tuple[Kernel, Any] | None:
+    """The kernel that was kept under a key and a name, and its facts; None if there is none."""
+    content = None if key is None else cache.find_bytes(_file_key(key, name), SUFFIX)
+    return None if content is None else _read(content)
+
+
+def keep_kernel(key: str | None, name: str, kernel: Kernel, facts: Any = None) -> None:
+    """Keeps a kernel, and facts that JSON can write, if it is large enough."""
+    if key is None or kernel.function.n_instructions() < WORTH:
+        return
+    text = _written(kernel, facts)
+    if text is not None:
+        cache.put_bytes(_file_key(key, name), zlib.compress(text, 1), SUFFIX)
+
+
+def kept_kernel(key: str | None, name: str, make: Callable[[], Kernel]) -> Kernel:
+    """The kernel of a key and a name, from the cache or made now."""
+    found = find_with_facts(key, name)
+    if found is not None:
+        return found[0]
+    kernel = make()
+    keep_kernel(key, name, kernel)
+    return kernel
+
+
+def _file_key(key: str, name: str) -> str:
+    return hashlib.sha256(f"{key} {name}".encode()).hexdigest()[:32]
+
+
+def _written(kernel: Kernel, facts: Any) -> bytes | None:
+    """A kernel as bytes; None if CasADi cannot write its function."""
+    called = {each.name() for each in kernel.function.find_functions()}
+    repeated = {name: REPEATED[name] for name in called if name in REPEATED}
+    tables = [TABLES[name] for name in called if name in TABLES]
+    writer = ca.StringSerializer()
+    try:
+        writer.pack([kernel.function, *(each.step for each in repeated.values())])
+        functions = writer.encode()
+    except RuntimeError:
+        return None
+    return json.dumps(
+        {
+            "inputs": kernel.inputs,
+            "outputs": kernel.outputs,
+            "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
+            "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
+            "facts": facts,
+            "functions": functions,
+        }
+    ).encode()
+
+
+def _read(content: bytes) -> tuple[Kernel, Any] | None:
+    """What `_written` wrote and zlib compressed; the cache has compared its checksum."""
+    try:
+        values = json.loads(zlib.decompress(content))
+        function, *steps = ca.StringDeserializer(values["functions"]).unpack()
+        for (name, most, done), step in zip(values["repeated"], steps, strict=True):
+            REPEATED.setdefault(name, Repeated(step, most, done))
+        for breaks, rows, shape in values["tables"]:
+            table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
+            TABLES.setdefault(table.name, table)
+        shapes = ({name: tuple(shape) for name, shape in values[key].items()} for key in ("inputs", "outputs"))
+        return Kernel(function, *shapes), values["facts"]
+    except (ValueError, LookupError, TypeError, RuntimeError, zlib.error):  # another program's file under this name
+        return None
+
+
+def _text(array: Any) -> str:
+    return base64.b64encode(np.ascontiguousarray(array, dtype=float).tobytes()).decode()
+
+
+def _numbers(text: str) -> Any:
+    return np.frombuffer(base64.b64decode(text), dtype=float)

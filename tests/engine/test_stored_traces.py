@@ -1,0 +1,187 @@
+"""Traced functions in the cache: equal to the bit, never stale, never trusted when damaged."""
+
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from servoctl.assembly import load
+from servoctl.engine import cache, stored
+from servoctl.engine.fingerprint import NoFingerprintError, fingerprint, structure_fingerprint
+from servoctl.engine.lookup import TABLES
+from servoctl.engine.repeat import REPEATED
+from servoctl.errors import ServoctlError
+from servoctl.mechanics.constraint import Holonomic
+from servoctl.simulation.traced import CompiledLoop
+from servoctl.types import Array
+
+PLANT = """\
+from dataclasses import dataclass
+from pathlib import Path
+import numpy as np
+import servoctl as sc
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    g: float = 9.8
+    coordinates = {"x": "m"}
+    actuators = {"u": "N"}
+
+    def mass_matrix(self, q, t):
+        return np.array([[float(Path(__file__).with_name("mass.txt").read_text())]])
+
+    def force(self, q, v, t):
+        return np.array([-self.g * np.sin(q[0])])
+
+    def actuation(self, q, t):
+        return np.eye(1)
+"""
+CONFIG = """\
+plant: {class: "cart.py:Cart"}
+initial: {q: [0.1], v: 0}
+task: [{name: there, holonomic: "x - sin(t)"}]
+law: {correction: {baumgarte: {alpha: 5, beta: 5}}}
+run: {duration: 0.1, integrator: {method: rk4, step: 0.01}}
+"""
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SERVOCTL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(stored, "WORTH", 0)
+    return tmp_path / "cache"
+
+
+def looped(config: str | Path, *changes: str) -> CompiledLoop:
+    loop = load(config, changes, "vm").loop
+    assert isinstance(loop, CompiledLoop)
+    return loop
+
+
+def row(loop: CompiledLoop) -> Array:
+    return loop.rates(0.3, np.linspace(0.1, 0.9, loop.size))[1]
+
+
+def refuse_to_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def traced(*values: Any) -> None:
+        raise ServoctlError("traced again")
+
+    monkeypatch.setattr(CompiledLoop, "_control", traced)
+
+
+@pytest.mark.parametrize("config", ["scara_path", "coordinated_robots_limited"])
+def test_a_function_from_the_cache_gives_the_same_bits(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    fresh = looped(config)
+    expected, source = row(fresh), fresh.program(None).source
+    refuse_to_trace(monkeypatch)
+    monkeypatch.setattr("servoctl.engine.lookup._FUNCTIONS", {})
+    for registered in (TABLES, REPEATED):
+        before = dict(registered)
+        registered.clear()
+        again = looped(config)
+        np.testing.assert_array_equal(row(again), expected)
+        registered.update(before)
+    assert again.program(None).source == source
+
+
+def test_other_gains_need_no_other_trace(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = "law.correction.baumgarte.alpha=7", "plant.parameters.g=5"
+    before = row(looped("coordinated_robots"))
+    monkeypatch.setenv("SERVOCTL_CACHE", str(own_cache.with_name("other")))
+    expected = row(looped("coordinated_robots", *changes))
+    monkeypatch.setenv("SERVOCTL_CACHE", str(own_cache))
+    refuse_to_trace(monkeypatch)
+    actual = row(looped("coordinated_robots", *changes))
+    np.testing.assert_array_equal(actual, expected)
+    assert np.abs(actual - before).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "law.allocation=unprojected",
+        "task.level.holonomic=theta3 - 0.1*t",
+        "law.limits={u1: 3}",
+        "law.null_space={u1: t}",
+    ],
+)
+def test_another_law_or_task_is_traced_again(own_cache: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    row(looped("coordinated_robots"))
+    refuse_to_trace(monkeypatch)
+    looped("coordinated_robots")
+    with pytest.raises(ServoctlError, match="traced again"):
+        looped("coordinated_robots", change)
+
+
+def test_a_plant_that_reads_a_file_is_never_stale(own_cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text(PLANT)
+    (tmp_path / "cart.yaml").write_text(CONFIG)
+    found = []
+    for mass in ("2.0", "3.0", "2.0"):
+        (tmp_path / "mass.txt").write_text(mass)
+        loop = looped(tmp_path / "cart.yaml")
+        assert loop.system.model.opaque is None
+        found.append(float(loop.control(0.0, np.array([0.0, 0.0]))[loop.layout.slices["u"]][0]))
+    assert found[0] == found[2] and found[1] == pytest.approx(1.5 * found[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("content", [b"", b"no trace", None])
+def test_a_damaged_file_is_traced_again(own_cache: Path, content: bytes | None) -> None:
+    expected = row(looped("coordinated_robots"))
+    for path in own_cache.glob("*.trace"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    np.testing.assert_array_equal(row(looped("coordinated_robots")), expected)
+
+
+def test_a_file_with_another_content_is_traced_again(own_cache: Path) -> None:
+    expected = row(looped("coordinated_robots"))
+    keys = [path.name.partition("-")[0] for path in own_cache.glob("*.trace")]
+    cache.clear()
+    for key in keys:
+        assert cache.put_bytes(key, b"written by somebody else", ".trace") is not None
+    np.testing.assert_array_equal(row(looped("coordinated_robots")), expected)
+
+
+def test_clearing_the_cache_removes_traces(own_cache: Path) -> None:
+    row(looped("coordinated_robots"))
+    count = len(list(own_cache.glob("*.trace")))
+    assert count and cache.size()[0] == count and cache.clear()[0] == count and not list(own_cache.iterdir())
+
+
+@dataclass(frozen=True)
+class Mine:
+    a: int = 1
+
+
+def test_a_users_code_has_no_fingerprint() -> None:
+    derived = make_dataclass("Holonomic", [], bases=(Holonomic,), namespace={"__module__": Holonomic.__module__})
+    hidden = type("Mine", (Mine,), {"__module__": Holonomic.__module__})
+    for value in (
+        Mine(),
+        Mine,
+        len,
+        lambda: 1,
+        {"f": np.sin},
+        {1, 2},
+        Holonomic(lambda q, t: q[0]),
+        hidden(),
+        object(),
+    ):
+        with pytest.raises(NoFingerprintError):
+            fingerprint(value)
+    assert fingerprint(derived) == fingerprint(Holonomic)  # it adds no code
+
+
+def test_every_value_that_is_no_parameter_counts() -> None:
+    base = {"a": 1, "b": (1.0, "x"), "c": np.arange(3.0)}
+    others = [{**base, "a": 1.0}, {**base, "a": True}, {**base, "b": (1.0, "y")}, {**base, "b": [1.0, "x"]}]
+    others += [{**base, "c": np.arange(3)}, {**base, "c": np.arange(3.0)[:, None]}, {"x": 1, **base}]
+    assert len({fingerprint(each) for each in (base, *others)}) == 1 + len(others)
+    assert fingerprint(-0.0) != fingerprint(0.0)
+    one, other = Holonomic("x - 1"), Holonomic("x - 2")
+    assert structure_fingerprint(one) != structure_fingerprint(other)
