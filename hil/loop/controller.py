@@ -4,6 +4,8 @@ Design: evaluations reuse the same arrays, which is the fastest way to the law; 
 to the bit.
 """
 
+from typing import Any
+
 import numpy as np
 
 from servoctl.laws.law import BoundLaw
@@ -30,7 +32,8 @@ class Controller:
         self._slices = loop.layout.slices
         tick = self._tick = loop.control_tick()
         # looked up once: each attribute or slice of an array costs a tick a tenth of the law's time
-        self._time, self._q, self._v, self._u = memoryview(tick.t), tick.q, tick.v, tick.u
+        self._time: Any = tick.t.data
+        self._q, self._v, self._u = tick.q, tick.v, tick.u
         self._evaluate = tick.evaluate
         self._remembers = len(loop.memory_start) > 0
         self._uncounted = 1 if isinstance(loop, CompiledLoop) else 0  # other loops count their evaluations themselves
