@@ -74,6 +74,12 @@ LOOPS = {
 """Kind of operation -> its loops."""
 
 
+def over_numbers(lanes: int) -> str:
+    """C of the number V, that holds so many doubles, and of rows of it."""
+    rows = ["#if defined(PACKED)\n", template("packs.h"), "#else\n", template("rows.h"), "#endif\n"]
+    return "".join([f"#define LANES {lanes}\n", template("numbers.h"), *rows, template("sine.h")])
+
+
 def loops_of(name: str) -> tuple[Loops, tuple[int, ...]] | None:
     """The loops of the operation that a CasADi function of this name does, and their sizes; None if it is none."""
     found = re.fullmatch(r"([a-z_]+)_([0-9]+(?:x[0-9]+)*)", name)

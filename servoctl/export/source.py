@@ -51,7 +51,7 @@ class StandaloneSource:
         if "sign" in used:
             names.append("#define v_sign(x) ((x) < number(0.0) ? number(-1.0) : (x) > number(0.0) ? number(1.0) : (x))")
         if any(map(loops_of, self._functions)):
-            names += ["", template("packs.h").strip()]
+            names += ["", template("rows.h").strip()]
         self.text = "\n".join([*head, template("standalone.h").strip(), *names, "", body])
 
     @cached_property

@@ -73,7 +73,7 @@ def counted(function: Any, folder: Path, *values: Array) -> Cost:
     call = (
         "".join(f"  V y{i}[{size}];\n" for i, size in enumerate(sizes)) + f"  f_{function.name()}({', '.join(names)});"
     )
-    text = HEAD + template("packs.h") + "\n".join(each.text for each in emitted([function]).values())
+    text = HEAD + template("rows.h") + "\n".join(each.text for each in emitted([function]).values())
     take = "for (int i = 0; i < 3; ++i) taken[i] = count[i];"
     text += f'extern "C" void call(const double** x, long* taken) {{\n{call}\n  {take}\n}}\n'
     (folder / "counted.cpp").write_text(text)

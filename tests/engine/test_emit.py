@@ -15,7 +15,7 @@ from servoctl.engine.decomposition import decomposition_function
 from servoctl.engine.emit import emit
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.repeat import repeat
-from servoctl.engine.templates import template
+from servoctl.engine.templates import over_numbers
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -50,7 +50,7 @@ void call(const double* x, double* y) {{
 }}"""
     built = folder / f"{function.name()}{lanes}.so"
     if not built.exists():
-        head = f"#define LANES {lanes}\n" + template("numbers.h") + template("packs.h") + template("sine.h")
+        head = over_numbers(lanes)
         compiler.build(head + emit([function]) + call, built)
     x, y = np.ascontiguousarray(values), np.empty((lanes, size))
     ctypes.CDLL(str(built)).call(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data))

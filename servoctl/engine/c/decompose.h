@@ -43,6 +43,7 @@ static void DECOMPOSE(const V* A, const V* tolerance, V* Z, V* U, V* R, V* rank,
 #endif
   memset(rest, 0, sizeof rest);
   memset(C, 0, sizeof C);
+  memset(again, 0, sizeof again);
   ACROSS(c, N) ACROSS(i, ROWS) rest[i][c] = A[i + c * ROWS];
   ACROSS(i, ROWS) square[i] = dot(rest[i], rest[i], N);
   *rank = *pivot_min = number(0.0);

@@ -1,51 +1,31 @@
-/* Rows of numbers. gcc and clang take four numbers at once where V is one double; rows then have room for whole packs,
-   and what lies behind their end is finite. Sums have four parts in every case, so that all ways give the same bits. */
-#if defined(PACKED)
+/* Rows of numbers, of which gcc and clang take four at once. A row has room for whole packs, and what lies behind its end
+   is finite. The functions are those of rows.h, to the bit. */
 typedef double Pack __attribute__((vector_size(32), aligned(8), may_alias));
 #define ROOM(count) (((count) + 3) / 4 * 4)
 #define LEVEL(i) ((i) / 4 * 4) /* start of the pack of entry i */
 #define PACK(x, i) (*(Pack*) ((x) + (i)))
 #define GIVEN(x, i) (*(const Pack*) ((x) + (i)))
 static inline Pack spread(V x) { return (Pack){x, x, x, x}; }
-#else
-#define ROOM(count) (count)
-#define LEVEL(i) (i)
-#endif
 
 /* The sum of a[i] * b[i]. */
 static inline V dot(const V* a, const V* b, int count) {
-#if defined(PACKED)
   Pack total = spread(0.0);
   for (int i = 0; i < count; i += 4) total += GIVEN(a, i) * GIVEN(b, i);
   return (total[0] + total[1]) + (total[2] + total[3]);
-#else
-  V part[4] = {number(0.0), number(0.0), number(0.0), number(0.0)};
-  for (int i = 0; i < count; ++i) part[i % 4] += a[i] * b[i];
-  return (part[0] + part[1]) + (part[2] + part[3]);
-#endif
 }
 
 /* y = factor * x */
 static inline void scale(V* y, V factor, const V* x, int count) {
-#if defined(PACKED)
   for (int i = 0; i < count; i += 4) PACK(y, i) = spread(factor) * GIVEN(x, i);
-#else
-  for (int i = 0; i < count; ++i) y[i] = factor * x[i];
-#endif
 }
 
 /* y -= factor * x */
 static inline void reduce(V* y, V factor, const V* x, int count) {
-#if defined(PACKED)
   for (int i = 0; i < count; i += 4) PACK(y, i) -= spread(factor) * GIVEN(x, i);
-#else
-  for (int i = 0; i < count; ++i) y[i] -= factor * x[i];
-#endif
 }
 
 /* y += factors[0] * row 0 + factors[step] * row 1 + .. in this order, or y -= each of them; rows lie ROOM(count) apart. */
 static inline void gather_rows(V* y, int plus, const V* factors, int step, const V* x, int rows, int count) {
-#if defined(PACKED)
   const int room = ROOM(count);
   for (int i = 0; i < room; i += 16) {
     const int left = room - i;
@@ -66,11 +46,4 @@ static inline void gather_rows(V* y, int plus, const V* factors, int step, const
     if (left > 8) PACK(y, i + 8) = c;
     if (left > 12) PACK(y, i + 12) = d;
   }
-#else
-  for (int k = 0; k < rows; ++k)
-    for (int i = 0; i < count; ++i) {
-      if (plus) y[i] += factors[k * step] * x[k * count + i];
-      else y[i] -= factors[k * step] * x[k * count + i];
-    }
-#endif
 }
