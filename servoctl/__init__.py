@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
     from servoctl.engine.linalg import pinv as pinv
+    from servoctl.engine.structured import Blocks as Blocks
+    from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
     from servoctl.estimation.estimator import Estimator as Estimator
+    from servoctl.identification import Identification as Identification
+    from servoctl.identification import identify as identify
     from servoctl.laws.constraint_following import ConstraintFollowing as ConstraintFollowing
     from servoctl.laws.corrections import Baumgarte as Baumgarte
     from servoctl.laws.corrections import PFeedback as PFeedback
@@ -57,12 +61,15 @@ if TYPE_CHECKING:
 _HOME = {
     "Axis": "servoctl.mechanics.spatial.task",
     "Baumgarte": "servoctl.laws.corrections",
+    "Blocks": "servoctl.engine.structured",
     "CentreOfMass": "servoctl.mechanics.spatial.task",
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
+    "Diagonal": "servoctl.engine.structured",
     "Distance": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",
+    "Identification": "servoctl.identification",
     "InputOutput": "servoctl.laws.input_output",
     "LagrangianPlant": "servoctl.mechanics.lagrangian",
     "Model": "servoctl.mechanics.model",
@@ -87,6 +94,7 @@ _HOME = {
     "Trajectory": "servoctl.run_folder.trajectory",
     "clip": "servoctl.engine.symbol",
     "fundamental_acceleration": "servoctl.mechanics.unforced",
+    "identify": "servoctl.identification",
     "linearize": "servoctl.linear.convert",
     "load": "servoctl.assembly",
     "pinv": "servoctl.engine.linalg",

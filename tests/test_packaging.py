@@ -27,7 +27,7 @@ LEVELS = (
     ("servoctl.simulation",),
     ("servoctl.assembly",),
     ("servoctl.linear",),
-    ("servoctl.check", "servoctl.sweep", "servoctl.export"),
+    ("servoctl.check", "servoctl.sweep", "servoctl.export", "servoctl.identification"),
     ("servoctl.tune",),
     ("hil.frame", "hil.loop", "hil.codecs"),
     ("hil.bus",),

@@ -56,7 +56,7 @@ class Logbook:
         self.timing = Timing(nanoseconds(setup.settings.values.period), names)
         self.parts = {name: Distribution() for name in ("read", "law", "write")}
         self._read, self._law, self._write = self.parts.values()
-        self._inputs = loop.layout.slices["u"]
+        self._inputs, self._disturbance = loop.layout.slices["u"], loop.layout.slices["disturbance"]
         self._modes = {mode: number for number, mode in enumerate(Phase)}
 
     def enter(self, tick: Tick, reading: Reading, sent: Array, times: TickTimes) -> None:
@@ -68,6 +68,8 @@ class Logbook:
         motion[0], x[:n], x[n : 2 * n], x[2 * n :] = began / SECOND, reading.q, reading.v, controller.recalled
         command[:] = controller.row
         command[self._inputs] = sent
+        if stages.mode is not Phase.FULL:  # the observer stands still
+            command[self._disturbance] = math.nan
         log[:] = self._loop.motion(task_time, x, command)[1]
         ages: list[float] = reading.ages.tolist()
         more: list[Any] = [

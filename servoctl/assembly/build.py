@@ -12,6 +12,7 @@ from servoctl.assembly.problems import Problems
 from servoctl.assembly.realism import build_friction
 from servoctl.assembly.robot import build_robot, effort_limits
 from servoctl.assembly.robot_start import complete_start, solved_start
+from servoctl.assembly.robust import build_robust
 from servoctl.assembly.values import NO_SIGNALS, build_equation, build_equations, limit_pair, one_per_name
 from servoctl.config.corrections import CorrectionConfig
 from servoctl.config.load import LoadedConfig
@@ -213,6 +214,7 @@ def build_law(
         on_infeasible=values.on_infeasible,
         input_damping=values.damping,
         observer=build_observer(loaded, plant, problems, on_drives),
+        robust=build_robust(loaded, plant, on_drives),
     )
 
 

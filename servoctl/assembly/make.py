@@ -25,6 +25,7 @@ from servoctl.assembly.realism import check_realism, realistic
 from servoctl.assembly.references import Signals, build_references, check_smoothness
 from servoctl.assembly.run import Run
 from servoctl.assembly.system import make_system
+from servoctl.assembly.uncertainty import check_start_error, check_uncertainty
 from servoctl.assembly.values import build_equations
 from servoctl.config import load_config
 from servoctl.config.initial import Fixed
@@ -97,6 +98,7 @@ def make_run(
     inputs = build_equations(values.inputs, ground.plant, problems, "inputs", signals=ground.signals)
     if not ground.passed:
         check_realism(loaded, ground.plant, problems)
+        check_uncertainty(loaded, ground.plant, problems)
     if problems.touch("plant", "initial", "references", "task", "law", "inputs"):
         problems.check()
     found = _bind(ground, law, inputs, values.plant.passive, problems, None if like is None else like.system)
@@ -132,6 +134,7 @@ def make_run(
     else:
         task_map = None if found.law is None else _reach(found, start, brief=like is not None)
         _check_start(loaded, loop, start, task_map, ground.levels, problems)
+        check_start_error(loaded, found.law, found.model, start, problems)
     for gain in all_gains(found, settings):
         if gain.problem is not None:
             problems.add(gain.problem, *gain.spacing.field.split("."))

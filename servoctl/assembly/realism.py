@@ -74,7 +74,7 @@ def check_realism(loaded: LoadedConfig, plant: Plant, problems: Problems) -> Non
     build_realism(values, plant, period, problems)
     if values.friction is not None:
         build_friction(values.friction, plant, problems, "realism")
-    _changed(plant, values.parameter_error, problems)
+    changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
 
 
 def build_realism(values: RealismConfig, plant: Plant, period: float, problems: Problems) -> Realism:
@@ -138,36 +138,51 @@ def _limits(given: Any, plant: Plant, problems: Problems) -> tuple[tuple[float, 
 def _simulated(model: Model, values: RealismConfig, start: State, problems: Problems) -> Model | None:
     """The model with the parameters of the simulated plant; None if they are those of the law's model."""
     plant, before = model.plant, len(problems.found)
-    changed = _changed(plant, values.parameter_error, problems)
+    changed = changed_parameters(plant, values.parameter_error, problems, "realism", "parameter_error")
     if values.friction is not None and friction_of(plant) is not None:
         # realism.friction is all the friction that the simulated plant has
         changed |= {FIELDS[part]: (0.0,) * model.m for part in ("coulomb", "viscous")}
     if len(problems.found) > before or all(changed[name] == getattr(plant, name) for name in changed):
         return None
+    return retuned_model(model, changed, start, problems, "realism", "parameter_error")
+
+
+def retuned_model(
+    model: Model, changed: Mapping[str, Any], start: State, problems: Problems, *path: str
+) -> Model | None:
+    """The model with other parameters; None, and problems noted at a field, if the plant refuses them.
+
+    Args:
+        model: The law's model.
+        changed: Parameter -> value.
+        start: Initial state.
+        problems: Collects the problems.
+        path: Field that gives the parameters.
+    """
+    plant = model.plant
     try:
         other = dataclasses.replace(cast(Any, plant), **changed)
         plain = model.plain.retuned(other, model.plain.task, start)
         found = plain if plain is None or model is model.plain else model.retuned_to(plain, start)
     except ServoctlError as error:
-        problems.add(f"the simulated plant: {error}", "realism", "parameter_error")
+        problems.add(f"the simulated plant: {error}", *path)
         return None
     except (Exception, SystemExit) as error:  # raised by the class's own checks
-        problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", "realism", "parameter_error")
+        problems.add(f"{type(plant).__name__} refuses them: {in_one_line(error)}", *path)
         return None
     if found is None:
-        problems.add(
-            "the simulated plant has another structure than the law's model (change only numbers)",
-            "realism", "parameter_error",
-        )  # fmt: skip
+        problems.add("the simulated plant has another structure than the law's model (change only numbers)", *path)
     return found
 
 
-def _changed(plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems) -> dict[str, Any]:
-    """Changed parameters of the simulated plant."""
+def changed_parameters(
+    plant: Plant, errors: Mapping[str, float | Sequence[float]], problems: Problems, *where: str
+) -> dict[str, Any]:
+    """Parameter -> (1 + e) times its value, for relative errors e of the field at `where`."""
     fields = parameter_fields(plant)
     changed: dict[str, Any] = {}
     for name, error in errors.items():
-        path = ("realism", "parameter_error", name)
+        path = (*where, name)
         if name not in fields:
             kind = type(plant).__name__
             problems.add(f"{kind} has no such parameter that is a number ({remedy(name, fields)})", *path)

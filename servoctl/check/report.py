@@ -16,13 +16,17 @@ from servoctl.check.recommend import Recommendation, recommend
 from servoctl.check.references import reference_lines, reference_warnings
 from servoctl.check.robot import robot_section
 from servoctl.check.speeds import speed_warnings
+from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import ServoctlError
+from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.classification import classify
+from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.divided import division
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
 
@@ -78,10 +82,13 @@ def _plant(run: Run, report: CheckReport) -> None:
         lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
     else:
         lines.append(f"not compiled: {model.opaque}")
+    parts = division(run.system)
+    if parts:
+        lines.append(parts_in_words(parts, list(plant.coordinates)))
     report.sections.append(("plant", lines))
     report.values["plant"] = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
-        "mass_eigenvalues": eigenvalues, "opaque": model.opaque,
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": max(1, len(parts)),
     }  # fmt: skip
 
 
@@ -259,8 +266,20 @@ def _gains(run: Run, report: CheckReport) -> None:
     report.warnings += [f"{where}: {gain.warning}" for gain in task if gain.warning is not None]
 
 
-def _observer(run: Run, report: CheckReport) -> None:
-    lines, values, errors = observer_section(run)
+def _uncertainty(run: Run, report: CheckReport) -> None:
+    uncertain, error = uncertainty_section(run)
+    robust = robust_section(run, error)
+    for title, key, section in (("model error", "uncertainty", uncertain), ("robust term", "robust", robust)):
+        report.warnings += section.warnings
+        report.errors += section.errors
+        if section.lines:
+            report.sections.append((title, section.lines))
+            report.values[key] = section.values
+    _observer(run, report, error)
+
+
+def _observer(run: Run, report: CheckReport, error: ModelError | None) -> None:
+    lines, values, errors = observer_section(run, error)
     if not lines:
         return
     report.sections.append(("disturbance observer", _shortened(lines)))
@@ -340,7 +359,7 @@ def _cost(loop: Any, t: float, x: Any) -> float:
 
 
 PARTS = (
-    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _observer, _internal,
+    _plant, _robot, _passive, _hierarchy, _references, _task, _reach, _realism, _gains, _uncertainty, _internal,
     _diagnosis, _start, _engine,
 )  # fmt: skip
 """The sections, in the order of the report."""

@@ -15,6 +15,7 @@ from servoctl.cli.emulate import emulate
 from servoctl.cli.export import export
 from servoctl.cli.help import CommandWithExample, GroupedCommands
 from servoctl.cli.hil import hil
+from servoctl.cli.identify import identify
 from servoctl.cli.listing import list_all
 from servoctl.cli.new import new
 from servoctl.cli.replay import replay
@@ -34,6 +35,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
     "Model and stability": {
         "check": (check, "servoctl check coordinated_robots"),
         "analyse": (analyse, "servoctl analyse coordinated_robots --at 1"),
+        "identify": (identify, "servoctl identify first"),
     },
     "Drives": {
         "hil": (hil, "servoctl hil coordinated_robots --duration 2 --out caught"),

@@ -30,6 +30,7 @@ def check_rules(values: Mapping[str, Any]) -> list[Problem]:
         robot_problems,
         _law,
         _observer,
+        _robust,
         _poles,
         _corrections,
         _integrator,
@@ -59,6 +60,16 @@ def _observer(values: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(path, "does not fit law.kind input_output, whose derivatives come from the model (leave it out)")
     if mapping(values, "run").get("period") is None and "hil" not in values:
         yield Problem(path, "needs a sampled law (give run.period)")
+
+
+def _robust(values: Mapping[str, Any]) -> Iterator[Problem]:
+    law = mapping(values, "law")
+    for field in given(law, ("robust", "adaptive")):
+        if law.get("kind") == "input_output":
+            what = "does not fit law.kind input_output, whose derivatives come from the model (leave it out)"
+            yield Problem(("law", field), what)
+    if len(given(law, ("robust", "adaptive"))) == 2:
+        yield Problem(("law", "adaptive"), "cannot be used with robust (leave one out)")
 
 
 def _poles(values: Mapping[str, Any]) -> Iterator[Problem]:

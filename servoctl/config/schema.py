@@ -31,6 +31,7 @@ from servoctl.config.initial import Initial
 from servoctl.config.plant import PlantConfig
 from servoctl.config.realism import RealismConfig
 from servoctl.config.references import ReferenceConfig
+from servoctl.config.robust import AdaptiveConfig, RelativeRange, RobustConfig
 from servoctl.config.tasks import Task
 from servoctl.config.tune import Tune
 
@@ -128,6 +129,17 @@ class LawConfig(Section):
         default=None,
         description="estimates, per task row, the acceleration that the model does not explain, and cancels it; needs "
         "run.period; auto: {rate: auto}; left out: no observer",
+    )
+    uncertainty: dict[str, RelativeRange] | None = Field(
+        default=None,
+        description="plant parameter -> largest relative error e [-], or [lower, upper]: the machine may have (1 + e) "
+        "times the model's value; `servoctl check` prints bounds and margins for the worst machine",
+    )
+    robust: RobustConfig | None = Field(
+        default=None, description="bounded force against disturbances of known size; left out: none"
+    )
+    adaptive: AdaptiveConfig | None = Field(
+        default=None, description="the same with an estimated size; not together with robust; left out: none"
     )
     rank_tolerance: Fraction = Field(
         default=1e-10, description="smallest pivot that counts, relative to |A L^-T|_F |L^-1 B|_F [-]"

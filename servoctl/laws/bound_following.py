@@ -6,7 +6,7 @@ Source: as of `laws.constraint_following`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,18 @@ from servoctl.laws.law import BoundLaw
 from servoctl.laws.limits import within_limits
 from servoctl.laws.observer import RowObserver
 from servoctl.laws.preload import ReactionComponent
+from servoctl.laws.robust import Numbers, RobustTerm
 from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
+
+_KNOWN = (
+    "passive_rank_tolerance rows levels reactions preload wished optional damping stiffness higher allocation weights "
+    "feedback_allocation null_space has_secondary aim free_damping limited lower upper rank_tolerance "
+    "residual_tolerance on_infeasible input_damping observer observer_rate"
+)
+"""The fields that `separable` judges or `part` takes over."""
 
 NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
@@ -45,6 +53,10 @@ class BoundConstraintFollowing(BoundLaw):
         limited: Whether any input has a limit.
         observer: Disturbance observer of the rows; None: none.
         observer_rate: Its rate L [1/s].
+        robust: Robust or adaptive term; None: none.
+        sliding: lambda of each row [1/s]; empty without such a term.
+        scale: Size by which the violation of each row is divided; empty without such a term.
+        robust_numbers: The term's `Numbers`; empty without one.
 
     The other fields are those of `ConstraintFollowing`, in order of actuators.
     """
@@ -74,12 +86,40 @@ class BoundConstraintFollowing(BoundLaw):
     input_damping: float
     observer: RowObserver | None = None
     observer_rate: float = 0.0
+    robust: RobustTerm | None = None
+    sliding: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    robust_numbers: tuple[float, ...] = ()
 
     def gains(self, row: int) -> tuple[float, float, tuple[float, ...]]:
         """Damping, stiffness and the gains of the higher derivatives of a row."""
         width = len(self.higher) // len(self.rows)
         count = max(0, self.rows[row].degree - 2)
         return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
+
+    @property
+    def separable(self) -> bool:
+        """Whether the law of a machine in separate parts is the law of each part: nothing looks at several parts."""
+        coupled = (
+            len(self.levels) > 1, self.wished, self.reactions, self.limited, self.observer, self.null_space,
+            self.on_infeasible == "damp", any(row.degree > 2 for row in self.rows),
+        )  # fmt: skip
+        # a field that is not in this list may couple parts, so the law stays whole unless the field has its default
+        known = all(
+            getattr(self, field.name) == field.default for field in fields(self) if field.name not in _KNOWN.split()
+        )
+        return known and not any(coupled)
+
+    def part(self, rows: Array, inputs: Array) -> "BoundConstraintFollowing":
+        """The law of some rows and inputs that are separate from all others, in that order; it must be `separable`."""
+
+        def chosen(values: tuple[Any, ...], indices: Array) -> tuple[Any, ...]:
+            return tuple(values[i] for i in indices)
+
+        names = dict.fromkeys(("rows", "damping", "stiffness"), rows)
+        names |= dict.fromkeys(("weights", "aim", "lower", "upper"), inputs)
+        changes: dict[str, Any] = {name: chosen(getattr(self, name), indices) for name, indices in names.items()}
+        return replace(self, **changes, levels=(tuple(range(len(rows))),), optional=(), higher=())
 
     @property
     def has_aim(self) -> bool:
@@ -101,11 +141,18 @@ class BoundConstraintFollowing(BoundLaw):
 
     @property
     def memory(self) -> Mapping[str, float]:
+        """States of the observer, then the estimate of an adaptive term."""
+        return {**self._observer_memory, **({} if self.robust is None else self.robust.memory)}
+
+    @property
+    def _observer_memory(self) -> Mapping[str, float]:
         return {} if self.observer is None else self.observer.memory
 
     @property
     def memory_period(self) -> float | None:
-        return None if self.observer is None else self.observer.commands.period
+        if self.observer is not None:
+            return self.observer.commands.period
+        return self.robust.period if self.robust is not None and self.robust.adaptive else None
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -114,15 +161,29 @@ class BoundConstraintFollowing(BoundLaw):
     def disturbance(self, terms: Terms, memory: Array) -> Array:
         if self.observer is None:
             return np.zeros(0)
-        return self.observer.disturbance(terms.matrices.task, memory, self.observer_rate)
+        return self.observer.disturbance(terms.matrices.task, self._of_observer(memory), self.observer_rate)
+
+    def _of_observer(self, memory: Array) -> Array:
+        return memory[: len(self._observer_memory)]
 
     def memory_rate(self, terms: Terms, memory: Array, command: Command) -> Array:
-        if self.observer is None:
-            return np.zeros(len(memory))
-        d = self.disturbance(terms, memory)
-        after = self.observer.after(terms.matrices.task, terms.rhs, command.u, terms.task_map, memory, d)
-        rate: Array = (after - memory) / self.observer.commands.period
-        return rate
+        task, rates = terms.matrices.task, []
+        if self.observer is not None:
+            d, own = self.disturbance(terms, memory), self._of_observer(memory)
+            after = self.observer.after(task, terms.rhs, command.u, terms.task_map, own, d)
+            rates.append((after - own) / self.observer.commands.period)
+        if self.robust is not None and self.robust.adaptive:
+            beta = self.robust.beta(task, self.sliding, self.scale)
+            rates.append(np.array([self.robust.rate(beta, Numbers(*self.robust_numbers), memory[-1])]))
+        return np.concatenate(rates) if rates else np.zeros(len(memory))
+
+    def robust_force(self, terms: Terms, memory: Array) -> Array:
+        """g of each row [acceleration of the row], which the law subtracts; zero without a robust or adaptive term."""
+        if self.robust is None:
+            return np.zeros(len(self.rows))
+        beta = self.robust.beta(terms.matrices.task, self.sliding, self.scale)
+        estimate = memory[-1] if self.robust.adaptive else 0.0
+        return self.robust.force(beta, self.scale, Numbers(*self.robust_numbers), estimate)
 
     @property
     def stops_on(self) -> frozenset[int]:
@@ -142,6 +203,8 @@ class BoundConstraintFollowing(BoundLaw):
         feedforward, feedback = terms.rhs, self.feedback(terms)
         if self.observer is not None:
             feedback = feedback - self.disturbance(terms, memory)
+        if self.robust is not None:
+            feedback = feedback - self.robust_force(terms, memory)
         if reactions is not None:
             feedforward = np.concatenate([feedforward, reactions.rhs])
             feedback = np.concatenate([feedback, np.zeros(len(reactions.rhs))])
@@ -165,6 +228,23 @@ class BoundConstraintFollowing(BoundLaw):
         return Command(
             u, where(nothing, 0, allocator.rank), missed[:r], where(nothing, 0.0, allocator.pivot_min), status
         )
+
+    def decay(self, row: int) -> float:
+        """kappa of a row under a robust or adaptive term: beta decays at this rate without disturbances [1/s]."""
+        return self.damping[row] - self.sliding[row] if self.rows[row].has_rate else self.stiffness[row]
+
+    def right_inverse(self, terms: Terms) -> tuple[Array, Array]:
+        """The inputs of the task without violations, shape (m,), and the inputs per unit of feedback, shape (m, r)."""
+        reactions = preloads.reaction_rows(terms, self.reactions, self.preload) if self.reactions else None
+        allocator = Allocator(terms, self.rank_tolerance, self.levels, reactions)
+        rhs, r = terms.rhs, len(self.rows)
+        if reactions is not None:
+            rhs = np.concatenate([rhs, reactions.rhs])
+        u = self._allocate(allocator, rhs, np.zeros(len(rhs)))
+        if self.has_aim:
+            u = u + allocator.free(self._secondary(terms))
+        columns = [self._allocate(allocator, np.zeros(len(rhs)), unit) for unit in np.eye(len(rhs))[:r]]
+        return u, np.stack(columns, axis=1)
 
     def _status(self, terms: Terms, allocator: Allocator, rhs: Array, missed: Array, u: Array) -> tuple[Array, Any]:
         """The inputs, damped if rows of priority 1 cannot be met and `on_infeasible` is `damp`, and the status."""

@@ -28,6 +28,7 @@ from servoctl.laws.corrections import Correction, resolve_all
 from servoctl.laws.law import Law
 from servoctl.laws.observer import Observer
 from servoctl.laws.preload import Preload
+from servoctl.laws.robust import Adaptive, Robust, RobustTerm, decay_rates, row_units, unscaled
 from servoctl.laws.secondary import Secondary
 from servoctl.mechanics.model import Model, Row
 from servoctl.mechanics.terms import assemble
@@ -63,6 +64,7 @@ class ConstraintFollowing(Law):
             stops.
         input_damping: D for `damp` [actuator unit per generalized velocity along the actuator].
         observer: Disturbance observer of the task rows; None: none.
+        robust: Robust or adaptive term against disturbances of the rows of priority 1; None: none.
     """
 
     correction: Correction | None = None
@@ -82,13 +84,22 @@ class ConstraintFollowing(Law):
     input_damping: float = 1.0
     preload: Preload | None = None
     observer: Observer | None = None
+    robust: Robust | Adaptive | None = None
 
     def prepare(self, model: Model, around: State) -> Model:
         """The model itself.
 
         Raises:
-            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it.
+            TaskError: A component of the preload is not unique, or the tasks of priority 1 leave no freedom for it; or
+                a robust term has rows of different units without scales.
         """
+        if self.robust is not None:
+            rows, states = model.task_rows, [around, *model.samples(around, NEARBY)]
+            A, names = [model.rows(state)[1].A for state in states], list(model.plant.coordinates.values())
+            units = row_units(rows, A, names)
+            wrong_units = unscaled(rows, units, self._required(rows), self.robust)
+            if wrong_units is not None:
+                raise TaskError(wrong_units)
         if self.preload and not preloads.problems(self.preload, model.plant):
             wanted = preloads.components(self.preload, model.passive_rows, model.plant)
             required = [i for i, row in enumerate(model.task_rows) if priority_of(row, self.priorities or {}) == 1]
@@ -111,6 +122,7 @@ class ConstraintFollowing(Law):
             problems.append("law.allocation: unprojected knows no preload (use another allocation)")
         try:
             gains = self.gains_of(model.task_rows)
+            term, numbers = self._robust_term(model.task_rows, gains)
         except TaskError as error:
             problems.append(str(error))
         try:
@@ -148,10 +160,41 @@ class ConstraintFollowing(Law):
             input_damping=self.input_damping,
             observer=observer,
             observer_rate=0.0 if self.observer is None else self.observer.bound_rate,
+            robust=term,
+            scale=() if self.robust is None else self.robust.scales(model.task_rows),
+            robust_numbers=numbers,
         )
 
+    def _robust_term(
+        self, rows: Sequence[Row], gains: Mapping[str, tuple[float, ...]]
+    ) -> tuple[RobustTerm | None, tuple[float, ...]]:
+        """The robust or adaptive term and its numbers."""
+        if self.robust is None:
+            return None, ()
+        triples = zip(rows, gains["damping"], gains["stiffness"], gains["sliding"], strict=True)
+        kappa = [damping - sliding if row.has_rate else stiffness for row, damping, stiffness, sliding in triples]
+        return self.robust.bind(rows, self._required(rows), kappa)
+
+    def _required(self, rows: Sequence[Row]) -> list[int]:
+        """Indices of the rows of priority 1."""
+        return [i for i, row in enumerate(rows) if priority_of(row, self.priorities or {}) == 1]
+
+    def _sliding(self, rows: Sequence[Row], gains: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        """lambda of each row, 0 for a row of lower priority; empty without a robust or adaptive term."""
+        if self.robust is None:
+            return ()
+        found, problems = [0.0] * len(rows), []
+        for i in self._required(rows):
+            try:
+                found[i] = decay_rates(rows[i], gains[i][0], gains[i][1], f"law.{self.robust.name}")[0]
+            except TaskError as error:
+                problems.append(str(error))
+        if problems:
+            raise TaskError("\n".join(problems))
+        return tuple(found)
+
     def gains_of(self, rows: Sequence[Row]) -> dict[str, tuple[float, ...]]:
-        """The fields `damping`, `stiffness` and `higher` of the bound law.
+        """The fields `damping`, `stiffness`, `higher` and `sliding` of the bound law.
 
         Raises:
             TaskError: A correction does not fit; the message names every such row.
@@ -159,6 +202,7 @@ class ConstraintFollowing(Law):
         gains = resolve_all(rows, self.correction, self.corrections)
         width = max([0, *(row.degree - 2 for row in rows)])  # every row gets as many, so that all fit one flat tuple
         return {
+            "sliding": self._sliding(rows, gains),
             "damping": tuple(gain[0] for gain in gains),
             "stiffness": tuple(gain[1] for gain in gains),
             "higher": tuple(c for gain in gains for c in (gain[2:] + (0.0,) * width)[:width]),

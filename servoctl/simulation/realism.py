@@ -87,8 +87,8 @@ class Realism:
         return (len(self.noise) + 1) * self.random
 
     def measured(self, x: Array, w: Array) -> Array:
-        """Measurement of q and v, shape (2n,); w is a row of `tick_noise`."""
-        noisy = x + np.array(self.noise) * w[:-1] if self.random else x
+        """Measurement of q and v, shape (2n,), or (rows, 2n); w is a row of `tick_noise`, or as many."""
+        noisy = x + np.array(self.noise) * w[..., :-1] if self.random else x
         step = np.array(self.resolution)
         exact = step <= 0.0
         return np.where(exact, noisy, quantised(noisy, np.where(exact, 1.0, step)))

@@ -23,6 +23,10 @@ def test_the_error_is_smaller_with_an_observer(mass: float, share: float) -> Non
         run = followed(change, *more)
         y = run["violation.object_y"][run.during("object_y")]
         errors.append((float(np.sqrt(np.mean(y**2))), float(np.abs(y).max())))
+    d, task = run["disturbance.object_y"], run.during("object_y")
+    assert np.isfinite(d[task]).all()
+    assert np.isfinite(d).sum() == len(d[task])  # while the task stands still, nothing is observed
+    assert run.summary()["disturbance"]["object_y"]["max"] == np.abs(d[task]).max()
     (rms, largest), (rms_observed, largest_observed) = errors
     assert rms_observed < share * rms
     # the drives hold the pose before the task begins: the observer starts without a jump

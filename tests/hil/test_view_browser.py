@@ -38,6 +38,7 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
         drawn = "[...document.querySelector('#machine canvas').getContext('2d').getImageData(0, 0, 300, 300).data]"
         assert page.evaluate(f"{drawn}.some((x) => x > 0)")
         assert "of 10" in live.text("#torques")
+        assert not page.locator("#unexplained").is_visible()  # there is no observer
         assert re.search(r"main\s+\d+ %", live.text("#buses"))
         assert "full" in live.text("#events")
         field = page.locator("#gains input[type=number]")
@@ -67,9 +68,13 @@ def test_the_page_shows_what_moves_changes_a_gain_and_its_button_stops_the_run(b
 
 
 def test_old_data_are_marked_as_old_and_the_escape_key_stops_the_run(browser: Any, tmp_path: Path) -> None:
-    words = ["--view", "--duration", "600"]
+    words = ["--view", "--duration", "600", "--set", "law.observer=auto"]
     with looping(tmp_path, Path("two_mass_spring_drive"), *words) as loop, opened(browser, loop, "dark") as live:
         live.until("document.querySelector('#stage').textContent === 'full'")
+        live.until(
+            "strips.some((strip) => strip.plot.root.parentNode.id === 'disturbance' && strip.table[1].some((d) => d))"
+        )
+        assert "Disturbance: what the model does not explain" in live.text("#unexplained")
         loop.process.send_signal(signal.SIGSTOP)
         live.until("document.querySelector('#banner').textContent.startsWith('No data for')")
         assert live.page.evaluate("document.body.classList.contains('stale')")

@@ -55,6 +55,10 @@ function begin() {
   new Strip("torque", inputs, (p) => inputs.map((name) => 100 * p.row[`u.${name}`] / about.torque_limits[name]),
     { unit: "%", height: 140, limits: [{ value: 100, colour: "--bad" }, { value: -100, colour: "--bad" }] });
   new Strip("coordinates", coordinates, (p) => coordinates.map((name) => p.row[`q.${name}`]), {});
+  const unexplained = ["disturbance.", "estimate.disturbance."].flatMap((group) => named(group).map((name) => [name, group + name])).slice(0, SHOWN);
+  $("unexplained").hidden = !unexplained.length;
+  if (unexplained.length) new Strip("disturbance", unexplained.map(([name]) => name), (p) => unexplained.map(([, column]) => p.row[column]), {});
+  if (named("estimate.sigma.").length) head($("sigmas"), ["disturbance of", "now", "sigma"]);
   new Strip("lateness", ["largest"], (p) => [p.peak.lateness === undefined ? null : 1e3 * p.peak.lateness], { unit: "ms", height: 130 });
   $("lateness").hidden = about.lockstep;
   for (const name of inputs) addGauge($("torques"), name);
@@ -157,6 +161,8 @@ function paint() {
   }
   fill($("buses"), Object.entries(bus).map(([name, b]) => [
     name, `${(100 * b.load).toFixed(0)} %`, b.load > about.max_bus_load ? "above max_bus_load" : "", b.sent, b.received, b.errors]));
+  fill($("sigmas"), named("estimate.sigma.").map((name) => [
+    name, shown(row[`estimate.disturbance.${name}`]), shown(row[`estimate.sigma.${name}`])]));
   fill($("ages"), named("age.").map((name) => [name, milli(row[`age.${name}`])]));
   if (about.lockstep) $("late").textContent = "virtual time: lateness does not apply";
   else if (lateness) $("late").textContent = `last 10 s: p50 ${milli(lateness.p50)}, p99 ${milli(lateness.p99)}, largest ` +

@@ -1,0 +1,236 @@
+"""What the law's guarantees rest on: errors of the model over a box of machines, and ultimate bounds of its terms."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from servoctl.assembly import Run
+from servoctl.assembly.gains import drives_spacing, task_spacing
+from servoctl.assembly.make import make_run
+from servoctl.assembly.problems import Problems
+from servoctl.assembly.uncertainty import Machines, machines, refusal
+from servoctl.errors import ServoctlError
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.gain_limits import longest_spacing
+from servoctl.laws.robust import Numbers
+from servoctl.laws.ultimate import dead_zone_time, leakage_rms, radius, settled
+from servoctl.laws.uncertainty import ModelError, model_error
+from servoctl.types import State
+
+POSES = 25
+"""States of the path at which machines are compared."""
+
+NOT_COVERED = (
+    "not covered: errors outside of the box, forces that the model does not have, internal dynamics, poses between "
+    "those compared"
+)
+
+
+@dataclass
+class Section:
+    """A section of the report.
+
+    Attributes:
+        lines: To print.
+        values: The same for JSON.
+        warnings: Warnings.
+        errors: Reasons why the run is refused.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+def path_states(run: Run) -> list[State]:
+    """States along the path of the ideal machine; the start alone if it cannot follow the path."""
+    assert run.loaded is not None
+    try:
+        ideal = make_run(run.loaded.overridden(["realism=", "law.robust=", "law.adaptive=", "law.observer="]), "vm")
+        motion = ideal.simulate()
+    except ServoctlError:
+        return [run.start]
+    if motion.summary()["status"] != "done":
+        return [run.start]
+    names, chosen = run.system.model.plant.coordinates, np.linspace(0, len(motion.t) - 1, POSES).round().astype(int)
+    q, v = (np.stack([motion[f"{part}.{name}"] for name in names], axis=1) for part in ("q", "v"))
+    return [State(float(motion.t[i]), q[i], v[i]) for i in chosen]
+
+
+def uncertainty_section(run: Run) -> tuple[Section, ModelError | None]:
+    """Errors of the model over the box of `law.uncertainty`; empty without one."""
+    law, section = run.system.law, Section()
+    if run.loaded is None or run.problems or not isinstance(law, BoundConstraintFollowing):
+        return section, None
+    problems = Problems(run.loaded)
+    box = machines(run.loaded, run.system.model, run.start, problems)
+    if box is None:
+        section.errors += problems.found
+        return section, None
+    states = path_states(run)
+    try:
+        error = model_error(law, run.system.model, box.models, states)
+    except ServoctlError as wrong:
+        section.errors.append(f"{run.loaded.where('law', 'uncertainty')}: {wrong}")
+        return section, None
+    _describe(section, law, box, states, error)
+    sentence = refusal(law, error, f"{box.named(error.at[1])} at t = {error.at[0]:.4g} s")
+    if sentence is not None:
+        section.errors.append(f"{run.loaded.where('law', 'uncertainty')}: {sentence}")
+    return section, error
+
+
+def _describe(
+    section: Section, law: BoundConstraintFollowing, box: Machines, states: list[State], error: ModelError
+) -> None:
+    spans = [f"{name} {100 * low:+.3g} to {100 * high:+.3g} %" for name, (low, high) in box.box.items()]
+    corners = "every corner" if box.corners else "random corners"
+    poses = f"{len(states)} poses of the path" if len(states) > 1 else "the start alone (the ideal run fails)"
+    names = [law.rows[i].name for i in law.required]
+    sizes = ", ".join(f"{name} {size:.3g}" for name, size in zip(names, error.rows, strict=True))
+    section.lines += [
+        f"box: {', '.join(spans)}; {len(box.models)} machines ({corners}) at {poses}",
+        f"rho_E = {error.rho:.3g}, for {box.named(error.at[1])} at t = {error.at[0]:.4g} s",
+        f"the inputs act on the task {1 + error.rho:.3g} to {1 + error.upper:.3g} times as much as the model says",
+        f"largest disturbance on the path [acceleration of the row]: {sizes}"
+        + (f"; all rows together, scaled: {error.disturbance:.3g}" if len(names) > 1 else ""),
+        NOT_COVERED,
+    ]
+    if not error.reached:
+        section.lines.append("the inputs do not reach every row at some pose: what they miss there stays")
+    section.values |= {
+        "rho_E": error.rho, "upper": error.upper, "at": error.at[0], "machine": dict(box.errors[error.at[1]]),
+        "box": {name: list(ends) for name, ends in box.box.items()}, "machines": len(box.models),
+        "poses": len(states), "disturbance": error.disturbance,
+        "rows": dict(zip(names, error.rows.tolist(), strict=True)), "full_rank": error.reached,
+    }  # fmt: skip
+
+
+def robust_section(run: Run, error: ModelError | None) -> Section:
+    """Ultimate bounds of a robust or adaptive term, its gain in sampled time, and the premise; empty without one."""
+    law, section = run.system.law, Section()
+    if not isinstance(law, BoundConstraintFollowing) or law.robust is None or (error is not None and error.rho <= -1.0):
+        return section
+    members, numbers = law.robust.members, Numbers(*law.robust_numbers)
+    rho_E = 0.0 if error is None else error.rho
+    kappa = min(law.decay(i) for i in members) if error is None else error.decay / (1.0 + rho_E)
+    needed = None if error is None else error.disturbance / (1.0 + rho_E)
+    section.values |= {"kappa": kappa, "rho_E": None if error is None else rho_E, "needed": needed}
+    if not kappa > 0.0:
+        section.lines.append("no bound: the corrections of the rows differ too much for this box (use equal ones)")
+        section.values["bound"] = None
+        return section
+    if law.robust.adaptive:
+        reach = _adaptive(section, law, numbers, kappa, rho_E, needed)
+    else:
+        reach = _robust(section, numbers, kappa, needed)
+    if reach is not None:
+        _per_row(section, law, reach)
+    _gain(run, section, law, numbers, 0.0 if error is None else error.upper)
+    return section
+
+
+def _robust(section: Section, numbers: Numbers, kappa: float, needed: float | None) -> float:
+    rho, eps = numbers.bound, numbers.layer
+    R, tight = radius(eps, kappa), settled(rho, eps, kappa)
+    section.values |= {"rho": rho, "boundary_layer": eps, "R": R, "R_tight": tight}
+    section.lines.append(f"rho = {rho:.4g}, boundary layer eps = {eps:.4g}")
+    section.lines.append(f"|beta| settles below {tight:.3g} (below {R:.3g} for any larger rho)")
+    if needed is None:
+        section.lines.append(
+            "premise: the disturbance is at most (1 + rho_E) rho (law.uncertainty lets check compare them)"
+        )
+        return tight
+    holds = needed <= rho
+    section.values["premise"] = holds
+    section.lines.append(
+        f"premise: disturbance / (1 + rho_E) = {needed:.4g} is at most rho = {rho:.4g}: "
+        + ("holds on the path" if holds else "DOES NOT HOLD")
+    )
+    if not holds:
+        section.warnings.append(
+            f"law.robust.bound: {rho:.4g} is less than the disturbance of the box, {needed:.4g}: the bounds that check "
+            "prints do not hold (raise it)"
+        )
+    return tight
+
+
+def _adaptive(
+    section: Section, law: BoundConstraintFollowing, n: Numbers, kappa: float, rho_E: float, needed: float | None
+) -> float | None:
+    """Lines and values; the root mean square of beta, if there is a bound."""
+    alpha, of = (1.0, "per unit of disturbance / (1 + rho_E)") if needed is None else (needed, "on the path")
+    section.values |= {"alpha": needed, "rate": n.rate, "leak": n.leak, "width": n.width}
+    if n.leak > 0.0 and not n.width:
+        rms = leakage_rms(alpha, n.rate, n.leak, kappa, n.gain)
+        section.values["rms"] = rms if math.isfinite(rms) else None
+        if not math.isfinite(rms):
+            section.lines.append("no bound: leak / rate is below 1 / (4 G) of the gain budget (raise leak)")
+            return None
+        section.lines.append(f"root mean square of beta settles below {rms:.3g} {of}")
+        return rms if needed is not None else None
+    if n.leak > 0.0:
+        section.lines.append("no closed form for leakage together with width: simulate it")
+        return None
+    time = dead_zone_time(alpha, n.rate, n.width, kappa, n.gain, rho_E)
+    section.values["time_outside"] = time if math.isfinite(time) else None
+    if not math.isfinite(time):
+        section.lines.append("no bound: the boundary layer of the gain budget is wider than width (raise width)")
+        return None
+    section.lines.append(f"|beta| is above {n.width:.3g} for at most {time:.3g} s in all, from rest {of}")
+    return n.width if needed is not None else None
+
+
+def _per_row(section: Section, law: BoundConstraintFollowing, beta: float) -> None:
+    assert law.robust is not None
+    bounds = {}
+    for i in law.robust.members:
+        row, size = law.rows[i], beta * law.scale[i]
+        if not row.has_rate:
+            bounds[row.name] = {"violation": size}
+        elif law.sliding[i]:
+            bounds[row.name] = {"violation": size / law.sliding[i], "violation_rate": 2.0 * size}
+        else:
+            bounds[row.name] = {"violation_rate": size}
+    words = {"violation": "violation", "violation_rate": "its rate"}
+    for name, each in bounds.items():
+        section.lines.append(f"{name}: " + ", ".join(f"{words[key]} {value:.3g}" for key, value in each.items()))
+    section.values["bounds"] = bounds
+
+
+def _gain(run: Run, section: Section, law: BoundConstraintFollowing, numbers: Numbers, upper: float) -> None:
+    """The gain inside the boundary layer beside the limit of the sampled loop."""
+    assert law.robust is not None
+    layer = numbers.gain if law.robust.adaptive else numbers.bound**2 / numbers.layer
+    gain = max(law.decay(i) for i in law.robust.members) + layer
+    section.values["gain"] = gain
+    on_drives = None if run.loaded is None or run.settings.period is not None else drives_spacing(run.loaded)
+    spacing = on_drives or task_spacing(run.system, run.settings)
+    if spacing.h is None or not spacing.held:
+        section.lines.append(f"gain in the boundary layer: {gain:.4g} 1/s")
+        return
+    share = 0.0
+    for i in law.robust.members:
+        K, sliding = law.decay(i) + layer, law.sliding[i]
+        if law.rows[i].has_rate:
+            gains = (1.0 + upper) * (K + sliding), (1.0 + upper) * K * sliding
+        else:
+            gains = 0.0, (1.0 + upper) * K
+        longest = longest_spacing(*gains, law.rows[i].has_rate, True, (), spacing.delay, spacing.method, spacing.lag)
+        share = max(share, spacing.h / longest if longest else math.inf)
+    section.values |= {"gain_limit": gain / share, "gain_share": share}
+    section.lines.append(
+        f"gain in the boundary layer: {gain:.4g} 1/s, {100 * share:.3g} % of what a {spacing} bears"
+        + (f" if inputs act {1 + upper:.3g} times as much as the model says" if upper > 0.0 else "")
+    )
+    if share >= 1.0:
+        remedy = "gain_budget" if law.robust.adaptive else "boundary_layer"
+        field = "law.adaptive" if law.robust.adaptive else "law.robust"
+        section.warnings.append(
+            f"{field}: the boundary layer is too thin for the period: the force chatters with |beta| up to about "
+            f"(d + 1) rho h ({remedy}: auto, or {'lower' if law.robust.adaptive else 'raise'} it by a factor of "
+            f"{2 * share:.2g})"
+        )

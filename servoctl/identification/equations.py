@@ -1,0 +1,164 @@
+"""The equations of motion as residuals, and their derivative in the unknowns.
+
+    r(x) = M q'' - Q - c + B f - B u,      f = Fc tanh(s / s0) + Fv s,   s = B^T v
+    Y    = dr/dx
+    P r  = 0,   P = 1 - Ahat^+ Ahat        the passive constraints exert Ahat^T lambda, which P removes
+
+Design: P is a projector on the coordinates and not a basis of the null space, because it is a smooth function of time,
+so that rows can be filtered after it. The rows of a closed chain stay consistent however many motors it has.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import casadi as ca
+import numpy as np
+
+from servoctl.engine.kernel import Kernel, inputs, jacobian
+from servoctl.engine.parameters import parameter_names, parameter_values, with_parameters
+from servoctl.engine.symbol import to_sx
+from servoctl.errors import PlantError, ServoctlError
+from servoctl.identification.unknowns import MOMENTS, Unknowns
+from servoctl.mechanics.friction import friction_loss
+from servoctl.mechanics.passive import symbolic_plant
+from servoctl.types import Array, State
+
+RANK_TOLERANCE = 1e-6
+"""Smallest singular value of independent passive rows, relative to the largest."""
+
+BLOCK = 2048
+"""Rows evaluated in one call."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """A motion and the inputs that made it.
+
+    Attributes:
+        t: Times [s], shape (rows,).
+        q, v, a: Coordinates and their derivatives, shape (rows, n).
+        u: Inputs, shape (rows, m).
+    """
+
+    t: Array
+    q: Array
+    v: Array
+    a: Array
+    u: Array
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The equations along a motion.
+
+    Attributes:
+        residual: P r, shape (rows, n).
+        regressor: P Y, shape (rows, n, unknowns).
+        actuation: P B, shape (rows, n, m).
+    """
+
+    residual: Array
+    regressor: Array
+    actuation: Array
+
+
+class Equations:
+    """The equations of motion of a plant with unknown parameters.
+
+    Attributes:
+        unknowns: What is unknown.
+        freedom: Degrees of freedom that the passive constraints leave at the first row evaluated.
+    """
+
+    def __init__(self, unknowns: Unknowns) -> None:
+        """Traces and differentiates the plant.
+
+        Raises:
+            PlantError: The plant's code cannot be traced.
+        """
+        self.unknowns, plant = unknowns, unknowns.plant
+        self.n, self.m = len(plant.coordinates), len(plant.actuators)
+        self._p, count = parameter_values(plant), len(unknowns.names)
+        symbols = inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "a": (self.n,), "u": (self.m,), "x": (count,)})
+        t, q, v, a, u, x = symbols.values()
+        bound = with_parameters(plant, unknowns.parameters(self._p, x))
+        try:
+            found = symbolic_plant(bound, State(t[0], q, v))
+        except ServoctlError as error:
+            raise PlantError(
+                f"{type(plant).__name__}: cannot be differentiated in its parameters: {error} (write it in plain NumPy)"
+            ) from error
+        friction, loss = unknowns.friction(x), np.zeros(self.m)
+        if self.m:
+            loss = friction_loss(found.B.T @ v, friction["coulomb"], friction["viscous"], unknowns.speed)
+        residual = np.asarray(found.M @ a - found.Q - found.c - found.B @ (u - loss), dtype=object)
+        outputs = {"r": residual, "Y": jacobian(residual, x), "B": found.B, "A": found.passive.A}
+        self._kernel = Kernel.compile("equations", symbols, outputs)
+        self._x = x
+        self.in_constraints = self._affecting(found.passive.A, found.passive.violation)
+        self.freedom = self.n
+
+    def _affecting(self, *arrays: Array) -> list[str]:
+        """Names of the unknowns that any entry depends on."""
+        entries = [entry for array in arrays for entry in np.asarray(array, dtype=object).ravel()]
+        if not entries or not len(self._x):
+            return []
+        pattern = ca.jacobian(to_sx(np.array(entries, dtype=object)), to_sx(self._x)).sparsity()
+        used = set(pattern.get_triplet()[1])
+        return [name for i, name in enumerate(self.unknowns.names) if i in used]
+
+    def along(self, motion: Motion, x: Array) -> Evaluated:
+        """Residual and regressor along a motion, at values of the unknowns."""
+        parts = [self._block(motion, x, slice(i, i + BLOCK)) for i in range(0, len(motion), BLOCK)]
+        return Evaluated(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _block(self, motion: Motion, x: Array, rows: slice) -> tuple[Array, Array, Array]:
+        count = len(motion.t[rows])
+        given = [motion.t[rows][None], *(array[rows].T for array in (motion.q, motion.v, motion.a, motion.u))]
+        results = self._mapped(count)(*given, np.repeat(x[:, None], count, axis=1))
+        shapes = self._kernel.outputs.values()
+        r, Y, B, A = (
+            np.asarray(value.full()).reshape(*shape, count, order="F") if len(shape) == 1
+            else np.asarray(value.full()).reshape(shape[0], shape[1], count, order="F")
+            for value, shape in zip(results, shapes, strict=True)
+        )  # fmt: skip
+        r, Y, B, A = r.T, Y.transpose(2, 0, 1), B.transpose(2, 0, 1), A.transpose(2, 0, 1)
+        if A.shape[1] and np.isfinite(A).all():
+            P = np.eye(self.n) - np.linalg.pinv(A, rcond=RANK_TOLERANCE) @ A
+            self.freedom = round(float(np.trace(P[0])))
+            return np.einsum("kij,kj->ki", P, r), P @ Y, P @ B
+        return r, Y, B
+
+    def _mapped(self, count: int) -> ca.Function:
+        if count not in self._maps:
+            self._maps[count] = self._kernel.function.map(count)
+        return self._maps[count]
+
+    @cached_property
+    def _maps(self) -> dict[int, ca.Function]:
+        return {}
+
+
+def numbers_of(unknowns: Unknowns, x: Array) -> dict[str, float | list[float]]:
+    """The plant's parameters that the unknowns change, as a config has them: field -> number or list."""
+    values = unknowns.parameters(parameter_values(unknowns.plant), x)
+    names = parameter_names(unknowns.plant)
+    changed = {names[i].partition("[")[0] for i in unknowns.single}
+    first, count = len(unknowns.single), len(MOMENTS)
+    for number, link in enumerate(unknowns.links):
+        ten = slice(first + count * number, first + count * (number + 1))
+        if not np.array_equal(x[ten], unknowns.before[ten]):  # a link that never moves stays as it is written
+            changed |= {f"{link}_{part}" for part in ("m", "com", "I")}
+    found: dict[str, float | list[float]] = {}
+    for name, value in zip(names, values, strict=True):
+        field, _, index = name.partition("[")
+        if field in changed and index:
+            entries = found.setdefault(field, [])
+            assert isinstance(entries, list)
+            entries.append(float(value))
+        elif field in changed:
+            found[field] = float(value)
+    return found

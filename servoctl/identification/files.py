@@ -1,0 +1,49 @@
+"""Writes the folder of an identification."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from servoctl.errors import RunFolderError
+from servoctl.identification.pictures import pictures
+from servoctl.identification.result import Identification
+from servoctl.run_folder.files import replace
+
+IDENTIFIED, RESULT = "identified.yaml", "identification.json"
+
+
+def save(result: Identification, folder: Path) -> list[str]:
+    """Writes `identified.yaml`, the pictures and, last, `identification.json`.
+
+    Args:
+        result: The result.
+        folder: An existing folder.
+
+    Returns:
+        Names of the files.
+
+    Raises:
+        RunFolderError: A file cannot be written. Each file is written in full or not at all.
+    """
+    try:
+        replace(folder / IDENTIFIED, lambda file: file.write(to_paste(result).encode()))
+        names = [IDENTIFIED]
+        for name, figure in pictures(result):
+            replace(folder / name, lambda file, figure=figure: figure.savefig(file, format="png"))  # type: ignore[misc]
+            names.append(name)
+        text = json.dumps(result.to_dict(), indent=2) + "\n"
+        replace(folder / RESULT, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise RunFolderError(f"{folder}: cannot be written: {error.strerror or error} (free disk space)") from error
+    return [*names, RESULT]
+
+
+def to_paste(result: Identification) -> str:
+    """The section `plant` of a config with the identified values, for `--set-file`."""
+    plant: dict[str, Any] = {"parameters": result.plant_parameters} if result.plant_parameters else {}
+    if result.friction is not None:
+        plant["friction"] = result.friction
+    text = yaml.safe_dump({"plant": plant}, sort_keys=False, width=10_000, default_flow_style=None)
+    return f"# identified from {', '.join(result.runs)}: {result.verdict}\n{text}"

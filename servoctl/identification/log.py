@@ -1,0 +1,196 @@
+"""Run folders as logs: positions and torques at a constant spacing, as a machine gives them.
+
+Design: a simulated run logs its true state, so noise and resolution of its `realism` are applied again: the estimate
+sees what the law saw. Speeds are not used. Of a run on drives the rows in which drives make torque are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from servoctl.assembly import Run
+from servoctl.assembly.make import make_run
+from servoctl.config import load_config
+from servoctl.errors import ConfigError
+from servoctl.mechanics.plant import Plant
+from servoctl.run_folder import load_run
+from servoctl.run_folder.trajectory import Trajectory
+from servoctl.simulation.noise import tick_noise
+from servoctl.types import Array
+
+CONFIG = "config.yaml"
+
+SHORTEST = 200
+"""Fewest rows of a log."""
+
+EVEN = 1e-6
+"""Spacings this much alike count as equal, relative to their median; others are interpolated."""
+
+WORKING = ("ramp", "full")
+"""Stages of a run on drives in which torques act as they are logged."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """An uninterrupted part of a run.
+
+    Attributes:
+        name: The folder, for messages.
+        h: Spacing of the rows [s].
+        t: Times of the plant's terms [s], shape (rows,).
+        q: Positions as measured, shape (rows, n).
+        u: Torques, shape (rows, m).
+        delay: How much later a logged torque acts than its row, on average [s].
+        sure: Whether that delay is known exactly.
+    """
+
+    name: str
+    h: float
+    t: Array
+    q: Array
+    u: Array
+    delay: float
+    sure: bool
+
+
+def read_logs(folders: Sequence[str | PathLike[str]], classes: Path | None = None) -> tuple[Run, list[Log]]:
+    """The run of the first folder's config, and the logs of all folders.
+
+    Args:
+        folders: Run folders of one plant.
+        classes: Folder for class paths such as `arm.py:Arm`; None: the working folder.
+
+    Raises:
+        ConfigError: Everything that is wrong with the logs.
+        RunFolderError: A folder cannot be read.
+    """
+    first: Run | None = None
+    logs: list[Log] = []
+    problems: list[str] = []
+    for folder in map(Path, folders):
+        trajectory = load_run(folder)
+        if not (folder / CONFIG).is_file() or not (folder / CONFIG).stat().st_size:
+            problems.append(f"{folder}: has no {CONFIG}, so its plant is not known (use a folder of `servoctl run`)")
+            continue
+        run = replace(_run_of(folder, classes), name=str(trajectory.metadata.get("config") or folder.name))
+        plant = run.system.model.plant
+        found = _problems(folder, trajectory, plant)
+        if first is not None and not _same(plant, first.system.model.plant):
+            found.append(f"{folder}: is a run of another plant than {folders[0]} (identify each plant by itself)")
+        problems += found
+        if not found:
+            first = first or run
+            logs += _logs(folder, trajectory, run, problems)
+    if problems or first is None:
+        raise ConfigError(problems or "no run folder given")
+    return first, logs
+
+
+def _run_of(folder: Path, classes: Path | None) -> Run:
+    loaded = load_config(folder / CONFIG)
+    home = (classes or Path()).resolve()
+    return make_run(replace(loaded, path=home / loaded.path.name), engine="numpy", strict=False)
+
+
+def _same(plant: Plant, other: Plant) -> bool:
+    return (
+        type(plant).__name__ == type(other).__name__
+        and dict(plant.coordinates) == dict(other.coordinates)
+        and dict(plant.actuators) == dict(other.actuators)
+    )
+
+
+def _problems(folder: Path, trajectory: Trajectory, plant: Plant) -> list[str]:
+    """Why a trajectory is no log of a plant; the messages name the columns."""
+    missing = [f"q.{name}" for name in plant.coordinates if f"q.{name}" not in trajectory.columns]
+    unknown = [name for name in trajectory.coordinates if name not in plant.coordinates]
+    if missing or unknown:
+        named = ", ".join(missing or [f"q.{name}" for name in unknown])
+        return [f"{folder}: {named}: is a log of another plant than its {CONFIG} (columns and coordinates differ)"]
+    torques = [f"u.{name}" for name in plant.actuators]
+    if not torques or any(name not in trajectory.columns for name in torques):
+        absent = [name for name in torques if name not in trajectory.columns]
+        return [f"{folder}: {', '.join(absent) or 'u'}: no torques in the log (log the commands of the drives)"]
+    return []
+
+
+def _logs(folder: Path, trajectory: Trajectory, run: Run, problems: list[str]) -> list[Log]:
+    """The parts of a trajectory without gaps; notes why there are none."""
+    rows = _working(trajectory)
+    t, q, u = trajectory.t[rows], trajectory.q[rows], trajectory.u[rows]
+    before = len(problems)
+    for prefix, array, names in (("q", q, trajectory.coordinates), ("u", u, trajectory.actuators)):
+        for name, column in zip(names, array.T, strict=True):
+            wrong = np.flatnonzero(~np.isfinite(column))
+            if len(wrong):
+                problems.append(
+                    f"{folder}: {prefix}.{name}: {len(wrong)} values are not finite, the first at t = "
+                    f"{t[wrong[0]]:.6g} s (the run failed there: use another run)"
+                )
+    if len(t) < SHORTEST:
+        problems.append(f"{folder}: too short: {len(t)} rows with torque (at least {SHORTEST} are needed)")
+    elif not np.any(u):
+        problems.append(f"{folder}: no torques in the log: every u is 0 (log a run with a law)")
+    if len(problems) > before:
+        return []
+    on_drives = "lateness" in trajectory.columns
+    measured = q if on_drives else _as_measured(run, t, q, trajectory.v[rows])
+    clock = trajectory["task_time"][rows] if "task_time" in trajectory.columns else t
+    h = float(np.median(np.diff(t)))
+    period = None if on_drives else run.settings.period
+    realism = run.system.realism
+    lagged = realism is not None and (realism.lagged or realism.jitter > 0.0 or realism.delay % realism.period > 1e-12)
+    delay, sure = (0.5 * h, not lagged) if period is not None else (0.0, True)
+    if on_drives:
+        delay, sure = 1.5 * h, False
+    found = []
+    for part in _parts(t, h):
+        if len(t[part]) >= SHORTEST:
+            even = _even(t[part], h, clock[part], measured[part], u[part])
+            found.append(Log(str(folder), h, *even, delay, sure))
+    if not found:
+        problems.append(f"{folder}: too short: no {SHORTEST} rows without a gap")
+    return found
+
+
+def _working(trajectory: Trajectory) -> Array:
+    """The rows to use: of a run on drives those in which torques act as logged."""
+    names = trajectory.metadata.get("stages", [])
+    if "stage" not in trajectory.columns or not names:
+        return np.ones(len(trajectory), dtype=bool)
+    codes = [names.index(name) for name in WORKING if name in names]
+    return np.isin(np.asarray(trajectory["stage"], dtype=int), codes)
+
+
+def _as_measured(run: Run, t: Array, q: Array, v: Array) -> Array:
+    """Positions of a simulated run with the noise and the resolution that its law saw."""
+    realism = run.system.realism
+    if realism is None or run.settings.period is None:
+        return q
+    ticks = np.rint((t - run.start.t) / realism.period).astype(int)
+    noise = np.zeros((len(t), 2 * q.shape[1] + 1))
+    if realism.random:
+        noise = tick_noise(run.settings.seed, 0, int(ticks[-1]) + 1, q.shape[1])[ticks]
+    return realism.measured(np.hstack([q, v]), noise)[:, : q.shape[1]]
+
+
+def _parts(t: Array, h: float) -> list[slice]:
+    """The parts of a log without gaps."""
+    cuts = [0, *(np.flatnonzero(np.diff(t) > 1.5 * h) + 1).tolist(), len(t)]
+    return [slice(begin, end) for begin, end in pairwise(cuts)]
+
+
+def _even(t: Array, h: float, clock: Array, q: Array, u: Array) -> tuple[Array, Array, Array]:
+    """Clock, positions and torques at a constant spacing; the last row is left out if it comes early."""
+    if len(t) > 2 and t[-1] - t[-2] < h * (1.0 - EVEN):
+        t, clock, q, u = t[:-1], clock[:-1], q[:-1], u[:-1]
+    grid = t[0] + h * np.arange(len(t))
+    if np.abs(grid - t).max() <= EVEN * h * max(1.0, len(t) * 1e-3):
+        return clock, q, u
+    grid = grid[grid <= t[-1]]
+    return np.interp(grid, t, clock), CubicSpline(t, q)(grid), u[: len(grid)]

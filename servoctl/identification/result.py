@@ -1,0 +1,204 @@
+"""The result of an identification: values with their standard deviations, figures of the torque, a verdict in words."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from servoctl.errors import in_one_line
+from servoctl.identification.equations import numbers_of
+from servoctl.identification.fit import Fit
+from servoctl.mechanics.plant import Plant
+from servoctl.run_folder.trajectory import plain
+from servoctl.types import Array
+from servoctl.version import VERSION
+
+SCHEMA = 1
+"""Version of the shape of `identification.json`."""
+
+GOOD, USABLE = 0.02, 0.1
+"""Torque that a good, a usable model leaves unexplained on rows that were not used, relative to the torque."""
+
+VAGUE = 0.1
+"""A value is poorly determined above this standard deviation, relative to its size."""
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Identified parameters of a plant.
+
+    Attributes:
+        config: Name of the config.
+        runs: Folders of the logs.
+        plant: The plant with its values before.
+        fit: The fit.
+        left_out: Parameter -> why it was not estimated.
+        not_significant: Names of friction that the logs do not show.
+        bandwidth: Cut-off frequency of the positions [Hz].
+    """
+
+    config: str
+    runs: tuple[str, ...]
+    plant: Plant
+    fit: Fit
+    left_out: dict[str, str]
+    not_significant: tuple[str, ...]
+    bandwidth: float
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Name -> identified value."""
+        return dict(zip(self.fit.unknowns.names, self.fit.x.tolist(), strict=True))
+
+    @property
+    def parameters(self) -> dict[str, dict[str, float | None]]:
+        """Name -> `value`, `sigma` and `before`; sigma is None for what only acts together with others."""
+        together = {name for group in self.unidentifiable for name in group}
+        unknowns, sigma = self.fit.unknowns, self.fit.sigma
+        return {
+            name: {"value": float(x), "sigma": None if name in together else float(s), "before": float(b)}
+            for name, x, s, b in zip(unknowns.names, self.fit.x, sigma, unknowns.before, strict=True)
+        }
+
+    @property
+    def unidentifiable(self) -> list[list[str]]:
+        """Lists of names that only act together in these logs; a list of one has no effect in them."""
+        names = self.fit.unknowns.names
+        return [[names[i] for i in group] for group in self.fit.base.groups]
+
+    @property
+    def base(self) -> list[dict[str, Any]]:
+        """The sums that the logs determine: `sum` as text, `value`, `sigma`, `before`."""
+        fit = self.fit
+        names = fit.base.named(fit.unknowns.names)
+        values, before = fit.base.values(fit.x), fit.base.values(fit.unknowns.before)
+        sums = np.zeros((len(names), len(fit.x)))
+        sums[np.arange(len(names)), list(fit.base.independent)] = 1.0
+        sums[:, list(fit.base.dependent)] = fit.base.beta
+        sigma = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", sums, fit.covariance, sums), 0.0))
+        keys = ("sum", "value", "sigma", "before")
+        return [dict(zip(keys, row, strict=True)) for row in zip(names, values, sigma, before, strict=True)]
+
+    @property
+    def poorly_determined(self) -> list[str]:
+        """Sums whose standard deviation is above 10 % of the value."""
+        return [entry["sum"] for entry in self.base if entry["sigma"] > VAGUE * abs(entry["value"])]
+
+    def torque_error(self, x: Array) -> Array:
+        """Torques that the model does not explain at values of the unknowns, shape (times, m) [actuator units].
+
+        The smallest torques that exert the missing force.
+        """
+        found: Array = np.einsum("kij,kj->ki", self.fit.rows.to_torque, self.fit.residual(x))
+        return found
+
+    @property
+    def torque_figures(self) -> dict[str, dict[str, Any]]:
+        """Actuator -> `unit`, rms of the torque, and of its error `before`, `after` and on the `validation` rows."""
+        fitted, rows = self.fit.rows.fitted, self.fit.rows
+        before, after = self.torque_error(self.fit.unknowns.before), self.torque_error(self.fit.x)
+        return {
+            name: {
+                "unit": unit,
+                "torque": _rms(rows.torque[:, j]),
+                "before": _rms(before[:, j]),
+                "after": _rms(after[fitted, j]),
+                "validation": _rms(after[~fitted, j]),
+            }
+            for j, (name, unit) in enumerate(self.plant.actuators.items())
+        }
+
+    @property
+    def torque_rms(self) -> float:
+        """Of all actuators [actuator units]."""
+        return _rms(self.fit.rows.torque)
+
+    @property
+    def torque_rms_before(self) -> float:
+        """Error of the model as it was, all actuators and rows [actuator units]."""
+        return _rms(self.torque_error(self.fit.unknowns.before))
+
+    @property
+    def torque_rms_after(self) -> float:
+        """Error of the identified model on the rows of the fit [actuator units]."""
+        return _rms(self.torque_error(self.fit.x)[self.fit.rows.fitted])
+
+    @property
+    def validation_rms(self) -> float:
+        """Error of the identified model on rows that were not used for the fit [actuator units]."""
+        return _rms(self.torque_error(self.fit.x)[~self.fit.rows.fitted])
+
+    @property
+    def plant_parameters(self) -> dict[str, float | list[float]]:
+        """The plant's parameters to paste, as a config has them."""
+        return numbers_of(self.fit.unknowns, self.fit.x)
+
+    @property
+    def friction(self) -> dict[str, dict[str, float]] | None:
+        """`plant.friction` of a config: `coulomb`, `viscous`, `speed` by actuator; None: it was not estimated."""
+        unknowns, actuators = self.fit.unknowns, list(self.plant.actuators)
+        if not (unknowns.coulomb or unknowns.viscous or self.not_significant):
+            return None
+        found = {**unknowns.friction(self.fit.x), "speed": unknowns.speed}
+        return {kind: dict(zip(actuators, map(float, values), strict=True)) for kind, values in found.items()}
+
+    @property
+    def unphysical(self) -> str | None:
+        """Why no machine has these values; None if one may have them."""
+        import dataclasses
+
+        try:
+            changed = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in self.plant_parameters.items()
+            }
+            other: Any = dataclasses.replace(self.plant, **changed)  # type: ignore[type-var]
+        except (Exception, SystemExit) as error:  # a class may raise anything in its own checks
+            return f"{type(self.plant).__name__} refuses them: {in_one_line(error)}"
+        for q, t in zip(self.fit.rows.q, self.fit.rows.t, strict=True):
+            M = np.asarray(other.mass_matrix(q, float(t)), dtype=float)
+            known = np.asarray(self.plant.mass_matrix(q, float(t)), dtype=float)
+            if np.linalg.eigvalsh(M)[0] <= 0.0 < np.linalg.eigvalsh(known)[0]:
+                return f"the mass matrix is not positive definite at t = {t:.4g} s"
+        return None
+
+    @property
+    def good(self) -> bool:
+        """Whether the values should be used."""
+        share = self.validation_rms / self.torque_rms
+        return self.unphysical is None and share < USABLE and self.validation_rms < self.torque_rms_before
+
+    @property
+    def verdict(self) -> str:
+        """Whether to use the values, and why, in words."""
+        share, was = (100.0 * x / self.torque_rms for x in (self.validation_rms, self.torque_rms_before))
+        figures = f"{share:.2g} % of the torque stays unexplained on rows that were not used ({was:.2g} % before)"
+        if self.unphysical is not None:
+            return f"do not use them: {self.unphysical}; {figures}"
+        if self.validation_rms >= self.torque_rms_before:
+            return f"do not use them: the values before explain the torque as well; {figures}"
+        if share >= 100.0 * USABLE:
+            return (
+                f"poor: {figures}; the machine does something that its model lacks (elasticity, cables, other friction)"
+            )
+        vague = self.poorly_determined
+        more = f"; poorly determined: {', '.join(vague[:4])}{' ...' if len(vague) > 4 else ''}" if vague else ""
+        return f"{'good' if share < 100.0 * GOOD else 'usable'}: {figures}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `identification.json`."""
+        return dict(plain({
+            "schema": SCHEMA, "config": self.config, "servoctl": VERSION, "runs": self.runs, "verdict": self.verdict,
+            "good": self.good, "parameters": self.parameters, "unidentifiable": self.unidentifiable, "base": self.base,
+            "left_out": self.left_out, "not_significant": self.not_significant,
+            "torque_rms": self.torque_rms, "torque_rms_before": self.torque_rms_before,
+            "torque_rms_after": self.torque_rms_after, "validation_rms": self.validation_rms,
+            "actuators": self.torque_figures, "plant_parameters": self.plant_parameters, "friction": self.friction,
+            "delays": self.fit.delays, "bandwidth": self.bandwidth, "row_bandwidth": self.fit.bandwidth,
+            "rows": int(self.fit.rows.fitted.sum()), "validation_rows": int((~self.fit.rows.fitted).sum()),
+            "condition": self.fit.condition, "kept_physical": self.fit.constrained,
+        }))  # fmt: skip
+
+
+def _rms(x: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(x)))) if x.size else float("nan")

@@ -1,0 +1,153 @@
+"""The rows of the fit: the equations of motion along filtered logs, thinned to the bandwidth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from servoctl.errors import ConfigError
+from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.filtering import HALF, bandwidth, derivatives, low_pass
+from servoctl.identification.log import Log
+from servoctl.types import Array
+
+VALIDATION = 0.25
+"""Share of each log, its end, that is not used for the fit."""
+
+SETTLED = 5.0
+"""The filter of the positions forgets the ends of a log in this many periods of its cut-off frequency."""
+
+FEWEST = 8
+"""Fewest rows in time that a fit needs after filtering."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of the fit at thinned times; one per coordinate and time.
+
+    Attributes:
+        t: Times of the log [s], shape (times,).
+        q: Positions, shape (times, n).
+        log: Number of the log, shape (times,).
+        residual: P r at the values before, shape (times, n).
+        regressor: P Y, shape (times, n, unknowns).
+        late: Derivative of the residual by the delay of the torques, shape (times, n).
+        to_torque: Generalized force -> smallest torques that exert it, shape (times, m, n).
+        torque: Filtered torques, shape (times, m).
+        fitted: Whether a time is used for the fit, shape (times,); the others are for the validation.
+        freedom: Independent rows per time.
+    """
+
+    t: Array
+    q: Array
+    log: Array
+    residual: Array
+    regressor: Array
+    late: Array
+    to_torque: Array
+    torque: Array
+    fitted: Array
+    freedom: int
+
+
+def cutoff_of(logs: Sequence[Log]) -> float:
+    """The cut-off frequency for logs [Hz]: the largest that one of them needs."""
+    return max(bandwidth(log.q, log.h) for log in logs)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The equations along a log at every row, before the filter that thins them.
+
+    Attributes:
+        log: The log.
+        motion: Its motion.
+        residual, regressor, late, actuation: As of `Rows`, and P B, at every row.
+    """
+
+    log: Log
+    motion: Motion
+    residual: Array
+    regressor: Array
+    late: Array
+    actuation: Array
+
+
+def raw_rows(equations: Equations, logs: Sequence[Log], x: Array, cutoff: float, delays: Sequence[float]) -> list[Raw]:
+    """The equations along logs.
+
+    Args:
+        equations: The plant's equations.
+        logs: The logs.
+        x: Values of the unknowns.
+        cutoff: Cut-off frequency of the positions [Hz].
+        delays: Delay of the torques of each log [s].
+    """
+    raw = []
+    for log, delay in zip(logs, delays, strict=True):
+        motion, rate = filtered_motion(log, cutoff, delay)
+        found = equations.along(motion, x)
+        late = np.einsum("kij,kj->ki", found.actuation, rate)
+        raw.append(Raw(log, motion, found.residual, found.regressor, late, found.actuation))
+    return raw
+
+
+def thinned(raw: Sequence[Raw], cutoff: float, freedom: int) -> Rows:
+    """The rows of logs, filtered and thinned to a bandwidth.
+
+    Args:
+        raw: The equations along each log.
+        cutoff: Cut-off frequency of the rows [Hz].
+        freedom: Independent rows per time.
+
+    Raises:
+        ConfigError: A log is too short for this frequency.
+    """
+    parts = [_thinned(i, one, cutoff) for i, one in enumerate(raw)]
+    names = ("t", "q", "log", "residual", "regressor", "late", "to_torque", "torque", "fitted")
+    return Rows(**{name: np.concatenate([part[name] for part in parts]) for name in names}, freedom=freedom)
+
+
+def _thinned(number: int, raw: Raw, cutoff: float) -> dict[str, Array]:
+    # the filter is the same linear map of all columns, its ends included: what holds before it holds after it
+    log, stride = raw.log, max(1, round(0.5 / (cutoff * raw.log.h)))
+    at = np.arange(stride // 2, len(raw.motion), stride)
+    if len(at) < FEWEST:
+        raise too_short(log, cutoff, FEWEST * stride * log.h)
+    filtered = {name: low_pass(getattr(raw, name), cutoff, log.h)[at] for name in ("residual", "regressor", "late")}
+    return filtered | {
+        "t": raw.motion.t[at],
+        "q": raw.motion.q[at],
+        "log": np.full(len(at), number),
+        "to_torque": np.linalg.pinv(raw.actuation[at], rcond=1e-9),
+        "torque": low_pass(raw.motion.u, cutoff, log.h)[at],
+        "fitted": np.arange(len(at)) < round((1.0 - VALIDATION) * len(at)),
+    }
+
+
+def too_short(log: Log, cutoff: float, needed: float) -> ConfigError:
+    """The error for a log that is too short for a bandwidth [Hz]; it needs so many seconds."""
+    return ConfigError(
+        f"{log.name}: too short: {len(log.t) * log.h:.3g} s at a bandwidth of {cutoff:.3g} Hz "
+        f"(at least {needed:.3g} s are needed)"
+    )
+
+
+def filtered_motion(log: Log, cutoff: float, delay: float) -> tuple[Motion, Array]:
+    """The motion of a log without its ends, and the rate of its torques, shape (rows, m) [per s].
+
+    The torques are those that act at the times of the positions, `u(t - delay)`.
+
+    Raises:
+        ConfigError: The log is too short for this frequency.
+    """
+    q = low_pass(log.q, cutoff, log.h)
+    v, a = derivatives(q, log.h)
+    end = max(HALF, round(SETTLED / (cutoff * log.h)))
+    if len(q) < 4 * end:
+        raise too_short(log, cutoff, 4 * end * log.h)
+    inner, index = slice(end, len(q) - end), np.arange(len(q), dtype=float)
+    u = np.column_stack([np.interp(index - delay / log.h, index, column) for column in log.u.T])
+    rate = np.gradient(u, log.h, axis=0)
+    cut = slice(end - HALF, len(v) - (end - HALF))
+    return Motion(log.t[inner], q[inner], v[cut], a[cut], u[inner]), rate[inner]

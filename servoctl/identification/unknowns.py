@@ -1,0 +1,194 @@
+"""What is estimated: parameters of the plant, inertias of whole links, and friction at the actuators.
+
+Design: the equations of motion must be linear in the unknowns, or nearly so. Single parameters are taken as they are.
+A link of a robot whose mass, centre and inertia are all unknown is described by ten numbers in which every mechanism is
+linear: m, the first moments m c, and the inertia about the origin of the link's axes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values
+from servoctl.errors import ConfigError
+from servoctl.expression.suggest import remedy
+from servoctl.mechanics.friction import Friction
+from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.spatial.plant import Robot
+from servoctl.types import Array
+
+FRICTION_SPEED = 0.01
+"""Speed at which Coulomb friction reaches 76 % (tanh 1) [speed of the actuator]."""
+
+MOMENTS = ("m", "mx", "my", "mz", "Ixx", "Iyy", "Izz", "Ixy", "Ixz", "Iyz")
+"""The ten numbers of a link: mass [kg], first moments [kg m], inertia about the origin of its axes [kg m^2]."""
+
+KINDS = ("coulomb", "viscous")
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The numbers to estimate, in this order: single parameters, links, Coulomb friction, viscous friction.
+
+    Attributes:
+        plant: The plant with its values before the estimation.
+        single: Indices in `parameter_values(plant)`.
+        links: Names of the links whose inertia is unknown.
+        coulomb: Indices of the actuators with unknown Coulomb friction.
+        viscous: Indices of the actuators with unknown viscous friction.
+        known: Friction that the plant has; what is not estimated keeps it.
+    """
+
+    plant: Plant
+    single: tuple[int, ...] = ()
+    links: tuple[str, ...] = ()
+    coulomb: tuple[int, ...] = ()
+    viscous: tuple[int, ...] = ()
+    known: Friction | None = None
+
+    @property
+    def speed(self) -> Array:
+        """Speed at which Coulomb friction reaches 76 % of its size, shape (m,)."""
+        return np.full(len(self.plant.actuators), FRICTION_SPEED) if self.known is None else np.array(self.known.speed)
+
+    def _known(self, kind: str) -> Array:
+        """Friction of a kind before the estimation, shape (m,)."""
+        return np.zeros(len(self.plant.actuators)) if self.known is None else np.array(getattr(self.known, kind))
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each unknown: `m1`, `m[0]`, `tool_mx`, `friction.coulomb.u1`."""
+        known, actuators = parameter_names(self.plant), list(self.plant.actuators)
+        return [
+            *(known[i] for i in self.single),
+            *(f"{link}_{moment}" for link in self.links for moment in MOMENTS),
+            *(f"friction.{kind}.{actuators[j]}" for kind in KINDS for j in getattr(self, kind)),
+        ]
+
+    @property
+    def before(self) -> Array:
+        """The values that the plant has, shape (unknowns,)."""
+        values = parameter_values(self.plant)
+        moments = [moments_of(*link_values(self.plant, link)) for link in self.links]
+        friction = [self._known(kind)[list(getattr(self, kind))] for kind in KINDS]
+        return np.concatenate([values[list(self.single)], *moments, *friction])
+
+    def parameters(self, p: Array, x: Array) -> Array:
+        """All parameters of the plant, with the unknowns in place.
+
+        Args:
+            p: The known parameters, in the order of `parameter_values`; numbers or symbols.
+            x: The unknowns, in the order of `names`.
+        """
+        values = np.array(list(p), dtype=object)
+        for i, value in zip(self.single, x, strict=False):
+            values[i] = value
+        names = parameter_names(self.plant)
+        for number, link in enumerate(self.links):
+            first = len(self.single) + len(MOMENTS) * number
+            m, com, inertia = link_of(x[first : first + len(MOMENTS)])
+            fields = {f"{link}_m": m}
+            fields |= {f"{link}_com[{i}]": value for i, value in enumerate(com)}
+            fields |= {f"{link}_I[{i}]": value for i, value in enumerate(inertia)}
+            for name, value in fields.items():
+                values[names.index(name)] = value
+        return values
+
+    def friction(self, x: Array) -> dict[str, Array]:
+        """`coulomb` and `viscous` of every actuator, shape (m,) each, with the unknowns in place."""
+        values, at = {}, len(self.single) + len(MOMENTS) * len(self.links)
+        for kind in KINDS:
+            actuators = getattr(self, kind)
+            array = self._known(kind).astype(x.dtype)
+            for j, value in zip(actuators, x[at : at + len(actuators)], strict=True):
+                array[j] = value
+            values[kind], at = array, at + len(actuators)
+        return values
+
+    def without(self, dropped: Iterable[str]) -> "Unknowns":
+        """The same without some friction, by name, which is 0 then."""
+        names, actuators = set(dropped), list(self.plant.actuators)
+        out = {kind: [j for j, a in enumerate(actuators) if f"friction.{kind}.{a}" in names] for kind in KINDS}
+        kept = {kind: tuple(j for j in getattr(self, kind) if j not in out[kind]) for kind in KINDS}
+        zeroed = {
+            kind: np.where(np.isin(np.arange(len(actuators)), out[kind]), 0.0, self._known(kind)) for kind in KINDS
+        }
+        known = Friction(tuple(zeroed["coulomb"]), tuple(zeroed["viscous"]), tuple(self.speed))
+        return replace(self, coulomb=kept["coulomb"], viscous=kept["viscous"], known=known)
+
+
+def link_values(plant: Plant, link: str) -> tuple[Any, Any, Any]:
+    """Mass, centre of mass and inertia about it of a robot's link."""
+    return getattr(plant, f"{link}_m"), getattr(plant, f"{link}_com"), getattr(plant, f"{link}_I")
+
+
+def moments_of(m: float, com: Sequence[float], inertia: Sequence[float]) -> Array:
+    """The ten numbers of a link from its parameters.
+
+    Args:
+        m: Mass [kg].
+        com: Centre of mass [m].
+        inertia: About the centre of mass, (ixx, iyy, izz, ixy, ixz, iyz) [kg m^2].
+    """
+    return np.array([m, *(m * np.asarray(com)), *(np.asarray(inertia) + m * _steiner(*com))], dtype=float)
+
+
+def link_of(x: Array) -> tuple[Any, list[Any], list[Any]]:
+    """Mass, centre of mass and inertia about it, from the ten numbers of a link; on numbers or symbols."""
+    m, com = x[0], [moment / x[0] for moment in x[1:4]]
+    return m, com, [about - m * far for about, far in zip(x[4:], _steiner(*com), strict=True)]
+
+
+def _steiner(x: Any, y: Any, z: Any) -> Any:
+    """Inertia of a unit mass at a point, (ixx, iyy, izz, ixy, ixz, iyz) [m^2]."""
+    return np.array([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z])
+
+
+def whole_links(plant: Plant, chosen: Iterable[str]) -> list[str]:
+    """The links of a robot whose mass, centre and inertia are all among the chosen fields."""
+    if not isinstance(plant, Robot):
+        return []
+    fields = set(chosen)
+    return [
+        link.name
+        for link in plant.tree.links
+        if {f"{link.name}_{part}" for part in ("m", "com", "I")} <= fields and getattr(plant, f"{link.name}_m") > 0.0
+    ]
+
+
+def chosen_indices(plant: Plant, given: Sequence[str]) -> tuple[list[int], list[str], list[str]]:
+    """What names of `--parameters` mean.
+
+    Args:
+        plant: The plant.
+        given: `m1`, a whole list `m`, one of its entries `m[0]`, `friction`, or `friction.viscous.u1`.
+
+    Returns:
+        Indices of single parameters, names of whole fields, names of friction.
+
+    Raises:
+        ConfigError: There is no such parameter; names all that are wrong.
+    """
+    names, fields = parameter_names(plant), parameter_fields(plant)
+    friction = [f"friction.{kind}.{actuator}" for kind in KINDS for actuator in plant.actuators]
+    problems, indices, whole, chosen = [], [], [], []
+    for name in given:
+        if name == "friction" or name.startswith("friction."):
+            found = [each for each in friction if f"{each}.".startswith(f"{name}.")]
+            chosen += found
+            wrong = not found
+        else:
+            found = [each for each in names if each == name or each.startswith(f"{name}[")]
+            indices += [names.index(each) for each in found]
+            whole += [name] if name in fields else []
+            wrong = not found
+        if wrong:
+            known = [*fields, *friction, "friction"]
+            problems.append(
+                f"--parameters {name}: {type(plant).__name__} has no such parameter ({remedy(name, known)})"
+            )
+    if problems:
+        raise ConfigError(problems)
+    return list(dict.fromkeys(indices)), whole, list(dict.fromkeys(chosen))

@@ -1,0 +1,275 @@
+"""Parameters and friction from logs: the regressor, what it can tell apart, the fit, and logs of simulated runs."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import servoctl as sc
+from plants.coordinated_robots import CoordinatedRobots
+from servoctl.cli import main
+from servoctl.errors import ConfigError
+from servoctl.identification.base import base
+from servoctl.identification.equations import Equations, Motion
+from servoctl.identification.inertias import _eta, _moments, is_physical, physical_fit
+from servoctl.identification.selection import select
+from servoctl.identification.unknowns import Unknowns, link_of, moments_of
+from servoctl.types import Array
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+
+from arm import Arm, LinearArm  # noqa: E402
+
+ARM7 = FOLDER.parents[1] / "configs/robots/arm7.urdf"
+
+
+def random_motion(plant: sc.Plant, rows: int = 60) -> Motion:
+    n, m = len(plant.coordinates), len(plant.actuators)
+    random = np.random.default_rng(1)
+    q, v, a, u = (random.standard_normal((rows, size)) for size in (n, n, n, m))
+    return Motion(np.zeros(rows), q, v, a, u)
+
+
+def unknown(plant: sc.Plant, *names: str) -> Unknowns:
+    return select(plant, names)[0]
+
+
+LINEAR = [field.name for field in fields(LinearArm) if field.name != "g"]
+
+
+def test_the_regressor_times_the_parameters_is_the_inverse_dynamics() -> None:
+    plant = LinearArm()
+    found = Equations(unknown(plant, *LINEAR)).along(random_motion(plant), np.zeros(8))
+    motion = random_motion(plant)
+    for k in range(len(motion)):
+        state = motion.q[k], motion.v[k]
+        force = plant.mass_matrix(motion.q[k], 0.0) @ motion.a[k] - plant.force(*state, 0.0) - motion.u[k]
+        theta = np.array([getattr(plant, name) for name in LINEAR])
+        assert np.allclose(found.residual[k] + found.regressor[k] @ theta, force, atol=1e-12, rtol=0)
+
+
+def test_the_regressor_of_a_robot_is_pinocchios() -> None:
+    pinocchio = pytest.importorskip("pinocchio")
+    robot = sc.Robot.from_urdf(ARM7)
+    unknowns = select(robot, None)[0]
+    unknowns = replace(unknowns, coulomb=(), viscous=())
+    motion = random_motion(robot, 3)
+    Y = Equations(unknowns).along(motion, unknowns.before).regressor
+    model = pinocchio.buildModelFromUrdf(str(ARM7))
+    # Pinocchio: m, h, Ixx, Ixy, Iyy, Ixz, Iyz, Izz; it has no column for the link that never moves
+    order = [0, 1, 2, 3, 4, 7, 5, 8, 9, 6]
+    moving = [unknowns.links.index(f"link{i}") for i in range(1, 8)]
+    ours = np.concatenate([Y[:, :, 10 * i : 10 * i + 10][:, :, order] for i in moving], axis=2)
+    for k in range(len(motion)):
+        theirs = pinocchio.computeJointTorqueRegressor(model, model.createData(), motion.q[k], motion.v[k], motion.a[k])
+        assert np.allclose(ours[k], theirs, atol=1e-11)
+
+
+@pytest.mark.parametrize(("g", "rank", "silent"), [(9.81, 10, {"m1"}), (0.0, 8, {"m1", "x1", "y1"})])
+def test_an_arm_has_ten_base_parameters_and_eight_if_it_lies(g: float, rank: int, silent: set[str]) -> None:
+    plant = LinearArm(g=g)
+    unknowns = unknown(plant, *LINEAR, "friction")
+    W = Equations(unknowns).along(random_motion(plant), unknowns.before).regressor.reshape(-1, 12)
+    found = base(W)
+    assert len(found.independent) == rank
+    names = unknowns.names
+    groups = [{names[i] for i in group} for group in found.groups]
+    assert {name for group in groups if len(group) == 1 for name in group} == silent
+    together = [group for group in groups if len(group) > 1]
+    assert together == ([{"x1", "m2", "I1"}] if g else [{"m2", "I1"}])
+    # whatever is taken as independent, the sums are x1 + 0.7 m2 and I1 + 0.49 m2
+    theta = unknowns.before
+    moved = theta.copy()
+    moved[[names.index(name) for name in ("m2", "x1", "I1")]] += [1.0, -0.7, -0.49]
+    assert np.allclose(found.values(theta), found.values(moved), atol=1e-12)
+    assert np.allclose(W @ theta, W @ moved, atol=1e-11)
+
+
+def test_a_closed_chain_with_redundant_motors_gives_its_parameters_exactly() -> None:
+    truth, random = CoordinatedRobots(m=1.3, I=0.8), np.random.default_rng(2)
+    unknowns = unknown(CoordinatedRobots(), "m", "I")
+    equations = Equations(unknowns)
+    motion = random_motion(truth, 20)
+    free = equations.along(replace(motion, u=np.zeros_like(motion.u)), np.array([1.3, 0.8]))
+    # torques that make the motion, and reactions and internal torques besides, which the projection must remove
+    u = np.linalg.lstsq(free.actuation[0], free.residual[0], rcond=None)[0]
+    u = np.array([np.linalg.lstsq(B, r, rcond=None)[0] for B, r in zip(free.actuation, free.residual, strict=True)])
+    null = np.eye(6) - np.linalg.pinv(free.actuation, rcond=1e-9) @ free.actuation
+    u += np.einsum("kij,kj->ki", null, random.standard_normal(u.shape))
+    found = equations.along(replace(motion, u=u), unknowns.before)
+    x = np.linalg.lstsq(found.regressor.reshape(-1, 2), -found.residual.ravel(), rcond=None)[0] + unknowns.before
+    assert equations.freedom == 3
+    assert np.allclose(x, [1.3, 0.8], atol=1e-10, rtol=0)
+
+
+def test_what_enters_nonlinearly_or_through_constraints_is_left_out_by_name() -> None:
+    unknowns, left = select(Arm(), None)
+    assert unknowns.names[:4] == ["m1", "I1", "m2", "I2"]
+    assert left["c1"] == "enters nonlinearly"
+    assert left["g"].startswith("multiplies m")
+    assert set(select(CoordinatedRobots(), None)[1]) == {"l", "g", "L"}
+    with pytest.raises(ConfigError, match="--parameters L: enters the plant's own constraints"):
+        select(CoordinatedRobots(), ["L"])
+    with pytest.raises(ConfigError, match=r"--parameters mm: .* no such parameter"):
+        select(CoordinatedRobots(), ["mm"])
+
+
+def test_every_free_vector_is_a_body_and_its_slope_is_that_of_differences() -> None:
+    moments = moments_of(2.0, (0.1, -0.2, 0.3), (0.2, 0.25, 0.15, 0.01, 0.02, -0.01))
+    eta = _eta(moments)
+    back, slope = _moments(eta)
+    assert np.allclose(back, moments, atol=1e-12)
+    m, com, inertia = link_of(moments)
+    assert np.allclose([m, *com, *inertia], [2.0, 0.1, -0.2, 0.3, 0.2, 0.25, 0.15, 0.01, 0.02, -0.01], atol=1e-12)
+    steps = [(_moments(eta + 1e-6 * e)[0] - _moments(eta - 1e-6 * e)[0]) / 2e-6 for e in np.eye(10)]
+    assert np.allclose(np.array(steps).T, slope, atol=1e-8)
+    random = np.random.default_rng(0)
+    assert all(is_physical(_moments(random.standard_normal(10))[0]) for _ in range(100))
+
+
+def test_inertias_that_no_body_has_become_the_nearest_that_one_has() -> None:
+    start = moments_of(2.0, (0.1, 0.0, 0.0), (0.2, 0.25, 0.15, 0.0, 0.0, 0.0))
+    wrong = start.copy()
+    wrong[4] = 0.6  # above the sum of the other two: least squares alone would return it
+    assert not is_physical(wrong)
+    found = physical_fit(np.eye(10), wrong, start, [0], [])
+    assert is_physical(found)
+    assert np.linalg.norm(found - wrong) < np.linalg.norm(start - wrong)
+    assert np.allclose(physical_fit(np.eye(10), start * 1.1, start, [0], []), start * 1.1, atol=1e-9)
+
+
+ARM_CONFIG = """
+plant: {class: "arm.py:Arm"}
+initial: {q: {q1: 0.3, q2: 0.5}, v: 0}
+task:
+  - {name: a, holonomic: "q1 - (0.3 + 0.8*sin(0.9*t)**2 + 0.3*sin(2.9*t)**2 - 0.15*sin(4.3*t)**2)"}
+  - {name: b, holonomic: "q2 - (0.5 + 0.7*sin(1.7*t)**2 - 0.4*(1-cos(3.3*t)) - 0.2*sin(5.1*t)**2)"}
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 10, period: 0.001, integrator: {method: rk4, step: 0.001}, seed: 3}
+realism:
+  quantisation: {q: 2*pi/16384}
+  friction: {coulomb: {u1: 0.6, u2: 0.3}, viscous: {u1: 0.4, u2: 0.2}}
+  parameter_error: {m1: 0.3, m2: -0.2, I1: 0.3, I2: -0.2}
+"""
+
+
+@pytest.fixture(scope="session")
+def arm_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 10 s of an arm with friction, encoders of 14 bits, and other masses than the law knows."""
+    folder = tmp_path_factory.mktemp("arm")
+    shutil.copy(FOLDER / "arm.py", folder)
+    (folder / "arm.yaml").write_text(ARM_CONFIG)
+    sc.load(folder / "arm.yaml").simulate(folder / "run")
+    return folder / "run"
+
+
+def test_a_log_of_an_arm_with_friction_gives_its_parameters_within_a_percent(arm_log: Path) -> None:
+    found = sc.identify(arm_log, classes=arm_log.parent)
+    truth = Arm(m1=2.6, m2=1.2, I1=0.39, I2=0.12)
+    for name in ("m1", "m2", "I1", "I2"):
+        assert found.values[name] == pytest.approx(getattr(truth, name), rel=0.01), name
+    friction = {"coulomb.u1": 0.6, "coulomb.u2": 0.3, "viscous.u1": 0.4, "viscous.u2": 0.2}
+    for name, value in friction.items():
+        assert found.values[f"friction.{name}"] == pytest.approx(value, rel=0.02), name
+    assert found.good
+    assert found.verdict.startswith("good: ")
+    assert found.validation_rms < 1e-3 * found.torque_rms  # rows that were not used
+    assert found.torque_rms_before > 50 * found.validation_rms
+    error = _torque_error(found.plant_parameters, truth)
+    assert error < 1e-3
+    assert _torque_error({}, truth) > 100 * error  # what the law's model lacks falls by 100 times
+
+
+def _torque_error(values: Mapping[str, object], truth: sc.Plant) -> float:
+    """Relative rms error of the torque of another motion, friction apart, with some parameters changed."""
+    known: sc.Plant = replace(Arm(), **values)
+    motion = random_motion(truth, 200)
+
+    def torque(plant: sc.Plant) -> Array:
+        rows = zip(motion.q, motion.v, motion.a, strict=True)
+        return np.array([plant.mass_matrix(q, 0.0) @ a - plant.force(q, v, 0.0) for q, v, a in rows])
+
+    right = torque(truth)
+    return float(np.linalg.norm(torque(known) - right) / np.linalg.norm(right))
+
+
+def test_identified_values_lie_over_the_config_and_the_error_of_the_law_falls(arm_log: Path, tmp_path: Path) -> None:
+    folder, config = tmp_path / "found", arm_log.parent / "arm.yaml"
+    with pytest.raises(SystemExit) as ended:
+        main(["identify", str(arm_log), "--classes", str(arm_log.parent), "--out", str(folder)])
+    assert ended.value.code in (0, None)
+    written = json.loads((folder / "identification.json").read_text())
+    assert written["unidentifiable"] == []
+    assert set(written["parameters"]) >= {"m1", "I1", "friction.coulomb.u1"}
+    assert {path.name for path in folder.iterdir()} == {
+        "identified.yaml", "identification.json", "torque.png", "parameters.png",
+    }  # fmt: skip
+    # the machine as it was: the law's new numbers must not move it
+    values = {"m1": 2.6, "m2": 1.2, "I1": 0.39, "I2": 0.12}
+    errors = [f"realism.parameter_error.{n}={v / written['parameters'][n]['value'] - 1}" for n, v in values.items()]
+    before = sc.load_run(arm_log)
+    after = sc.load(config, [folder / "identified.yaml", *errors, "run.duration=5"]).simulate()
+    late = slice(3000, 5000)
+    rms = [np.sqrt(np.mean(run["violation.a"][late] ** 2)) for run in (before, after)]
+    assert rms[1] < rms[0] / 30  # the encoders' resolution is what remains
+
+
+def test_the_shipped_robots_give_their_mass_from_their_own_working_log(tmp_path: Path) -> None:
+    changes = [
+        "run.period=0.001", "run.output_step=0.001", "realism.delay=0.001", "realism.parameter_error.m=0.3",
+        "realism.quantisation.q=2*pi/65536", "run.duration=pi",
+    ]  # fmt: skip
+    sc.load("coordinated_robots", changes).simulate(tmp_path / "run")
+    found = sc.identify(tmp_path / "run")
+    assert found.values["m"] == pytest.approx(1.3, rel=1e-3)
+    assert found.values["I"] == pytest.approx(1.0, rel=1e-2)
+    assert found.friction is not None
+    assert not any(found.friction["coulomb"].values())  # there is none
+
+
+def _damaged(log: Path, folder: Path, change: str) -> Path:
+    shutil.copytree(log, folder)
+    table = pq.read_table(folder / "trajectory.parquet")
+    columns = {name: table[name].to_numpy().copy() for name in table.column_names}
+    if change == "nan":
+        columns["u.u2"][5000] = np.nan
+    elif change == "no torques":
+        columns = {name: x for name, x in columns.items() if not name.startswith("u.")}
+    elif change == "zero torques":
+        columns |= {name: 0 * x for name, x in columns.items() if name.startswith("u.")}
+    elif change == "other plant":
+        columns["q.elbow"] = columns.pop("q.q2")
+    elif change == "short":
+        columns = {name: x[:150] for name, x in columns.items()}
+    elif change == "still":
+        columns |= {name: 0 * x + x[0] for name, x in columns.items() if name.startswith(("q.", "v.", "u."))}
+    pq.write_table(pa.table(columns).replace_schema_metadata(table.schema.metadata), folder / "trajectory.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("nan", "u.u2: 1 values are not finite, the first at t = 5 s"),
+        ("no torques", "u.u1, u.u2: no torques in the log"),
+        ("zero torques", "no torques in the log: every u is 0"),
+        ("other plant", "q.q2: is a log of another plant"),
+        ("short", "too short: 150 rows"),
+        ("still", "no excitation"),
+    ],
+)
+def test_a_bad_log_is_refused_by_name_and_nothing_is_written(
+    arm_log: Path, tmp_path: Path, change: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, out = _damaged(arm_log, tmp_path / "log", change), tmp_path / "out"
+    assert main(["identify", str(log), "--classes", str(arm_log.parent), "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()

@@ -1,0 +1,189 @@
+"""beta' = v + E v + d: the identity on full, under-, redundantly actuated and closed plants, and rho_E over a box."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.check.report import check
+from servoctl.errors import ConfigError
+from servoctl.laws.bound_following import BoundConstraintFollowing
+from servoctl.laws.uncertainty import task_map_error
+from servoctl.mechanics.terms import assemble
+from servoctl.types import State
+
+ROWS = {
+    "scara": {},  # full
+    "two_mass_spring": {"m2": 0.2, "k": -0.3},  # one force, two coordinates
+    "coordinated_robots": {"m": 0.3, "I": -0.2},  # closed loops and redundant torques
+    "arm_path": {"link3_m": 0.4},  # seven torques, five rows of priority 1
+}
+
+
+@pytest.mark.parametrize("config", list(ROWS))
+def test_the_error_of_the_model_acts_as_the_identity_says(config: str) -> None:
+    run = sc.load(config, engine="numpy")
+    law, model = run.system.law, run.system.model
+    assert isinstance(law, BoundConstraintFollowing)
+    errors = ROWS[config] or {next(iter(_floats(model.plant))): 0.3}
+    changed = {name: (1 + e) * getattr(model.plant, name) for name, e in errors.items()}
+    machine = model.retuned(dataclasses.replace(model.plant, **changed), model.task, run.start)  # type: ignore[type-var]
+    assert machine is not None
+    random, r = np.random.default_rng(1), law.required
+    for state in model.samples(run.start, 3):
+        known, true = (assemble(state, m.matrices(state), law.passive_rank_tolerance) for m in (model, machine))
+        u_n, inverse = law.right_inverse(known)
+        v = random.standard_normal(len(r))
+        u = u_n + inverse[:, r] @ v
+        E = task_map_error(true.task_map, inverse, r, np.ones(len(r)))
+        d = (true.task_map @ u_n - true.rhs)[r]
+        rows = machine.matrices(state).task
+        beta_rate = (rows.A @ true.acceleration(u) - rows.b)[r]
+        scale = np.abs(beta_rate).max() + np.abs(rows.b).max() + np.abs(true.rhs).max()
+        np.testing.assert_allclose(beta_rate, v + E @ v + d, atol=1e-12 * max(1.0, scale))
+
+
+def _floats(plant: object) -> list[str]:
+    return [f.name for f in dataclasses.fields(plant) if isinstance(getattr(plant, f.name), float)]  # type: ignore[arg-type]
+
+
+PLANT = '''
+from dataclasses import dataclass
+import numpy as np
+import servoctl as sc
+
+
+@dataclass(frozen=True)
+class Cart(sc.Plant):
+    """Two carts; the force F acts on the first by the share lever - 0.5."""
+    m1: float = 1.0
+    m2: float = 2.0
+    lever: float = 1.5
+    k: float = 0.0
+    coordinates = {"x": "m", "a": "rad"}
+    actuators = {"F": "N", "T": "N m"}
+
+    def mass_matrix(self, q, t):
+        return np.diag([self.m1, self.m2])
+    def force(self, q, v, t):
+        return np.array([-self.k, 0.0])
+    def actuation(self, q, t):
+        return np.diag([self.lever - 0.5, 1.0])
+'''
+CONFIG = """plant: {class: "cart.py:Cart", parameters: {k: 2}}
+initial: {q: 0}
+task: [{name: x, holonomic: "x"}]
+law: {correction: {baumgarte: {alpha: 10, beta: 10}}}
+run: {duration: 0.2, period: 0.001}
+"""
+
+
+@pytest.fixture
+def cart(tmp_path: Path) -> Path:
+    (tmp_path / "cart.py").write_text(PLANT)
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_check_prints_the_worst_machine_of_the_box(cart: Path) -> None:
+    """One mass: E = m/m_true - 1, and the spring force of 2 N is a disturbance of k (e_k - e_m) / ((1 + e_m) m)."""
+    box = ["law.uncertainty={m1: [-0.1, 0.3], k: 0.2}", "law.robust.bound=3"]
+    values = check(sc.load(cart, box, strict=False)).to_dict()
+    assert values["uncertainty"]["rho_E"] == pytest.approx(1 / 1.3 - 1, rel=1e-9)
+    assert values["uncertainty"]["upper"] == pytest.approx(1 / 0.9 - 1, rel=1e-9)
+    # u_n = 2 N for the law; on the machine (2 - 2 (1 + e_k)) / m: largest with e_k = +-0.2 and the light mass
+    assert values["uncertainty"]["disturbance"] == pytest.approx(0.4 / 0.9, rel=1e-6)
+    assert values["robust"]["premise"] is True
+    eps, kappa = 1e-3 * 9, 10.0
+    assert values["robust"]["boundary_layer"] == pytest.approx(eps)
+    assert values["robust"]["R"] == pytest.approx(np.sqrt(eps / (4 * kappa)), rel=1e-6)
+    assert values["robust"]["R_tight"] == pytest.approx(3 * eps / (kappa * eps + 9), rel=1e-6)
+
+
+def test_a_bound_below_the_disturbance_of_the_box_gives_a_warning(cart: Path) -> None:
+    report = check(sc.load(cart, ["law.uncertainty.k=0.5", "law.robust.bound=0.5"], strict=False))
+    assert report.values["robust"]["premise"] is False
+    assert any("law.robust.bound: 0.5 is less than the disturbance of the box" in text for text in report.warnings)
+
+
+LAWS = ["law.robust.bound=1", "law.adaptive={kind: leakage, rate: 10, leak: 1}", "law.observer=auto"]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_box_in_which_an_input_may_change_its_sign_is_refused(cart: Path, law: str) -> None:
+    """lever 1.5 -> 0.45 makes the share -0.05: E = -1.05."""
+    with pytest.raises(ConfigError, match=r"law.uncertainty: rho_E = -1.05 for lever -70 %"):
+        sc.load(cart, ["law.uncertainty.lever=0.7", law])
+    sc.load(cart, ["law.uncertainty.lever=0.6", law])
+    sc.load(cart, ["law.uncertainty.lever=0.7"])  # a law without these terms promises nothing
+
+
+def test_the_limit_of_the_observer_is_that_of_the_worst_machine(cart: Path) -> None:
+    """E = 1 and 2: the limits L h of a correction of 20 1/s and 100 1/s^2 without delay are 4.6 and 1.06."""
+    limits = []
+    for lighter in (0.5, 2 / 3):
+        box = [f"law.uncertainty.m1=[{-lighter}, 0]", "law.observer.rate=100"]
+        limits.append(check(sc.load(cart, box, strict=False)).values["observer"]["x"]["limit"])
+    assert np.array(limits) * 1e-3 == pytest.approx([4.6, 1.06], rel=0.02)
+    beyond = check(sc.load(cart, ["law.uncertainty.m1=[-0.7, 0]", "law.observer.rate=1500"], strict=False))
+    assert any("for every machine of the box" in text for text in beyond.errors)
+
+
+REFUSED: Sequence[tuple[str, str]] = (
+    ("law.uncertainty.mass=0.1", "law.uncertainty.mass: Cart has no such parameter that is a number"),
+    ("law.uncertainty.m1=[0.1, 0.2]", "expected [lower, upper] with lower <= 0 <= upper, got [0.1, 0.2]"),
+    ("law.uncertainty.m1=-0.1", "law.uncertainty.m1: expected a relative error from 0 to below 1"),
+    ("law={robust: {bound: 1}}", "law.robust: task.x: needs a correction"),
+    ("law={correction: {baumgarte: {alpha: 5, beta: 10}}, robust: {bound: 1}}", "poles of its correction are complex"),
+    ("law.robust={bound: {y: 1}}", "law.robust.bound.y: there is no such task (known: x)"),
+    ("law.robust={bound: {x: 0}}", "law.robust.bound: expected a positive size of the disturbance, got 0"),
+    ("law.robust={bound: 1, scale: {y: 1}}", "law.robust.scale.y: there is no such task"),
+    ("law.robust={}", "law.robust.bound: missing"),
+    ("law.adaptive={kind: leakage, rate: 1}", "law.adaptive.leak: missing"),
+    ("law.adaptive={kind: dead_zone, rate: 1}", "law.adaptive.width: missing"),
+    ("law.adaptive={kind: dead_zone, rate: 1, width: 1, leak: 1}", "law.adaptive.leak: does not fit kind dead_zone"),
+    (
+        "law.adaptive={kind: leakage, rate: 1, leak: 1, gain_budget: 5}",
+        "expected more than the correction's own gain, 10",
+    ),
+)
+
+
+@pytest.mark.parametrize(("change", "sentence"), REFUSED)
+def test_wrong_numbers_are_refused_by_name(cart: Path, change: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sc.load(cart, [change])
+    assert len(caught.value.problems) == 1 and sentence in str(caught.value)
+
+
+def test_robust_and_adaptive_together_are_refused(cart: Path) -> None:
+    with pytest.raises(ConfigError, match=r"law.adaptive: cannot be used with robust"):
+        sc.load(cart, ["law.robust.bound=1", "law.adaptive={kind: leakage, rate: 1, leak: 1}"])
+
+
+def test_auto_needs_a_period(cart: Path) -> None:
+    with pytest.raises(ConfigError, match=r"law.robust.boundary_layer: auto needs a sampled law"):
+        sc.load(cart, ["law.robust.bound=1", "run.period="])
+    sc.load(cart, ["law.robust={bound: 1, boundary_layer: 0.1}", "run.period="])
+
+
+def test_rows_of_different_units_need_a_scale(cart: Path) -> None:
+    task = 'task=[{name: x, holonomic: "x"}, {name: turn, holonomic: "a"}]'
+    with pytest.raises(ConfigError, match=r"law.robust.scale: turn is in rad, other rows in m"):
+        sc.load(cart, [task, "law.robust.bound=1"])
+    sc.load(cart, [task, "law.robust={bound: 1, scale: {turn: 0.1}}"])
+
+
+def test_a_scale_changes_the_norm_and_not_the_row_alone(cart: Path) -> None:
+    """With rows of scales 1 and 0.1, a bound of 3 and 0.4 is rho = 5."""
+    task = 'task=[{name: x, holonomic: "x"}, {name: turn, holonomic: "a"}]'
+    run = sc.load(cart, [task, "law.robust={bound: {x: 3, turn: 0.4}, scale: {turn: 0.1}}"])
+    law, state = run.system.law, State(0.0, np.array([0.3, 0.04]), np.zeros(2))
+    assert isinstance(law, BoundConstraintFollowing)
+    terms = assemble(state, run.system.model.matrices(state), 1e-6)
+    # beta = 10 phi = (3, 0.4 / 0.1 = 4), far outside the layer: g = rho beta / |beta| = (3, 4), unscaled (3, 0.4)
+    np.testing.assert_allclose(law.robust_force(terms, np.zeros(0)), [3.0, 0.4], rtol=1e-12)
