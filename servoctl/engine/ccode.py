@@ -20,7 +20,7 @@ import numpy as np
 from servoctl.engine import cache, compiler
 from servoctl.engine.emit import TABLE, emit
 from servoctl.engine.step import StepFunctions
-from servoctl.engine.templates import template
+from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -49,9 +49,7 @@ class CSource:
             declarations: C declarations of the functions that Python calls.
             lanes: How many doubles V holds.
         """
-        self.source = (
-            f"#define LANES {lanes}\n" + template("numbers.h") + template("packs.h") + template("sine.h") + source
-        )
+        self.source = over_numbers(lanes) + source
         self._declarations = declarations
 
     @property
