@@ -35,22 +35,35 @@ DOP853 = """long long servoctl_dop853(long long, double, double, double, const d
 
 
 class CSource:
-    """C source and its compiled library.
+    """C source and its compiled library."""
 
-    Attributes:
-        source: The C code.
-    """
-
-    def __init__(self, source: str, declarations: Sequence[str], lanes: int = 1) -> None:
-        """Adds the definition of the number V to the source.
+    def __init__(
+        self, write: Callable[[], str], declarations: Sequence[str], lanes: int = 1, content: str | None = None
+    ) -> None:
+        """Writes the source, unless its content is known.
 
         Args:
-            source: Code over the number V of `c/numbers.h`.
+            write: Gives code over the number V of `c/numbers.h`.
             declarations: C declarations of the functions that Python calls.
             lanes: How many doubles V holds.
+            content: A text that stands for the source: equal texts mean equal sources, which are then written only
+                where they are needed; None: there is none.
+
+        Raises:
+            CompileError: An operation has no C.
         """
-        self.source = over_numbers(lanes) + source
-        self._declarations = declarations
+        self._write, self._declarations, self._lanes, self._content = write, declarations, lanes, content
+        if content is None:
+            _ = self.source
+
+    @cached_property
+    def source(self) -> str:
+        """The C code.
+
+        Raises:
+            CompileError: An operation has no C.
+        """
+        return over_numbers(self._lanes) + self._write()
 
     @property
     def length(self) -> int:
@@ -66,7 +79,8 @@ class CSource:
             CompileError: There is no compiler.
         """
         machine = (platform.machine(), sysconfig.get_platform(), *platform.libc_ver())
-        parts = [self.source, *compiler.flags(self.source), compiler.identity(), ca.CasadiMeta.version(), *machine]
+        parts = [self.source, *compiler.flags(self.source)] if self._content is None else [self._content]
+        parts += [compiler.identity(), ca.CasadiMeta.version(), *machine]
         return hashlib.sha256("\0".join([*parts, compiler.processor()]).encode()).hexdigest()[:32]
 
     @property
@@ -77,8 +91,8 @@ class CSource:
         except CompileError:
             return False
 
-    def opened(self) -> tuple[Any, Any]:
-        """cffi and the library; compiles it if the cache does not have it.
+    def opened(self, stop: compiler.Stop | None = None) -> tuple[Any, Any]:
+        """cffi and the library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
@@ -92,7 +106,7 @@ class CSource:
         try:
             with tempfile.TemporaryDirectory(prefix="servoctl-") as folder:
                 built = Path(folder) / "code.so"
-                compiler.build(self.source, built)
+                compiler.build(self.source, built, stop)
                 kept = cache.put(self.key, built)
                 try:
                     return self._open(kept)
@@ -118,37 +132,41 @@ class CSource:
 class Program(CSource):
     """C source of functions, and of a step."""
 
-    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None) -> None:
+    def __init__(self, functions: Sequence[Any], step: StepFunctions | None = None, content: str | None = None) -> None:
         """Writes the source.
 
         Args:
             functions: CasADi functions; Python calls them by their names.
             step: A step and the loop that repeats it; the step is called by the name `STEP`. None: no step.
+            content: As of `CSource`.
 
         Raises:
             CompileError: An operation has no C.
         """
         self._step = step
         self._functions = {function.name(): (function.n_in(), function.n_out()) for function in functions}
-        emitted = emit([*functions, *([] if step is None else step.functions)])
-        entries = [_entry(name, *counts) for name, counts in self._functions.items()]
-        declarations = []
+        called, declarations = dict(self._functions), []
+
+        def write() -> str:
+            text = emit([*functions, *([] if step is None else step.functions)])
+            text += "".join(_entry(name, *counts) for name, counts in called.items())
+            text += "" if step is None else step.source()
+            return text + ("" if step is None or step.substeps is not None else template("dop853.h"))
+
         if step is not None:
             if step.delays is None:
                 self._functions[STEP] = (4, 2)
-            entries.append(step.source())
-            entries += [] if step.substeps is not None else [template("dop853.h")]
             declarations += [STEPS] if step.substeps is not None else [STEPS, DOP853]
         declarations += [ENTRY.format(name) for name in self._functions]
-        super().__init__(emitted + "".join(entries), declarations)
+        super().__init__(write, declarations, content=content)
 
-    def load(self) -> "Library":
-        """The library; compiles it if the cache does not have it.
+    def load(self, stop: compiler.Stop | None = None) -> "Library":
+        """The library; compiles it if the cache does not have it. `stop` is as of `compiler.build`.
 
         Raises:
             CompileError: There is no compiler, it fails or takes too long, or its library cannot be loaded.
         """
-        return Library(self.opened(), self._functions, self._step)
+        return Library(self.opened(stop), self._functions, self._step)
 
 
 def _entry(name: str, inputs: int, outputs: int) -> str:
