@@ -10,7 +10,7 @@ import platform
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import casadi as ca
 import numpy as np
 
 from servoctl.engine import cache, compiler
-from servoctl.engine.emit import TABLE, emit, template
+from servoctl.engine.emit import TABLE, emit
 from servoctl.engine.step import StepFunctions
+from servoctl.engine.templates import over_numbers, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
 
@@ -62,7 +63,7 @@ class CSource:
         Raises:
             CompileError: An operation has no C.
         """
-        return f"#define LANES {self._lanes}\n" + template("numbers.h") + template("sine.h") + self._write()
+        return over_numbers(self._lanes) + self._write()
 
     @property
     def length(self) -> int:
@@ -199,11 +200,8 @@ class Library:
             inputs[index] = pointer(self._ffi, array)
         for index, array in enumerate(results):
             outputs[index] = pointer(self._ffi, array)
-        compiled = getattr(self._library, f"servoctl_{name}")
-
-        def call(kept: object = (self, arguments, results)) -> object:
-            return compiled(inputs, outputs)
-
+        call = partial(getattr(self._library, f"servoctl_{name}"), inputs, outputs)
+        call.kept = (self, arguments, results)  # type: ignore[attr-defined]
         return call
 
     def steps(

@@ -4,36 +4,28 @@ Design: decompositions are loops: those of CasADi, written out, choose among all
 lost rank in every case, and take gcc half a minute when they are large.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from servoctl.engine.compiler import LONG
-from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers, lookup_cost
+from servoctl.engine.cost import Cost, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
 from servoctl.engine.mapped import MAPPED
 from servoctl.engine.pairwise import PAIRS, derivative_of, derived_pair
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
+from servoctl.engine.templates import definition, loops_of, template
 from servoctl.errors import CompileError
 from servoctl.types import Array
-
-_FOLDER = Path(__file__).parent / "c"
 
 TABLE = "static const"
 """Start of a line that is a constant table: it takes the compiler little time for its length."""
 
 MANY = 2000
 """A function of more statements is marked as long, see `compiler.LONG`."""
-
-
-def template(name: str) -> str:
-    """A C file of this package."""
-    return (_FOLDER / name).read_text()
 
 
 @dataclass(frozen=True)
@@ -106,8 +98,14 @@ def _called(function: Any) -> Sequence[Any]:
 def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
     if function.name() in TABLES:
         return _lookup(TABLES[function.name()], single)
+    found = None if unrolled else loops_of(function.name())
+    if found is not None:
+        loops, sizes = found
+        return CFunction(definition(function.name(), *found), loops.cost(*sizes), loops.numbers(*sizes))
     if "decompose_" in function.name() and not unrolled:
-        return _decomposition(function)
+        raise CompileError(
+            f"no C code for the derivative of a rank decomposition, which this law or plant needs{USE_VM}"
+        )
     if function.name() in REPEATED:
         return _loop(function)
     if function.name() in MAPPED:
@@ -122,19 +120,6 @@ def _text(function: Any, lines: Sequence[str]) -> str:
     inputs = [f"const V* restrict x{i}" for i in range(function.n_in())]
     outputs = [f"V* restrict y{i}" for i in range(function.n_out())]
     return f"static void f_{function.name()}({', '.join(inputs + outputs)}) {{\n" + "\n".join(lines) + "\n}\n"
-
-
-def _decomposition(function: Any) -> CFunction:
-    size = re.fullmatch(r"decompose_(\d+)x(\d+)", function.name())
-    if size is None:
-        raise CompileError(
-            f"no C code for the derivative of a rank decomposition, which this law or plant needs{USE_VM}"
-        )
-    rows, n = int(size[1]), int(size[2])
-    names = {"DECOMPOSE": f"f_{function.name()}", "COLUMNS": f"columns_{rows}x{n}"}
-    names |= {"ROWS": str(rows), "N": str(n), "K": str(min(rows, n))}
-    text = "".join(f"#define {key} {value}\n" for key, value in names.items()) + template("decompose.h")
-    return CFunction(text, decomposition_cost(rows, n), decomposition_numbers(rows, n))
 
 
 def _loop(function: Any) -> CFunction:
