@@ -7,7 +7,7 @@ import numpy as np
 
 from servoctl.errors import PlantError
 from servoctl.mechanics.constraint import Nonholonomic
-from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant import Diagonal, Plant
 from servoctl.types import Array
 
 
@@ -33,14 +33,14 @@ class Swarm(Plant):
     def actuators(self) -> Mapping[str, str]:
         return {f"u{coordinate}": "N" for coordinate in self.coordinates}
 
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        return self.m * np.eye(2 * self.N)
+    def mass_matrix(self, q: Array, t: float) -> Diagonal:
+        return Diagonal(np.full(2 * self.N, self.m))
 
     def force(self, q: Array, v: Array, t: float) -> Array:
         return np.zeros(2 * self.N)
 
-    def actuation(self, q: Array, t: float) -> Array:
-        return np.eye(2 * self.N)
+    def actuation(self, q: Array, t: float) -> Diagonal:
+        return Diagonal(np.ones(2 * self.N))
 
     def energy(self, q: Array, v: Array, t: float) -> float:
         energy: float = self.m * np.dot(v, v) / 2

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from servoctl.assembly import load as load
     from servoctl.assembly import simulate as simulate
     from servoctl.engine.linalg import pinv as pinv
+    from servoctl.engine.structured import Blocks as Blocks
+    from servoctl.engine.structured import Diagonal as Diagonal
     from servoctl.engine.symbol import clip as clip
     from servoctl.engine.symbol import where as where
     from servoctl.estimation.estimator import Estimator as Estimator
@@ -59,9 +61,11 @@ if TYPE_CHECKING:
 _HOME = {
     "Axis": "servoctl.mechanics.spatial.task",
     "Baumgarte": "servoctl.laws.corrections",
+    "Blocks": "servoctl.engine.structured",
     "CentreOfMass": "servoctl.mechanics.spatial.task",
     "Command": "servoctl.types",
     "ConstraintFollowing": "servoctl.laws.constraint_following",
+    "Diagonal": "servoctl.engine.structured",
     "Distance": "servoctl.mechanics.spatial.task",
     "Estimator": "servoctl.estimation.estimator",
     "Holonomic": "servoctl.mechanics.constraint",

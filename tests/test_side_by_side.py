@@ -63,8 +63,18 @@ def taken(run: Run, lanes: int, count: int, parameters: Array | None = None) -> 
     return library.run(plan_for(run), given, starts_of(run, count))
 
 
-@pytest.mark.parametrize(("name", "settings"), CASES)
-@pytest.mark.parametrize(("lanes", "count"), [(4, 4), (8, 11), (8, 1), (2, 3)])
+WIDTHS = [(4, 4), (8, 11), (8, 1), (2, 3)]
+"""(lanes, runs); 4 lanes of each case are compiled anyway, for the metrics below."""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "lanes", "count"),
+    [
+        *((name, settings, *WIDTHS[0]) for name, settings in CASES),
+        *(("two_mass_spring", SHORT, *width) for width in WIDTHS[1:]),
+        *((name, settings, *WIDTHS[1]) for name, settings in CASES if name == MEMORY or "run.period=0.01" in settings),
+    ],
+)
 def test_a_run_ends_where_the_scalar_code_ends_to_the_bit(
     name: str, settings: list[str], lanes: int, count: int
 ) -> None:

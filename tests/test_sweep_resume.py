@@ -71,7 +71,7 @@ def test_resuming_a_complete_sweep_runs_nothing_again(here: Path) -> None:
 
 
 def test_a_killed_sweep_continues_and_gives_the_same_table(tmp_path: Path) -> None:
-    process = begin(tmp_path, "1:2:61")
+    process = begin(tmp_path, "1:2:31")
     rows = tmp_path / "found" / FILE
     try:
         deadline = time.monotonic() + 60
@@ -82,12 +82,12 @@ def test_a_killed_sweep_continues_and_gives_the_same_table(tmp_path: Path) -> No
     finally:
         process.kill()
     kept = rows.read_bytes().count(b"\n") - 1
-    assert 5 <= kept < 61
-    process = begin(tmp_path, "1:2:61", "--resume")
+    assert 5 <= kept < 31
+    process = begin(tmp_path, "1:2:31", "--resume")
     stdout, stderr = process.communicate(timeout=120)
-    assert (process.returncode, stderr) == (0, "") and stdout.startswith("ball: 61 runs, 0 failed")
+    assert (process.returncode, stderr) == (0, "") and stdout.startswith("ball: 31 runs, 0 failed")
     resumed = columns(tmp_path)
-    process = begin(tmp_path, "1:2:61")  # at its end, a sweep is in nobody's way
+    process = begin(tmp_path, "1:2:31")  # at its end, a sweep is in nobody's way
     assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
     assert repr(columns(tmp_path)) == repr(resumed)
 

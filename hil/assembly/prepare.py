@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from hil.assembly.pose import check_fall, check_limits
 from hil.assembly.settings import HilSettings, check_rig, hil_settings
 from hil.bus.open import is_loopback
 from hil.drives.base import Drive, Feedback, Node
-from hil.drives.protocols import build
 from hil.safety import Bounds
 from hil.safety.plan import RunPlan, Stage
 from hil.sensing.gravity import GravityCompensation, falls_without_torque, task_errors
@@ -117,14 +116,14 @@ class RigSetup:
             faults: Scripted faults; they replace the config's.
             seed: Seed of all random numbers; None: as before.
         """
-        settings, period = self.settings, self.settings.values.period
-        values = settings.values.model_copy(update={"faults": tuple(faults)})
+        values = self.settings.values.model_copy(update={"faults": tuple(faults)})
+        drives, sensors = self.settings.build()
         self.sensing.begin(self.start, 0)
         return replace(
             self,
-            settings=replace(settings, values=values),
-            drives=tuple(cast(Drive, build(each, period)) for each in settings.drives),
-            sensors=tuple(build(each, period) for each in settings.sensors),
+            settings=replace(self.settings, values=values),
+            drives=drives,
+            sensors=sensors,
             reseeded=self.reseeded if seed is None else seed,
         )
 
@@ -193,8 +192,7 @@ def prepare(loaded: LoadedConfig, engine: str = "auto") -> RigSetup:
     on_vm = take_engine_at_once(run.loop, engine)
     notes += [f"the law runs on the virtual machine: {on_vm}"] if on_vm else []
     start = State(run.start.t, run.start.q, np.zeros(model.n))
-    drives = tuple(cast(Drive, build(each, values.period)) for each in settings.drives)
-    sensors = tuple(build(each, values.period) for each in settings.sensors)
+    drives, sensors = settings.build()
     notes += [*_shared_replies(drives), *_unreadable(settings, drives)]
     tolerance = run.system.passive.rank_tolerance
     prediction = Prediction(model, tolerance, engine)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from hil.assembly.addresses import EMULATED, ConfigNodes, bus_problems, id_problems, node_problems
 from hil.bus.load import BusLoad, FrameTraffic, describe_load
-from hil.drives.base import Feedback
-from hil.drives.protocols import node_class, options_problems
+from hil.drives.base import Drive, Feedback, Node
+from hil.drives.protocols import build, node_class, options_problems
 from hil.drives.protocols import problems as protocol_problems
 from hil.drives.settings import DriveSettings, SensorSettings
 from servoctl.assembly.build import build_plant, law_limits
@@ -49,6 +49,12 @@ class HilSettings:
     def lockstep(self) -> bool:
         """Whether every bus is emulated in virtual time."""
         return all(bus["interface"] == EMULATED for bus in self.buses.values())
+
+    def build(self) -> tuple[tuple[Drive, ...], tuple[Node, ...]]:
+        """New drivers of the drives and of the encoder nodes."""
+        period = self.values.period
+        drives = tuple(cast(Drive, build(drive, period)) for drive in self.drives)
+        return drives, tuple(build(sensor, period) for sensor in self.sensors)
 
 
 def hil_settings(loaded: LoadedConfig, plant: Plant, problems: Problems | None = None) -> HilSettings:

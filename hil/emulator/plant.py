@@ -21,6 +21,7 @@ from servoctl.mechanics.friction import friction_loss
 from servoctl.mechanics.model import Model
 from servoctl.mechanics.motors import motor_positions
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.simulation.engine_choice import make_loop
 from servoctl.simulation.system import System
 from servoctl.types import Array, State
@@ -38,8 +39,8 @@ class TrueDisplacements:
     def __init__(self, model: Model, start: State) -> None:
         """Checks at some states whether B is constant; the plant is then not evaluated again."""
         self._plant = model.plant
-        self._actuation = np.asarray(model.plant.actuation(start.q, start.t), dtype=float)
-        around = [np.asarray(model.plant.actuation(s.q, s.t), dtype=float) for s in model.samples(start, 5)]
+        self._actuation = dense_actuation(model.plant, start.q, start.t)
+        around = [dense_actuation(model.plant, s.q, s.t) for s in model.samples(start, 5)]
         self._constant = all(np.array_equal(B, self._actuation) for B in around)
         overridden = type(model.plant).motor_positions is not Plant.motor_positions
         self._given = partial(motor_positions, model.plant) if overridden or not self._constant else None
@@ -61,7 +62,7 @@ class TrueDisplacements:
         """B^T, shape (m, n)."""
         if self._constant:
             return self._transposed
-        return np.asarray(self._plant.actuation(q, t), dtype=float).T
+        return dense_actuation(self._plant, q, t).T
 
 
 class SimulatedPlant:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from hil.assembly.live_gains import LiveGains
 from hil.assembly.settings import HilSettings, hil_settings
-from hil.drives.base import Drive, Node
-from hil.drives.protocols import build
+from hil.drives.base import Node
 from hil.drives.sample import Sample
 from hil.loop import SECOND
 from hil.recorder import read_frames
@@ -149,14 +148,14 @@ def replay(
         return best
     settings = hil_settings(loaded, make_run(loaded, "numpy", strict=False, waiting=True).system.model.plant)
     samples, other = _same_samples(settings, run, folder)
-    drives = [cast(Drive, build(drive, settings.values.period)) for drive in settings.drives]
+    drives, _ = settings.build()
     sent = compare_sent(run, folder, drives, list(settings.buses))
     return dataclasses.replace(best, samples=samples, other_samples=other, sent=sent)
 
 
 def _same_samples(settings: HilSettings, run: Trajectory, folder: Path) -> tuple[int, int]:
     """Number of logged positions that can be compared with the frames, and how many of them differ."""
-    drives = [build(drive, settings.values.period) for drive in settings.drives]
+    drives, _ = settings.build()
     nodes = [[drive for drive in drives if drive.settings.bus == bus] for bus in settings.buses]
     decoded_samples: dict[str, list[Sample]] = {drive.settings.name: [] for drive in drives}
     for node, sample in decoded(folder, nodes):

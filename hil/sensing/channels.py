@@ -15,6 +15,7 @@ from servoctl.mechanics.motors import (
     motor_positions,
 )
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State
 
 LEAST_WEIGHT = 1e-3
@@ -109,7 +110,7 @@ class Displacements:
 
     def jacobian(self, plant: Plant, q: Array, t: Any) -> Array:
         """dh/dq, shape (m, n): rows of B^T for drives (displacement conjugate to the input) and of I for encoders."""
-        return self._stacked(plant.actuation(q, t), len(q))
+        return self._stacked(dense_actuation(plant, q, t), len(q))
 
     def rates(self, plant: Plant, q: Array, v: Array, t: float) -> Array:
         """dh/dt = dh/dq v, shape (m,), on numbers."""

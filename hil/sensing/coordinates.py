@@ -194,7 +194,7 @@ class Coordinates:
         return accuracy
 
     def _rows(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
-        return Rows(*self._model.rows_kernel(t, q, v, p)[:5])
+        return self._model.passive_rows_at(t, q, v, p)
 
     def _step(self, t: Any, q: Array, y: Array, c: Array, H: Array, plant: Plant) -> Array:
         """q after one Gauss-Newton step."""

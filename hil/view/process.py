@@ -12,9 +12,10 @@ from threading import Lock, Thread
 from typing import Any
 
 from hil.recorder.memory import SharedRings
+from hil.view.broadcast import Broadcast
 from hil.view.requests import LINGER, SIGNAL, PageSettings, PickledPlant, Requests
 from hil.view.scene import MachineDrawing, Scene
-from hil.view.server import Broadcast, PageServer
+from hil.view.server import PageServer
 from servoctl.assembly.classes import load_class
 from servoctl.mechanics.plant import Plant
 

@@ -17,25 +17,23 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Condition, Lock
+from threading import Lock
 from typing import Any
+
+from hil.view.broadcast import Broadcast
 
 HOST = "127.0.0.1"
 
 WEB = Path(__file__).parent / "web"
 LIBRARY = Path(__file__).parents[2] / "servoctl" / "report" / "web"
-ASSETS = {
-    "": (WEB / "live.html", "text/html; charset=utf-8"),
-    "live.css": (WEB / "live.css", "text/css; charset=utf-8"),
-    "live.js": (WEB / "live.js", "text/javascript; charset=utf-8"),
-    "style.css": (LIBRARY / "style.css", "text/css; charset=utf-8"),
-    "scales.js": (LIBRARY / "scales.js", "text/javascript; charset=utf-8"),
-    "solids.js": (LIBRARY / "solids.js", "text/javascript; charset=utf-8"),
-    "scene.js": (LIBRARY / "scene.js", "text/javascript; charset=utf-8"),
-    "plots.js": (LIBRARY / "plots.js", "text/javascript; charset=utf-8"),
-    "uPlot.iife.min.js": (LIBRARY / "uPlot.iife.min.js", "text/javascript; charset=utf-8"),
-    "uPlot.min.css": (LIBRARY / "uPlot.min.css", "text/css; charset=utf-8"),
-}
+SHARED = ("style.css", "scales.js", "solids.js", "scene.js", "plots.js", "uPlot.iife.min.js", "uPlot.min.css")
+"""Files that the live page shares with the page of a run."""
+
+ASSETS = {"": WEB / "live.html"} | {name: WEB / name for name in ("live.css", "live.js")}
+ASSETS |= {name: LIBRARY / name for name in SHARED}
+"""Path below the token -> file."""
+
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 CONNECTIONS = 24
 """Largest number of connections at a time."""
@@ -65,76 +63,6 @@ HEADERS = {
 
 Act = Callable[[str, Mapping[str, Any]], str | None]
 """Performs an action with its values; returns the problem, or None."""
-
-
-class Broadcast:
-    """Passes pictures and events from one thread to the threads of all viewers.
-
-    Attributes:
-        about: Constant values for the page, as JSON.
-    """
-
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about = json.dumps(about).encode()
-        self._changed = Condition()
-        self._picture, self._number, self._over = b"{}", 0, False
-        self._events: list[Any] = []
-        self._dropped = 0
-        self._viewers = self._waiting = 0
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a viewer waits for a picture; one that does not read does not count."""
-        return self._waiting > 0
-
-    def change(self, picture: Mapping[str, Any], events: list[Any], dropped: int, over: bool = False) -> None:
-        """Sets a new picture.
-
-        Args:
-            picture: Plain values.
-            events: All events but the first ones that were dropped.
-            dropped: Number of dropped events.
-            over: Whether this picture is the last.
-        """
-        data = json.dumps(picture, allow_nan=False).encode()
-        with self._changed:
-            self._picture, self._number, self._over = data, self._number + 1, over
-            self._events, self._dropped = events, dropped
-            self._changed.notify_all()
-
-    def watch(self, send: Callable[[str, bytes], None]) -> None:
-        """Sends every event once, and always the newest picture, until the last one.
-
-        Args:
-            send: Sends a message; takes its kind and its text, may block, and may raise OSError.
-        """
-        sent = 0
-        with self._changed:
-            self._viewers += 1
-            seen = self._number  # skip the present picture: it is old if no viewer has waited for pictures
-        try:
-            while True:
-                with self._changed:
-                    self._waiting += 1
-                    while self._number == seen and not self._over:
-                        self._changed.wait()
-                    self._waiting -= 1
-                    picture, seen, over = self._picture, self._number, self._over
-                    events, sent = self._events[max(0, sent - self._dropped) :], self._dropped + len(self._events)
-                if events:
-                    send("events", json.dumps(events).encode())
-                send("over" if over else "picture", picture)
-                if over:
-                    return
-        finally:
-            with self._changed:
-                self._viewers -= 1
-                self._changed.notify_all()
-
-    def wait_for_viewers(self, seconds: float) -> None:
-        """Waits until every viewer has got the last picture, at most `seconds`."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._viewers, timeout=seconds)
 
 
 class PageServer(ThreadingHTTPServer):
@@ -244,8 +172,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "stream":
             self._stream()
         elif path in ASSETS:
-            file, kind = ASSETS[path]
-            self._answer(HTTPStatus.OK, file.read_bytes(), kind)
+            file = ASSETS[path]
+            self._answer(HTTPStatus.OK, file.read_bytes(), f"{TYPES[file.suffix]}; charset=utf-8")
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 

@@ -20,11 +20,13 @@ from servoctl.check.uncertainty import robust_section, uncertainty_section
 from servoctl.errors import ServoctlError
 from servoctl.laws.uncertainty import ModelError
 from servoctl.mechanics.classification import classify
+from servoctl.mechanics.division import parts_in_words
 from servoctl.mechanics.initial import consistency
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.passive_levels import largest, level_reports, motions
 from servoctl.mechanics.terms import assemble
 from servoctl.run_folder.trajectory import plain
+from servoctl.simulation.divided import division
 from servoctl.simulation.numpy_loop import NumpyLoop
 from servoctl.types import Status
 
@@ -80,10 +82,13 @@ def _plant(run: Run, report: CheckReport) -> None:
         lines.append("compiled: equal to its NumPy code at 20 random states and parameter sets")
     else:
         lines.append(f"not compiled: {model.opaque}")
+    parts = division(run.system)
+    if parts:
+        lines.append(parts_in_words(parts, list(plant.coordinates)))
     report.sections.append(("plant", lines))
     report.values["plant"] = {
         "class": type(plant).__name__, "coordinates": dict(plant.coordinates), "actuators": dict(plant.actuators),
-        "mass_eigenvalues": eigenvalues, "opaque": model.opaque,
+        "mass_eigenvalues": eigenvalues, "opaque": model.opaque, "parts": max(1, len(parts)),
     }  # fmt: skip
 
 

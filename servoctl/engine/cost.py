@@ -6,6 +6,7 @@ from typing import Any
 import casadi as ca
 
 from servoctl.engine.lookup import TABLES, is_lookup_derivative
+from servoctl.engine.mapped import MAPPED
 from servoctl.engine.repeat import REPEATED
 
 
@@ -71,6 +72,8 @@ def operations(function: Any) -> int:
             return 0
         if name in REPEATED:
             return count(REPEATED[name].step)
+        if name in MAPPED:
+            return MAPPED[name].count * count(MAPPED[name].one)
         if name not in known:
             total = one.n_instructions()
             calls = [i for i in range(total) if one.instruction_id(i) == ca.OP_CALL]

@@ -15,6 +15,7 @@ import numpy as np
 from servoctl.engine.compiler import LONG
 from servoctl.engine.cost import Cost, decomposition_cost, decomposition_numbers, lookup_cost
 from servoctl.engine.lookup import TABLES, LookupTable, is_lookup_derivative
+from servoctl.engine.mapped import MAPPED
 from servoctl.engine.repeat import REPEATED
 from servoctl.engine.statements import LARGEST_FLOAT, USE_VM, Statements
 from servoctl.errors import CompileError
@@ -94,6 +95,8 @@ def _called(function: Any) -> Sequence[Any]:
         return []
     if function.name() in REPEATED:
         return [REPEATED[function.name()].step]
+    if function.name() in MAPPED:
+        return [MAPPED[function.name()].one]
     return [called for called in function.find_functions(0) if not is_lookup_derivative(called.name())]
 
 
@@ -104,6 +107,8 @@ def _function(function: Any, single: bool, unrolled: bool) -> CFunction:
         return _decomposition(function)
     if function.name() in REPEATED:
         return _loop(function)
+    if function.name() in MAPPED:
+        return _mapped(function)
     body = Statements(function, single)
     return CFunction(_text(function, body.lines), body.cost, body.numbers, tuple(body.calls), len(body.lines))
 
@@ -144,6 +149,14 @@ def _loop(function: Any) -> CFunction:
     ]
     choices = Cost(repeated.most * (size + 1))
     return CFunction(_text(function, lines), choices, size + 1, repeated.most * (step,))
+
+
+def _mapped(function: Any) -> CFunction:
+    """A function that evaluates another for each of many like things."""
+    one, count = MAPPED[function.name()].one, MAPPED[function.name()].count
+    own, results = one.nnz_in(1), one.nnz_out(0)
+    lines = [f"  for (int k = 0; k < {count}; ++k) f_{one.name()}(x0, x1 + {own} * k, y0 + {results} * k);"]
+    return CFunction(_text(function, lines), Cost(), 1, count * (one.name(),))
 
 
 def _lookup(table: LookupTable, single: bool) -> CFunction:

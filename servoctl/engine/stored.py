@@ -19,6 +19,7 @@ from servoctl.engine import cache
 from servoctl.engine.fingerprint import NoFingerprintError, program_fingerprint
 from servoctl.engine.kernel import Kernel
 from servoctl.engine.lookup import TABLES, LookupTable
+from servoctl.engine.mapped import MAPPED, Mapped
 from servoctl.engine.repeat import REPEATED, Repeated
 
 SUFFIX = ".trace"
@@ -74,10 +75,13 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
     """A kernel as bytes; None if CasADi cannot write its function."""
     called = {each.name() for each in kernel.function.find_functions()}
     repeated = {name: REPEATED[name] for name in called if name in REPEATED}
+    mapped = {name: MAPPED[name] for name in called if name in MAPPED}
     tables = [TABLES[name] for name in called if name in TABLES]
     writer = ca.StringSerializer()
     try:
-        writer.pack([kernel.function, *(each.step for each in repeated.values())])
+        writer.pack(
+            [kernel.function, *(each.step for each in repeated.values()), *(each.one for each in mapped.values())]
+        )
         functions = writer.encode()
     except RuntimeError:
         return None
@@ -86,6 +90,7 @@ def _written(kernel: Kernel, facts: Any) -> bytes | None:
             "inputs": kernel.inputs,
             "outputs": kernel.outputs,
             "repeated": [[name, each.most, each.done] for name, each in repeated.items()],
+            "mapped": [[name, each.count] for name, each in mapped.items()],
             "tables": [[_text(table.breaks), _text(table.rows), list(table.rows.shape)] for table in tables],
             "facts": facts,
             "functions": functions,
@@ -98,8 +103,11 @@ def _read(content: bytes) -> tuple[Kernel, Any] | None:
     try:
         values = json.loads(zlib.decompress(content))
         function, *steps = ca.StringDeserializer(values["functions"]).unpack()
-        for (name, most, done), step in zip(values["repeated"], steps, strict=True):
+        steps_of, ones = steps[: len(values["repeated"])], steps[len(values["repeated"]) :]
+        for (name, most, done), step in zip(values["repeated"], steps_of, strict=True):
             REPEATED.setdefault(name, Repeated(step, most, done))
+        for (name, count), one in zip(values["mapped"], ones, strict=True):
+            MAPPED.setdefault(name, Mapped(one, count))
         for breaks, rows, shape in values["tables"]:
             table = LookupTable(_numbers(breaks), _numbers(rows).reshape(shape))
             TABLES.setdefault(table.name, table)

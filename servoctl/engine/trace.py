@@ -7,8 +7,8 @@ under a lock. A function counts as traced only after its values equal NumPy's (`
 
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +24,26 @@ _ENGINE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
 
 
-def _as_object(constructor: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy constructor that returns object arrays instead of floats, in the thread that traces only.
+def _converted(constructor: Callable[..., Any], convert: Callable[[str, Array], Any]) -> Callable[..., Any]:
+    """A NumPy constructor that converts its arrays of floats, in the thread that traces only.
 
     Another thread may pass its arrays to generated C at the same time, which needs floats in memory.
     """
 
     def construct(*args: Any, **options: Any) -> Any:
         array = constructor(*args, **options)
-        return array.astype(object) if array.dtype.kind == "f" and threading.get_ident() == _tracer else array
+        ours = array.dtype.kind == "f" and threading.get_ident() == _tracer
+        return convert(constructor.__name__, array) if ours else array
 
     return construct
 
 
 def _norm(numeric: Callable[..., Any]) -> Callable[..., Any]:
-    """`numpy.linalg.norm` that also takes vectors of symbols."""
+    """`numpy.linalg.norm` that also takes vectors of symbols, and of complex numbers that are to be differentiated."""
 
     def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-        if ord in (None, 2) and is_symbolic(x) and (axis is not None or np.ndim(x) == 1):
+        followed = is_symbolic(x) or (np.iscomplexobj(x) and threading.get_ident() == _tracer)
+        if ord in (None, 2) and followed and (axis is not None or np.ndim(x) == 1):
             array = np.asarray(x)
             return np.sqrt(np.sum(array * array, axis=axis, keepdims=keepdims))
         return numeric(x, ord, axis, keepdims)
@@ -67,27 +69,42 @@ def _holds_objects(*values: Any) -> bool:
     return any(isinstance(value, Symbol) or np.asarray(value).dtype == object for value in values)
 
 
-@contextmanager
-def tracing() -> Iterator[None]:
+_CONSTRUCTORS = ("zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like")
+
+
+def tracing() -> AbstractContextManager[None]:
     """Inside this block, NumPy's constructors and branching functions accept symbols, in this thread."""
+    dispatched = {**ELEMENTWISE, "clip": clip, "where": where}
+    functions = {name: _Dispatch(symbolic, getattr(np, name)) for name, symbolic in dispatched.items()}
+    return replaced(lambda _, array: array.astype(object), functions)
+
+
+@contextmanager
+def replaced(convert: Callable[[str, Array], Any], functions: Mapping[str, Any]) -> Iterator[None]:
+    """Inside this block, NumPy's constructors convert arrays of floats, and these functions replace NumPy's own.
+
+    Args:
+        convert: (name of the constructor, what it made) -> what it gives instead.
+        functions: Name in NumPy -> function.
+    """
     global _tracer
     with _LOCK:
         outer, _tracer = _tracer, threading.get_ident()
-        replaced: list[tuple[Any, str, Any]] = []
+        kept: list[tuple[Any, str, Any]] = []
 
         def replace(owner: Any, name: str, value: Any) -> None:
-            replaced.append((owner, name, getattr(owner, name)))
+            kept.append((owner, name, getattr(owner, name)))
             setattr(owner, name, value)
 
         try:
-            for name in ("zeros", "ones", "empty", "full", "eye", "identity", "zeros_like", "ones_like", "full_like"):
-                replace(np, name, _as_object(getattr(np, name)))
-            for name, symbolic in {**ELEMENTWISE, "clip": clip, "where": where}.items():
-                replace(np, name, _Dispatch(symbolic, getattr(np, name)))
+            for name in _CONSTRUCTORS:
+                replace(np, name, _converted(getattr(np, name), convert))
+            for name, function in functions.items():
+                replace(np, name, function)
             replace(np.linalg, "norm", _norm(np.linalg.norm))
             yield
         finally:
-            for owner, name, value in reversed(replaced):
+            for owner, name, value in reversed(kept):
                 setattr(owner, name, value)
             _tracer = outer
 

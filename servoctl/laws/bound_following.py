@@ -6,7 +6,7 @@ Source: as of `laws.constraint_following`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,13 @@ from servoctl.mechanics.constraint import equation_value
 from servoctl.mechanics.model import Row
 from servoctl.mechanics.terms import Terms
 from servoctl.types import Array, Command, State, Status
+
+_KNOWN = (
+    "passive_rank_tolerance rows levels reactions preload wished optional damping stiffness higher allocation weights "
+    "feedback_allocation null_space has_secondary aim free_damping limited lower upper rank_tolerance "
+    "residual_tolerance on_infeasible input_damping observer observer_rate"
+)
+"""The fields that `separable` judges or `part` takes over."""
 
 NullSpace = Mapping[str, str | Expression] | Callable[[State], Any] | None
 
@@ -89,6 +96,30 @@ class BoundConstraintFollowing(BoundLaw):
         width = len(self.higher) // len(self.rows)
         count = max(0, self.rows[row].degree - 2)
         return self.damping[row], self.stiffness[row], self.higher[row * width : row * width + count]
+
+    @property
+    def separable(self) -> bool:
+        """Whether the law of a machine in separate parts is the law of each part: nothing looks at several parts."""
+        coupled = (
+            len(self.levels) > 1, self.wished, self.reactions, self.limited, self.observer, self.null_space,
+            self.on_infeasible == "damp", any(row.degree > 2 for row in self.rows),
+        )  # fmt: skip
+        # a field that is not in this list may couple parts, so the law stays whole unless the field has its default
+        known = all(
+            getattr(self, field.name) == field.default for field in fields(self) if field.name not in _KNOWN.split()
+        )
+        return known and not any(coupled)
+
+    def part(self, rows: Array, inputs: Array) -> "BoundConstraintFollowing":
+        """The law of some rows and inputs that are separate from all others, in that order; it must be `separable`."""
+
+        def chosen(values: tuple[Any, ...], indices: Array) -> tuple[Any, ...]:
+            return tuple(values[i] for i in indices)
+
+        names = dict.fromkeys(("rows", "damping", "stiffness"), rows)
+        names |= dict.fromkeys(("weights", "aim", "lower", "upper"), inputs)
+        changes: dict[str, Any] = {name: chosen(getattr(self, name), indices) for name, indices in names.items()}
+        return replace(self, **changes, levels=(tuple(range(len(rows))),), optional=(), higher=())
 
     @property
     def has_aim(self) -> bool:

@@ -1,9 +1,8 @@
 """A run as linear and nonlinear systems of python-control."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import control
 import numpy as np
 
 from servoctl.assembly import Run
@@ -11,6 +10,9 @@ from servoctl.errors import TaskError
 from servoctl.linear.jacobians import Frame, local, outputs, states
 from servoctl.linear.sampled import Linear, LocalLoop, Timing, run_timing
 from servoctl.types import Array, State
+
+if TYPE_CHECKING:
+    import control
 
 Time = Literal["run", "continuous", "discrete"]
 
@@ -25,7 +27,7 @@ def linearize(
     period: float | None = None,
     delay: float | None = None,
     full: bool = False,
-) -> control.StateSpace:
+) -> "control.StateSpace":
     """The linearised closed loop.
 
     Inputs are added to the command of each actuator. Outputs are q, v, u of the law and the violations of the task. All
@@ -47,8 +49,10 @@ def linearize(
     return as_state_space(run, linear_at(run, *state_at(run, at), time, period, delay, full))
 
 
-def as_state_space(run: Run, linear: Linear) -> control.StateSpace:
+def as_state_space(run: Run, linear: Linear) -> "control.StateSpace":
     """A linear system of python-control, with names."""
+    import control  # with SciPy's signals almost a second: only who asks for the system pays it
+
     D = np.zeros((len(linear.C), linear.B.shape[1]))
     timebase = 0 if linear.period is None else linear.period
     return control.ss(linear.A, linear.B, linear.C, D, timebase, **_named(run, list(linear.states)))
@@ -132,12 +136,14 @@ def state_at(run: Run, at: State | float | None = None) -> tuple[State, Array]:
     return State(float(at), reached.q[-1].copy(), reached.v[-1].copy()), memory
 
 
-def to_control(run: Run) -> control.NonlinearIOSystem:
+def to_control(run: Run) -> "control.NonlinearIOSystem":
     """The nonlinear closed loop for simulations with python-control.
 
     Inputs and outputs are those of `linearize`; states are q, v and the controller memory. A sampled run becomes a
     discrete-time system with its period. Realism is left out.
     """
+    import control
+
     loop, model, slices = run.loop, run.system.model, run.loop.layout.slices
     n, m, period = model.n, model.m, run.settings.period
     place = slices["violation"].start - loop.layout.command_size

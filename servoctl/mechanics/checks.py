@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from servoctl.engine.structured import Sparse, entries, smallest_eigenvalue
 from servoctl.errors import PlantError, TaskError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.symmetry import skewness
 from servoctl.types import Array, State
 
 T = TypeVar("T")
@@ -54,13 +56,15 @@ def check_plant(plant: Plant, state: State) -> None:
             problems.append(str(error))
             return None
 
-    def array(method: str, shape: tuple[int, ...], *arguments: Any) -> Array | None:
-        evaluate = plant_values.optional if method == "nonideal_force" else plant_values.numbers
-        value = attempt(lambda: evaluate(plant, method, None, shape, *arguments))
-        if value is None or np.isfinite(value).all():
+    def array(method: str, shape: tuple[int, ...], *arguments: Any) -> Array | Sparse | None:
+        evaluate: Callable[..., Any] = plant_values.numbers if len(shape) == 1 else plant_values.matrix
+        evaluate = plant_values.optional if method == "nonideal_force" else evaluate
+        value: Array | Sparse | None = attempt(lambda: evaluate(plant, method, None, shape, *arguments))
+        if value is None or np.isfinite(entries(value)).all():
             return value
         label = "force" if method == "right_hand_side" else method
-        problems.append(f"{name}.{label}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {value.tolist()}")
+        shown = np.asarray(value).tolist()
+        problems.append(f"{name}.{label}: not finite at q={np.round(q, 4)}, v={np.round(v, 4)}: {shown}")
         return None
 
     M = array("mass_matrix", (n, n), q, t)
@@ -72,12 +76,12 @@ def check_plant(plant: Plant, state: State) -> None:
     attempt(lambda: plant_values.energy(plant, None, q, v, t))
     attempt(lambda: plant_values.links(plant, None, q))
     if M is not None:
-        skew = float(np.abs(M - M.T).max())
-        smallest = float(np.linalg.eigvalsh((M + M.T) / 2)[0])
-        if skew > 1e-12 * max(1.0, float(np.abs(M).max())):
+        skew, largest = skewness(M), float(np.abs(entries(M)).max(initial=0.0))
+        smallest = smallest_eigenvalue(M)
+        if skew > 1e-12 * max(1.0, largest):
             problems.append(f"{name}.mass_matrix: not symmetric at q={np.round(q, 4)} (M - M^T up to {skew:.1e})")
         # a singular mass matrix may be completed by the passive constraints: `Model` decides that
-        elif smallest < -SINGULAR * float(np.abs(M).max()) or (smallest <= 0.0 and not (holonomic or rates)):
+        elif smallest < -SINGULAR * largest or (smallest <= 0.0 and not (holonomic or rates)):
             problems.append(
                 f"{name}.mass_matrix: not positive definite at q={np.round(q, 4)} "
                 f"(smallest eigenvalue {smallest:.1e}; check masses and inertias)"

@@ -22,11 +22,15 @@ import numpy as np
 from servoctl.engine import symbol
 from servoctl.engine.kernel import directional, jacobian
 from servoctl.engine.parameters import parameter_fields
+from servoctl.engine.structured import Sparse, sparse_jacobian
 from servoctl.engine.trace import trace
 from servoctl.errors import TaskError
 from servoctl.expression import NUMPY_FUNCTIONS, Expression, TimeFunction, check_names, parse
 from servoctl.mechanics.plant import Plant
 from servoctl.types import Array, State
+
+LARGE = 60
+"""With more coordinates A is kept as its structural nonzeros, because a dense A of symbols takes seconds."""
 
 _FUNCTIONS = {**NUMPY_FUNCTIONS, "min": symbol.minimum, "max": symbol.maximum}
 
@@ -36,7 +40,7 @@ class Rows:
     """Constraints at one state: `A q'' = b`.
 
     Attributes:
-        A: Shape (r, n).
+        A: Shape (r, n); `Sparse` while it is an expression in more than `LARGE` coordinates.
         b: Shape (r,).
         violation: phi or psi, shape (r,); NaN for a row without one.
         violation_rate: phi_q v + phi_t, shape (r,); NaN for a row without one.
@@ -44,7 +48,7 @@ class Rows:
             with fewer; None: there are none. Only differentiated rows (`mechanics.relative_degree`) have them.
     """
 
-    A: Array
+    A: Any
     b: Array
     violation: Array
     violation_rate: Array
@@ -55,13 +59,14 @@ class Rows:
         """The rows of several constraints on n coordinates, in order."""
         empty = cls(np.zeros((0, n)), np.zeros(0), np.zeros(0), np.zeros(0))
         every = [empty, *parts]
+        sparse = any(isinstance(rows.A, Sparse) for rows in every)
         width = max(0 if rows.higher is None else rows.higher.shape[1] for rows in every)
         higher = [np.zeros((len(rows.b), width), dtype=object if width else float) for rows in every]
         for padded, rows in zip(higher, every, strict=True):
             if rows.higher is not None:
                 padded[:, : rows.higher.shape[1]] = rows.higher
         return cls(
-            np.concatenate([rows.A for rows in every]),
+            Sparse.stack([rows.A for rows in every], n) if sparse else np.concatenate([rows.A for rows in every]),
             np.concatenate([rows.b for rows in every]),
             np.concatenate([rows.violation for rows in every]),
             np.concatenate([rows.violation_rate for rows in every]),
@@ -77,6 +82,11 @@ def equation_value(equation: "str | Expression", plant: Plant, state: State) -> 
     values |= dict(zip(plant.coordinates, q, strict=True))
     values |= {f"der({name})": rate for name, rate in zip(plant.coordinates, v, strict=True)}
     return expression.evaluate({**values, "t": t}, _FUNCTIONS)
+
+
+def _matrix(values: Array, variables: Array) -> Any:
+    """Partial derivatives, shape (len(values), len(variables)), in the form that `Rows.A` has."""
+    return sparse_jacobian(values, variables) if len(variables) > LARGE else jacobian(values, variables)
 
 
 def _numbers(array: Array, where: str) -> Array:
@@ -213,7 +223,7 @@ class Holonomic(_FromSource):
         phi = self._value(plant, State(now, q, v), self.phi, q, now)
         rate = directional(phi, q, v) + jacobian(phi, np.array([t]))[:, 0]
         b = -(directional(rate, q, v) + jacobian(rate, np.array([t]))[:, 0])
-        return Rows(jacobian(phi, q), b, phi, rate)
+        return Rows(_matrix(phi, q), b, phi, rate)
 
 
 class Nonholonomic(_FromSource):
@@ -229,9 +239,10 @@ class Nonholonomic(_FromSource):
     def rows(self, plant: Plant, t: Any, q: Array, v: Array) -> Rows:
         now = self._time(t)
         psi = self._value(plant, State(now, q, v), self.psi, q, v, now)
-        A = jacobian(psi, v)
-        for i, row in enumerate(A):
-            if all(entry.sx.is_zero() for entry in row):
+        A = _matrix(psi, v)
+        acting = set(Sparse.of(A).rows.tolist())
+        for i in range(len(psi)):
+            if i not in acting:
                 where = f"row {i}" if len(psi) > 1 else "it"
                 raise TaskError(
                     f"a nonholonomic equation must contain a velocity, {where} has none (write it as holonomic)"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servoctl.engine.linalg import cholesky, decompose, solve_lower, solve_upper
+from servoctl.engine.structured import Sparse
 from servoctl.errors import PlantError
 from servoctl.types import Array
 
@@ -32,14 +33,14 @@ class ConstrainedMotion:
 
 
 def fundamental_equation(
-    M: Array, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
+    M: Array | Sparse, Q: Array, A: Array, b: Array, c: Array | None = None, rank_tolerance: float = 1e-10
 ) -> ConstrainedMotion:
     """Acceleration and constraint force by the fundamental equation.
 
     Rows that contradict each other are met in the sense of least squares.
 
     Args:
-        M: Mass matrix, shape (n, n), symmetric positive definite.
+        M: Mass matrix, shape (n, n), symmetric positive definite; `Diagonal` and `Blocks` too.
         Q: Given forces, shape (n,).
         A: Constraint matrix, shape (r, n); its rows may depend on each other.
         b: Constraint vector, shape (r,).
@@ -49,10 +50,11 @@ def fundamental_equation(
     Raises:
         PlantError: M is not positive definite.
     """
+    M, A = np.asarray(M, dtype=float), np.asarray(A, dtype=float)
     L, positive = cholesky(M)
     if not positive:
         raise PlantError(f"mass matrix: not positive definite (smallest eigenvalue {np.linalg.eigvalsh(M)[0]:.1e})")
-    split = decompose(solve_lower(L, np.asarray(A, dtype=float).T).T, rank_tolerance)
+    split = decompose(solve_lower(L, A.T).T, rank_tolerance)
     # push = L^-1 Qc; any square root of M gives the same motion, and the Cholesky factor is the cheapest
     free = solve_lower(L, Q)
     push = split.solve(b - A @ solve_upper(L, free))

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from servoctl.engine.linalg import cholesky, decompose, frobenius, is_finite, solve_lower, solve_upper
+from servoctl.engine.structured import Sparse
 from servoctl.engine.symbol import is_symbolic, where
 from servoctl.errors import PlantError
 from servoctl.mechanics.projection import RANK_TOLERANCE, realise, realise_with_clearance
@@ -165,7 +166,7 @@ class Enforced:
         return Contradiction(last.name, rows, residual, tuple(against), names)
 
 
-def free_motion(M: Array, Q: Array) -> Enforced:
+def free_motion(M: Array | Sparse, Q: Array) -> Enforced:
     """The motion before any level.
 
     Args:
@@ -175,6 +176,7 @@ def free_motion(M: Array, Q: Array) -> Enforced:
     Raises:
         PlantError: M is not positive definite, or a number is not finite. On symbols w is NaN instead.
     """
+    M = np.asarray(M)
     if is_finite(M, Q) is False:
         raise PlantError("mass matrix or force: not finite (check the plant at this state)")
     L, positive = cholesky(M)
@@ -226,7 +228,9 @@ def enforce(
     return Enforced(motion.L, motion.free, step.x, step.S, rank, counted, (*motion.levels, level))
 
 
-def solve_levels(M: Array, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE) -> list[Enforced]:
+def solve_levels(
+    M: Array | Sparse, Q: Array, levels: Iterable[Level], rank_tolerance: Any = RANK_TOLERANCE
+) -> list[Enforced]:
     """The motion after each level; arguments and errors are those of `free_motion` and `enforce`."""
     motion, motions = free_motion(M, Q), []
     for level in levels:

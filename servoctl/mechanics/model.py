@@ -18,12 +18,16 @@ from servoctl.engine import stored
 from servoctl.engine.fingerprint import fingerprint, function_fingerprint, structure_fingerprint
 from servoctl.engine.kernel import Kernel, inputs
 from servoctl.engine.parameters import parameter_fields, parameter_names, parameter_values, structure, with_parameters
+from servoctl.engine.structured import Sparse, entries, entries_of, smallest_eigenvalue, with_entries
+from servoctl.engine.symbol import is_symbolic
 from servoctl.engine.trace import mismatch, trace
 from servoctl.errors import PlantError, TaskError, TraceError
 from servoctl.expression import parse
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.checks import SINGULAR, check_plant, check_task
-from servoctl.mechanics.constraint import Constraint, Rows
+from servoctl.mechanics.complex_step import ComplexStep, by_complex_step
+from servoctl.mechanics.constraint import LARGE, Constraint, Rows
+from servoctl.mechanics.division import Part, connected_parts
 from servoctl.mechanics.passive import PassiveGroup, passive_groups, plant_arrays
 from servoctl.mechanics.plant import Plant
 from servoctl.mechanics.sampled import METHODS, Sample, sample
@@ -68,6 +72,9 @@ class Model:
         passive_rows: The plant's own rows.
         opaque: Why the plant's NumPy code cannot be compiled; None if it is compiled.
         symmetric: Whether the mass matrix is known to be symmetric at every state.
+        forms: M, B, A of the passive rows and A of the task as `Sparse`: the places where an entry may not be zero.
+        parts: The parts of the machine that do not act on each other; one part where nothing separates.
+        stepped: Task -> its rows by complex steps, where a task is too large to trace; empty: it is traced.
         doubts: Warnings about the plant at random states near `around`, one sentence each.
         plain: The model with the task as configured; itself unless a law differentiated the task's rows.
     """
@@ -104,23 +111,33 @@ class Model:
             )
         self._passive = passive_groups(holonomic, rates)
         symbols = self._symbols()
+        self.stepped: dict[str, ComplexStep] = {} if self.n <= LARGE else by_complex_step(self.task, around)
         self._key = stored.key_of(
             partial(fingerprint, list(task)),
             *(partial(structure_fingerprint, part) for part in (plant, *task.values())),
         )
-        self.rows_kernel, self.passive_rows, self.task_rows = self._traced_rows(symbols)
+        if self.n > LARGE or any(isinstance(x, Sparse) for x in plant_values.terms(plant, around)):
+            self._key = None  # the structure of M, B and A would have to be kept too
+        self.rows_kernel, self.passive_rows, self.task_rows, of_rows = self._traced_rows(symbols)
+        self.task_rows += [Row(*row) for name, rows in self.stepped.items() for row in rows.named(name)]
         self.singular = self._is_singular(around)
         self.opaque: str | None = None
         self.plant_kernel: Kernel | None = None
         self.symmetric = False
         plants = zip(_variations(plant), [around, *self.samples(around)], strict=False)
         samples, self.doubts = sample(plants)
+        of_plant = [_opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
         try:
-            self.plant_kernel, symmetric = self._traced_plant(symbols)
+            self.plant_kernel, symmetric, of_plant = self._traced_plant(symbols)
             self._verify(samples)
             self.symmetric = symmetric
         except (TraceError, PlantError) as error:
             self.opaque, self.plant_kernel = str(error), None
+            of_plant = [_opaque_form(x) for x in (samples[0].arrays[0], samples[0].arrays[2])]
+        if self.stepped:
+            of_rows[1] = self._together([rows.form(self.n) for rows in self.stepped.values()]).A
+        self.forms: tuple[Any, ...] = (*of_plant, *of_rows)
+        self.parts: list[Part] = connected_parts(*self.forms)
 
     def retuned(self, plant: Plant, task: Mapping[str, Constraint], around: State) -> "Model | None":
         """This model with other parameters, without tracing again; None if more than parameters differs.
@@ -210,29 +227,56 @@ class Model:
         Raises:
             PlantError: The plant's code failed, or did not return real numbers; the message names the state.
         """
-        passive, task = self.rows(state)
+        return _dense(self.structured_matrices(state))
+
+    def structured_matrices(self, state: State) -> Matrices:
+        """The matrices of `matrices`, where M, B and A keep the structure that they have."""
+        passive, task = self._rows(state)
         M, Q, B, c = plant_values.terms(self.plant, state)
-        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)  # type: ignore[arg-type]
 
     def compiled_matrices(self, state: State) -> Matrices:
         """The matrices at a state by compiled functions; the plant must not be opaque."""
         assert self.plant_kernel is not None
         passive, task = self.rows(state)
         M, Q, B, c = self.plant_kernel(state.t, state.q, state.v, self.parameters)
-        return Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        M, B = (with_entries(form, values) for form, values in zip(self._plant_forms, (M, B), strict=True))
+        return _dense(Matrices(self.plant, M, Q, B, c, passive, task, self.singular, self.symmetric))
 
     def rows(self, state: State) -> tuple[Rows, Rows]:
         """The passive rows and the task's rows at a state."""
-        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
-        return Rows(*parts[:5]), Rows(*parts[5:])
+        passive, task = self._rows(state)
+        return _dense_rows(passive), _dense_rows(task)
 
-    def symbolic_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`."""
+    def passive_rows_at(self, t: Any, q: Array, v: Array, p: Array) -> Rows:
+        """The passive rows on numbers or symbols; p has all parameters."""
+        A, *others = self.rows_kernel(t, q, v, p)[:5]
+        return _dense_rows(Rows(with_entries(self._row_forms[0], A), *others))
+
+    def _rows(self, state: State) -> tuple[Rows, Rows]:
+        """The same, where A keeps its structure."""
+        parts = self.rows_kernel(state.t, state.q, state.v, self.parameters)
+        passive, task = (
+            Rows(with_entries(form, A), *others)
+            for form, (A, *others) in zip(self._row_forms, (parts[:5], parts[5:]), strict=True)
+        )
+        if self.stepped:
+            task = self._together([rows.at(self.task[name], state) for name, rows in self.stepped.items()])
+        return passive, task
+
+    def symbolic_matrices(self, symbols: Mapping[str, Array], structured: bool = False) -> Matrices:
+        """The matrices as expressions of the symbols t (1,), q, v and p from `symbols()`.
+
+        Args:
+            symbols: The symbols.
+            structured: Whether M, B and A keep the structure that they have; else they are arrays.
+        """
         plant = with_parameters(self.plant, symbols["p"][: len(parameter_values(self.plant))])
         passive, _ = self._stack(self._passive, symbols)
         task, _ = self._stack(self.task, symbols)
         M, Q, B, c = self._plant_matrices(symbols).values()
-        return Matrices(plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        matrices = Matrices(plant, M, Q, B, c, passive, task, self.singular, self.symmetric)
+        return matrices if structured else _dense(matrices)
 
     def symbols(self) -> dict[str, Array]:
         """Fresh symbols t (1,), q (n,), v (n,), p."""
@@ -262,39 +306,55 @@ class Model:
     def _symbols(self) -> dict[str, Array]:
         return inputs({"t": (1,), "q": (self.n,), "v": (self.n,), "p": (len(self.parameters),)})
 
-    def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Array]:
+    def _plant_matrices(self, symbols: Mapping[str, Array]) -> dict[str, Any]:
         t, q, v, p = symbols["t"][0], symbols["q"], symbols["v"], symbols["p"]
         plant = with_parameters(self.plant, p[: len(parameter_values(self.plant))])
         M, Q, B, c = trace(plant_arrays, plant, t, q, v)
         return {"M": M, "Q": Q, "B": B, "c": c}
 
-    def _traced_rows(self, symbols: Mapping[str, Array]) -> tuple[Kernel, list[Row], list[Row]]:
-        """The derivatives of all constraints, and their rows, passive ones first."""
+    def _traced_rows(self, symbols: Mapping[str, Array]) -> tuple[Kernel, list[Row], list[Row], list[Any]]:
+        """The derivatives of all constraints, their rows and the forms of A, passive ones first."""
+        self._row_forms: tuple[Any, Any] = None, None
         found = stored.find_with_facts(self._key, "rows")
         if found is not None:
-            kernel, facts = found
+            kernel, (facts, places) = found
             passive_rows, task_rows = ([Row(*values) for values in group] for group in facts)
-            return kernel, passive_rows, task_rows
+            return kernel, passive_rows, task_rows, [Sparse.at(*each) for each in places]
         passive, passive_rows = self._stack(self._passive, symbols)
-        servo, task_rows = self._stack(self.task, symbols)
+        servo, task_rows = self._stack({} if self.stepped else self.task, symbols)
         kernel = Kernel.compile("rows", symbols, {**_fields("passive", passive), **_fields("task", servo)})
-        groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
-        stored.keep_kernel(self._key, "rows", kernel, groups)
-        return kernel, passive_rows, task_rows
+        self._row_forms = passive.A, servo.A
+        forms = [Sparse.of(rows.A) for rows in (passive, servo)]
+        if self._key is not None:
+            groups = [[dataclasses.astuple(row) for row in rows] for rows in (passive_rows, task_rows)]
+            stored.keep_kernel(self._key, "rows", kernel, [groups, [form.places() for form in forms]])
+        return kernel, passive_rows, task_rows, forms
 
-    def _traced_plant(self, symbols: Mapping[str, Array]) -> tuple[Kernel, bool]:
-        """The plant's matrices, and whether M is symmetric for certain.
+    def _traced_plant(self, symbols: Mapping[str, Array]) -> tuple[Kernel, bool, list[Any]]:
+        """The plant's matrices, whether M is symmetric for certain, and the forms of M and B.
 
         Raises:
             TraceError, PlantError: The plant cannot be traced.
         """
+        self._plant_forms: tuple[Any, Any] = None, None
         found = stored.find_with_facts(self._key, "plant")
         if found is not None:
-            return found[0], bool(found[1])
+            kernel, (symmetric, places) = found
+            return kernel, bool(symmetric), [Sparse.at(*each) for each in places]
         matrices = self._plant_matrices(symbols)
-        kernel, symmetric = Kernel.compile("plant", symbols, matrices), certainly_symmetric(matrices["M"])
-        stored.keep_kernel(self._key, "plant", kernel, symmetric)
-        return kernel, symmetric
+        kernel = Kernel.compile("plant", symbols, {name: entries_of(x) for name, x in matrices.items()})
+        symmetric = certainly_symmetric(matrices["M"])
+        self._plant_forms = matrices["M"], matrices["B"]
+        for form in self._plant_forms:
+            if isinstance(form, Sparse):
+                form.constant = not is_symbolic(form.values)
+        forms = [Sparse.of(form) for form in self._plant_forms]
+        if self._key is not None:
+            stored.keep_kernel(self._key, "plant", kernel, [symmetric, [form.places() for form in forms]])
+        return kernel, symmetric, forms
+
+    def _together(self, parts: list[Rows]) -> Rows:
+        return parts[0] if len(parts) == 1 else Rows.stack(parts, self.n)
 
     def _stack(self, groups: Mapping[str, Constraint], symbols: Mapping[str, Array]) -> tuple[Rows, list[Row]]:
         p, parts, rows = symbols["p"], [], []
@@ -327,9 +387,10 @@ class Model:
         Raises:
             PlantError: They do not; the message names the direction.
         """
-        M = plant_values.numbers(self.plant, "mass_matrix", None, (self.n, self.n), around.q, around.t)
-        if np.linalg.eigvalsh(M)[0] > SINGULAR * np.abs(M).max():
+        M = plant_values.matrix(self.plant, "mass_matrix", None, (self.n, self.n), around.q, around.t)
+        if smallest_eigenvalue(M) > SINGULAR * np.abs(entries(M)).max(initial=0.0):
             return False
+        M = np.asarray(M)
         try:
             require_unique(M, self.rows(around)[0].A, coordinates=list(self.plant.coordinates))
         except PlantError as error:
@@ -343,7 +404,12 @@ class Model:
         for at in samples:
             p, values = self.parameters, parameter_values(at.plant)
             p[: len(values)] = values
-            pairs.append((at.state, at.arrays, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))
+            M, Q, B, c = at.arrays
+            for form, found in zip(self._plant_forms, (M, B), strict=True):
+                if isinstance(found, Sparse) and not (isinstance(form, Sparse) and found.same_places(form)):
+                    raise TraceError(f"{type(self.plant).__name__}: the structure of M or B depends on the state")
+            expected = (entries_of(M), Q, entries_of(B), c)
+            pairs.append((at.state, expected, self.plant_kernel(at.state.t, at.state.q, at.state.v, p)))
         for i, name in enumerate(METHODS):
             scale = _scale([expected for _, expected, _ in pairs], i)
             for state, expected, actual in pairs:
@@ -371,7 +437,21 @@ def _is_nan(value: Any) -> bool:
 
 
 def _fields(prefix: str, rows: Rows) -> dict[str, Array]:
-    return {f"{prefix}_{field.name}": getattr(rows, field.name) for field in dataclasses.fields(rows)}
+    return {f"{prefix}_{field.name}": entries_of(getattr(rows, field.name)) for field in dataclasses.fields(rows)}
+
+
+def _opaque_form(matrix: Any) -> Sparse:
+    """The form of a matrix of a plant that is not traced: an array may have any entry at another state."""
+    return matrix if isinstance(matrix, Sparse) else Sparse.of(np.ones(matrix.shape))
+
+
+def _dense_rows(rows: Rows) -> Rows:
+    return dataclasses.replace(rows, A=np.asarray(rows.A))
+
+
+def _dense(m: Matrices) -> Matrices:
+    passive, task = _dense_rows(m.passive), _dense_rows(m.task)
+    return dataclasses.replace(m, M=np.asarray(m.M), B=np.asarray(m.B), passive=passive, task=task)
 
 
 def _variations(plant: Plant) -> Iterator[Any]:

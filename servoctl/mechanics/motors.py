@@ -16,6 +16,7 @@ from servoctl.engine.trace import trace
 from servoctl.errors import PlantError, TraceError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import dense_actuation
 from servoctl.types import Array, State
 
 STATES = 5
@@ -73,7 +74,7 @@ def _constant_numbers(plant: Plant, q: Array) -> Array | None:
 
 def _constant_expressions(plant: Plant, q: Array) -> Array | None:
     t = inputs({"t": (1,)})["t"]
-    B = np.atleast_2d(np.asarray(plant.actuation(q, t[0])))
+    B = dense_actuation(plant, q, t[0])
     state = ca.veccat(*ca.symvar(to_sx(q)), to_sx(t))
     return None if is_symbolic(B) and ca.depends_on(to_sx(B), state) else B
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.structured import Sparse
 from servoctl.engine.trace import trace
 from servoctl.mechanics.constraint import Constraint, Holonomic, Nonholonomic, Rows
 from servoctl.mechanics.plant import Plant
+from servoctl.mechanics.plant_values import identity
 from servoctl.mechanics.terms import Matrices
 from servoctl.types import Array, State
 
@@ -48,13 +50,14 @@ def passive_groups(constraints: Mapping[str, Any], rates: Mapping[str, Any]) -> 
     return groups | {name: PassiveGroup(name, "passive_rates", value) for name, value in rates.items()}
 
 
-def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+def plant_arrays(plant: Plant, t: Any, q: Array, v: Array) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
     """M, Q, B and c with the right number of dimensions, on symbols; for numbers use `plant_values.terms`."""
-    c = plant.nonideal_force(q, v, t)
+    M, B, c = plant.mass_matrix(q, t), plant.actuation(q, t), plant.nonideal_force(q, v, t)
+    B = identity(plant) if B is None else B
     return (
-        np.atleast_2d(plant.mass_matrix(q, t)),
+        M if isinstance(M, Sparse) else np.atleast_2d(M),
         np.atleast_1d(plant.right_hand_side(q, v, t)),
-        np.atleast_2d(plant.actuation(q, t)),
+        B if isinstance(B, Sparse) else np.atleast_2d(B),
         np.zeros(len(q)) if c is None else np.atleast_1d(c),
     )
 
@@ -70,4 +73,4 @@ def symbolic_plant(plant: Plant, state: State) -> Matrices:
     groups = passive_groups(holonomic, rates)
     passive = Rows.stack([group.rows(plant, t, q, v) for group in groups.values()], len(q))
     M, Q, B, c = trace(plant_arrays, plant, t, q, v)
-    return Matrices(plant, M, Q, B, c, passive, Rows.stack([], len(q)))
+    return Matrices(plant, np.asarray(M), Q, np.asarray(B), c, passive, Rows.stack([], len(q)))

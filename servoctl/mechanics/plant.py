@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.structured import Blocks as Blocks
+from servoctl.engine.structured import Diagonal as Diagonal
+from servoctl.engine.structured import Sparse
 from servoctl.mechanics.duality import dual_actuation
 from servoctl.types import Array
 
@@ -34,8 +37,8 @@ class Plant(ABC):
         """Name -> unit of each control input, in order; `{}` for a plant without actuators."""
 
     @abstractmethod
-    def mass_matrix(self, q: Array, t: float) -> Array:
-        """M(q, t), shape (n, n), symmetric and positive definite.
+    def mass_matrix(self, q: Array, t: float) -> Array | Sparse:
+        """M(q, t), shape (n, n), symmetric and positive definite: an array, or with structure `Diagonal` or `Blocks`.
 
         It may be singular where the passive constraints complete it; see `mechanics.singular_mass`.
         """
@@ -48,8 +51,8 @@ class Plant(ABC):
         """All of Q(q, v, t), shape (n,): `force`, plus what a class derives from energies."""
         return self.force(q, v, t)
 
-    def actuation(self, q: Array, t: float) -> Array:
-        """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`.
+    def actuation(self, q: Array, t: float) -> Array | Sparse | None:
+        """B(q, t), shape (n, m): the inputs u exert the generalized force `B u`; None: B = I, where m = n.
 
         It may be left out where `motor_positions` is given: B is then the transposed Jacobian of the displacements.
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from servoctl.engine.structured import Diagonal, Sparse
 from servoctl.engine.trace import read_only
 from servoctl.errors import PlantError, in_one_line
 from servoctl.mechanics.constraint import Constraint
@@ -58,7 +59,52 @@ def numbers(plant: Plant, method: str, where: State | None, shape: tuple[int, ..
     Raises:
         PlantError: See `call`; or the result has another shape, or contains something that is not a real number.
     """
-    return _array(plant, method, where, shape, call(plant, method, where, *arguments))
+    value = call(plant, method, where, *arguments)
+    if value is None and method == "actuation":
+        return np.asarray(identity(plant))
+    return _array(plant, method, where, shape, value)
+
+
+def identity(plant: Plant) -> Diagonal:
+    """B of a plant whose `actuation` returns None: input i acts on coordinate i.
+
+    Raises:
+        PlantError: It has not as many actuators as coordinates.
+    """
+    n, m = len(plant.coordinates), len(plant.actuators)
+    if n != m:
+        raise PlantError(
+            f"{_name(plant, 'actuation')}: None means B = I, one actuator per coordinate, got {m} "
+            f"{'actuator' if m == 1 else 'actuators'} for {n} coordinates (return B, shape ({n}, {m}))"
+        )
+    B = Diagonal(np.full(n, 1.0))
+    B.constant = True
+    return B
+
+
+def dense_actuation(plant: Plant, q: Array, t: Any) -> Array:
+    """B, shape (n, m), on numbers or symbols, whether the plant returns an array, a structure or None."""
+    B = plant.actuation(q, t)
+    return np.atleast_2d(np.asarray(identity(plant) if B is None else B))
+
+
+def kinetic_energy(plant: Plant, state: State) -> float:
+    """v^T M v / 2 [J], on numbers."""
+    M = plant.mass_matrix(state.q, state.t)
+    momentum = (M if isinstance(M, Sparse) else np.atleast_2d(np.asarray(M, dtype=float))) @ state.v
+    return 0.5 * float(state.v @ momentum)
+
+
+def matrix(plant: Plant, method: str, where: State | None, shape: tuple[int, int], *arguments: Any) -> Array | Sparse:
+    """The result of `mass_matrix` or `actuation` as `numbers` gives it; one with structure keeps it."""
+    value = call(plant, method, where, *arguments)
+    if value is None and method == "actuation":
+        return identity(plant)
+    if not isinstance(value, Sparse):
+        return _array(plant, method, where, shape, value)
+    if value.shape != shape:
+        raise PlantError(f"{_name(plant, method)}: expected shape {shape}, got {value.shape}")
+    return value.with_values(_array(plant, method, where, value.values.shape, value.values))
 
 
 def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, ...], *arguments: Any) -> Array | None:
@@ -67,8 +113,10 @@ def optional(plant: Plant, method: str, where: State | None, shape: tuple[int, .
     return None if value is None else _array(plant, method, where, shape, value)
 
 
-def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
+def terms(plant: Plant, state: State) -> tuple[Array | Sparse, Array, Array | Sparse, Array]:
     """M, Q, B and c at a state, shapes (n, n), (n,), (n, m) and (n,), which may not be finite.
+
+    M and B keep the structure that the plant gives them.
 
     Raises:
         PlantError: See `numbers`.
@@ -77,9 +125,9 @@ def terms(plant: Plant, state: State) -> tuple[Array, Array, Array, Array]:
     n, m = len(plant.coordinates), len(plant.actuators)
     c = optional(plant, "nonideal_force", state, (n,), q, v, t)
     return (
-        numbers(plant, "mass_matrix", state, (n, n), q, t),
+        matrix(plant, "mass_matrix", state, (n, n), q, t),
         numbers(plant, "right_hand_side", state, (n,), q, v, t),
-        numbers(plant, "actuation", state, (n, m), q, t),
+        matrix(plant, "actuation", state, (n, m), q, t),
         np.zeros(n) if c is None else c,
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from servoctl.engine.structured import entries, smallest_eigenvalue
 from servoctl.errors import PlantError, in_one_line
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.constraint import Constraint
@@ -26,7 +27,7 @@ REPEATS = 1e-12
 INDEFINITE = 1e-9
 """An eigenvalue of the mass matrix below minus this times its largest entry is negative."""
 
-Arrays = tuple[Array, ...]
+Arrays = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Sample:
     Attributes:
         plant: The plant; its parameters may differ from the model's.
         state: The state.
-        arrays: M, Q, B and c; NaN throughout where the plant's code raised an exception.
+        arrays: M, Q, B and c, with the structure that the plant gives; NaN throughout where its code raised an
+            exception.
         failure: That exception; None: there was none.
     """
 
@@ -82,7 +84,8 @@ def _require_one_answer(before: Sample) -> None:
     """Raises PlantError unless the plant gives the same matrices again, and the same constraints twice."""
     plant, (t, q, v) = before.plant, before.state
     again = plant_values.terms(plant, before.state)
-    answers = dict(zip(METHODS, zip(before.arrays, again, strict=True), strict=True))
+    pairs = zip(before.arrays, again, strict=True)
+    answers = {method: (entries(one), entries(other)) for method, (one, other) in zip(METHODS, pairs, strict=True)}
     calls: Mapping[str, Callable[[], Any]] = {
         "passive_constraints": lambda: plant.passive_constraints(q.copy(), t),
         "passive_rates": lambda: plant.passive_rates(q.copy(), v.copy(), t),
@@ -115,12 +118,12 @@ def _equal(one: Array, other: Array) -> Array:
 
 def _require_symmetry(at: Sample) -> None:
     M = at.arrays[0]
-    pair = asymmetry(M) if np.isfinite(M).all() else None
+    pair = asymmetry(M) if np.isfinite(entries(M)).all() else None
     if pair is not None:
         i, j = pair
         raise PlantError(
             f"{type(at.plant).__name__}.mass_matrix: not symmetric at {_in_words(at.state)}: [{i}, {j}] is "
-            f"{M[i, j]:.6g} and [{j}, {i}] is {M[j, i]:.6g} (fill both triangles)"
+            f"{np.asarray(M)[i, j]:.6g} and [{j}, {i}] is {np.asarray(M)[j, i]:.6g} (fill both triangles)"
         )
 
 
@@ -134,12 +137,11 @@ def _warnings(samples: Sequence[Sample]) -> list[str]:
             states.setdefault(f": failed ({in_one_line(at.failure.__cause__ or at.failure)})", []).append(at.state)
             continue
         for method, array in zip(METHODS, at.arrays, strict=True):
-            if not np.isfinite(array).all():
+            if not np.isfinite(entries(array)).all():
                 states.setdefault(f".{method}: not finite", []).append(at.state)
-        if at.plant is samples[0].plant and np.isfinite(M).all():
-            least = np.linalg.eigvalsh((M + M.T) / 2)[0]
-            if least < -INDEFINITE * np.abs(M).max():
-                states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
+        known = at.plant is samples[0].plant and np.isfinite(entries(M)).all()
+        if known and smallest_eigenvalue(M) < -INDEFINITE * np.abs(entries(M)).max(initial=0.0):
+            states.setdefault(".mass_matrix: not positive definite", []).append(at.state)
     return [
         f"{type(samples[0].plant).__name__}{problem} at {len(where)} of {len(samples)} states near the start, first at "
         f"{_in_words(where[0])} (a run that gets there stops)"

@@ -12,6 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
+from servoctl.engine.structured import Sparse
 from servoctl.engine.symbol import Symbol, is_symbolic, where
 from servoctl.types import Array
 
@@ -25,13 +26,24 @@ _NAMES = "INPUT OUTPUT CONST ASSIGN ADD SUB MUL DIV NEG INV SQ TWICE SIN COS TAN
 _ANALYTIC = {getattr(ca, f"OP_{name}") for name in _NAMES.split()}
 
 
-def asymmetry(M: Array) -> tuple[int, int] | None:
+def asymmetry(M: Array | Sparse) -> tuple[int, int] | None:
     """Row and column of the mirrored entries that differ most, in a matrix of finite numbers; None: it is symmetric."""
+    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
+        return None
+    M = np.asarray(M)
     difference = np.abs(M - M.T)
     if not difference.max(initial=0.0) > SYMMETRIC * np.abs(np.diag(M)).sum():
         return None
     i, j = np.unravel_index(int(np.argmax(difference)), difference.shape)
     return int(i), int(j)
+
+
+def skewness(M: Array | Sparse) -> float:
+    """The largest difference between mirrored entries of a matrix of finite numbers."""
+    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
+        return 0.0
+    M = np.asarray(M)
+    return float(np.abs(M - M.T).max(initial=0.0))
 
 
 def is_symmetric(M: Array) -> Any:
@@ -47,8 +59,11 @@ def is_symmetric(M: Array) -> Any:
     return result
 
 
-def certainly_symmetric(M: Array) -> bool:
+def certainly_symmetric(M: Array | Sparse) -> bool:
     """Whether a matrix of symbols that is symmetric at random states is symmetric at every state."""
+    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns):
+        return True
+    M = np.asarray(M)
     differences = [upper - lower for upper, lower in _pairs(M)]
     symbolic = [difference.sx for difference in differences if isinstance(difference, Symbol)]
     if len(symbolic) < len(differences):

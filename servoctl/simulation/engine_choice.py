@@ -18,6 +18,7 @@ from servoctl.engine.ccode import CSource
 from servoctl.engine.select_engine import load_at_once
 from servoctl.errors import CompileError, TraceError
 from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.divided import division
 from servoctl.simulation.fixed import continuous
 from servoctl.simulation.foresight import foresee
 from servoctl.simulation.integrate import sampled
@@ -67,15 +68,19 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         loop: Loop = NumpyLoop(system)
         loop.note = f"plant and estimator run in NumPy: {model.opaque}"
         return loop
-    size = max(len(model.task_rows), len(model.passive_rows))
-    if engine != "vm" and (size > UNROLLED_ROWS or model.n > UNROLLED_COORDINATES):
+    parts = division(system)
+    sizes = [part.size for part in parts] or [(model.n, model.m, len(model.passive_rows), len(model.task_rows))]
+    n, _, p, r = np.max(sizes, axis=0)
+    size = max(p, r)
+    if engine != "vm" and (size > UNROLLED_ROWS or n > UNROLLED_COORDINATES):
         loop = NumpyLoop(system, compiled_plant=model.opaque is None)
-        loop.note = f"{model.n} coordinates, {size} rows: linear algebra by LAPACK"
+        loop.note = f"{n} coordinates, {size} rows: linear algebra by LAPACK"
         if model.opaque is not None:
             loop.note += f", the plant in NumPy: {model.opaque}"
         return loop
     try:
-        loop = CompiledLoop(system) if model.opaque is None else OpaqueLoop(system)
+        numbers = model.opaque is not None or (model.stepped and parts)
+        loop = OpaqueLoop(system) if numbers else CompiledLoop(system)
     except TraceError as error:
         if engine == "vm":
             raise
@@ -84,6 +89,9 @@ def make_loop(system: System, engine: str = "auto") -> Loop:
         return loop
     if model.opaque is not None:
         loop.note = f"the plant runs in NumPy, only the law is compiled: {model.opaque}"
+    elif isinstance(loop, OpaqueLoop):
+        names = ", ".join(model.stepped)
+        loop.note = f"{model.n} coordinates: {names} by complex steps in NumPy, only the law is compiled"
     return loop
 
 

@@ -23,6 +23,7 @@ from servoctl.errors import PlantError, ServoctlError
 from servoctl.mechanics import plant_values
 from servoctl.mechanics.initial import nearest
 from servoctl.mechanics.passive_rank import dependent_rows
+from servoctl.mechanics.plant_values import kinetic_energy
 from servoctl.run_folder.trajectory import Trajectory
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.integrate import integrate
@@ -160,8 +161,7 @@ class Monitor:
         if not self._conserved or not np.isfinite(energy):
             return None
         if len(self.energies) <= EVERY_ROW or len(self.energies) % THINNED == 0:
-            mass = np.atleast_2d(np.asarray(self._model.plant.mass_matrix(state.q, state.t), dtype=float))
-            self._kinetic = max(self._kinetic, 0.5 * float(state.v @ mass @ state.v))
+            self._kinetic = max(self._kinetic, kinetic_energy(self._model.plant, state))
         self._past.append(moment)
         while self._past[0].t < moment.t - LOOK_BACK and len(self._past) > 2:
             self._past.popleft()
@@ -233,7 +233,7 @@ def conserves_energy(loop: Loop, start: State) -> bool:
             ]
             if moved[0] is None or moved[1] is None or not np.isfinite(rate).all():
                 return False
-            kinetic = 0.5 * float(state.v @ np.atleast_2d(model.plant.mass_matrix(state.q, state.t)) @ state.v)
+            kinetic = kinetic_energy(model.plant, state)
             level = abs(float(moved[0])) + kinetic
             if abs(float(moved[0]) - float(moved[1])) / (2 * PROBE) > POWER * kinetic + 1e-9 * level:
                 return False

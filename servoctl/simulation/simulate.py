@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from servoctl.engine.structured import smallest_eigenvalue
 from servoctl.errors import PlantError, RunFolderError, ServoctlError
 from servoctl.mechanics.drawing import drawing as draw
 from servoctl.mechanics.symmetry import asymmetry
@@ -246,7 +247,7 @@ def _bad_terms(loop: Loop, state: State) -> str:
     if pair is not None:
         i, j = pair
         return f"mass_matrix not symmetric: [{i}, {j}] is {m.M[i, j]:.6g} and [{j}, {i}] is {m.M[j, i]:.6g}"
-    smallest = float(np.linalg.eigvalsh((m.M + m.M.T) / 2)[0])
+    smallest = smallest_eigenvalue(m.M)
     return f"smallest eigenvalue of mass_matrix {smallest:.3g}" if smallest <= 0.0 else "the command not finite"
 
 

@@ -23,6 +23,7 @@ from servoctl.mechanics.terms import Matrices, Terms
 from servoctl.simulation import estimated
 from servoctl.simulation.closed_loop import Loop
 from servoctl.simulation.control_tick import ControlTick
+from servoctl.simulation.divided import DividedSystem, division
 from servoctl.simulation.estimated import TracedLaw, TracedPlant
 from servoctl.simulation.runge_kutta import rk4
 from servoctl.simulation.system import System
@@ -40,6 +41,7 @@ class TracedLoop(Loop):
 
     Attributes:
         parameters: Parameters of plant, constraints, law and stabilisation in one vector, an input of every function.
+        parts: The parts whose laws are evaluated on their own; empty: the machine is one.
         derived: Name -> kernel derived from its functions; loops that are `retuned` from it share them.
     """
 
@@ -63,6 +65,9 @@ class TracedLoop(Loop):
             with_parameters(system.friction, p[ends[2] : ends[3]]),
             estimator=with_parameters(system.estimator, p[ends[3] :]),
         )
+        self.parts = division(system)
+        if self.parts:
+            self._symbolic = DividedSystem.of(self._symbolic, self.parts)
         self._key = self._stored_under()
         if not any(stored.has_kernel(self._key, name) for name in ("control", "rates")):
             _ = self._command  # whether the law can be traced is known from the start
@@ -159,8 +164,12 @@ class TracedLoop(Loop):
         """(t, x, p) -> rates, row."""
 
         def outputs() -> dict[str, Array]:
-            rates, log = trace(self._motion, self._terms, self._command, self._symbolic)
-            return {"rates": rates, "row": np.concatenate([self._command, log])}
+            system, command = self._symbolic, self._command
+            if isinstance(system, DividedSystem):
+                system = system.at_once()
+                command = trace(self._control, self._terms, self._given["x"][2 * self.system.model.n :], system)
+            rates, log = trace(self._motion, self._terms, command, system)
+            return {"rates": rates, "row": np.concatenate([command, log])}
 
         return self._compile("rates", ("command",), outputs)
 
@@ -212,33 +221,49 @@ class TracedLoop(Loop):
 
 
 class OpaqueLoop(TracedLoop):
-    """Evaluates the plant in NumPy and the compiled law on its matrices."""
+    """Evaluates the plant, or a task that is too large to trace, in NumPy, and the compiled law on its matrices."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
         model = self.system.model
         plant = with_parameters(model.plant, symbols["p"][: len(parameter_values(model.plant))])
         n, m, p, r = model.n, model.m, len(model.passive_rows), len(model.task_rows)
-        shapes: dict[str, tuple[int, ...]] = {"M": (n, n), "Q": (n,), "B": (n, m), "c": (n,)}
+        forms = dict(zip(("M", "B", "passive_A", "task_A"), model.forms, strict=True))
+        shapes: dict[str, tuple[int, ...]] = {"Q": (n,), "c": (n,)}
         for group, count in (("passive", p), ("task", r)):
-            shapes |= {f"{group}_A": (count, n)} | {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+            shapes |= {f"{group}_{name}": (count,) for name in ("b", "violation", "rate")}
+        dense = {"M": (n, n), "B": (n, m), "passive_A": (p, n), "task_A": (r, n)}
+        shapes |= {key: (len(forms[key].values),) if self.parts else dense[key] for key in dense}
+        if self.parts:
+            shapes = {key: shape for key, shape in shapes.items() if key not in forms or not forms[key].constant}
         fresh = inputs(shapes)
         self._given |= fresh
-        M, Q, B, c, *rows = fresh.values()
-        return Matrices(plant, M, Q, B, c, Rows(*rows[:4]), Rows(*rows[4:]))
+        if self.parts:
+            fresh |= {key: forms[key].with_values(fresh.get(key, forms[key].values)) for key in dense}
+        passive, task = (
+            Rows(*(fresh[f"{group}_{name}"] for name in ("A", "b", "violation", "rate")))
+            for group in ("passive", "task")
+        )
+        return Matrices(plant, fresh["M"], fresh["Q"], fresh["B"], fresh["c"], passive, task)
 
     def _numbers(self, t: float, x: Array) -> list[Array]:
-        m = self.system.model.matrices(self.split(t, x)[0])
-        numbers = [m.M, m.Q, m.B, m.c]
+        model = self.system.model
+        state = self.split(t, x)[0]
+        m = model.structured_matrices(state) if self.parts else model.matrices(state)
+        numbers = [m.Q, m.c]
         for rows in (m.passive, m.task):
-            numbers += [rows.A, rows.b, rows.violation, rows.violation_rate]
-        return numbers
+            numbers += [rows.b, rows.violation, rows.violation_rate]
+        matrices = (m.M, m.B, m.passive.A, m.task.A)
+        if not self.parts:
+            return [*numbers, *matrices]
+        pairs = zip(model.forms, matrices, strict=True)
+        return [*numbers, *(form.entries_of(matrix) for form, matrix in pairs if not form.constant)]
 
 
 class CompiledLoop(TracedLoop):
     """Evaluates plant, law and whole steps compiled; the plant must not be opaque."""
 
     def _traced_matrices(self, symbols: Mapping[str, Array]) -> Matrices:
-        return self.system.model.symbolic_matrices(symbols)
+        return self.system.model.symbolic_matrices(symbols, structured=bool(self.parts))
 
     def _stored_under(self) -> str | None:
         system = self.system

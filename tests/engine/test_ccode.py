@@ -25,6 +25,9 @@ from servoctl.types import Array
 
 pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler on the path")
 
+COMMON_CACHE = os.environ["SERVOCTL_CACHE"]
+"""The cache of all tests: other tests run the large machines in C too."""
+
 ROUNDING = 1e-12
 """Relative; C has its own sine and inverts a denominator that serves more than once: both round in the last place."""
 
@@ -33,11 +36,6 @@ LARGE = {"three_rrr"}
 
 
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in COMPILED]
-
-
-@pytest.fixture(scope="module")
-def common_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("common")
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +58,8 @@ def near_a_tolerance(loop: CompiledLoop, row: Array) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_c_gives_the_numbers_of_the_virtual_machine(
-    name: str, common_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SERVOCTL_CACHE", str(common_cache))
+def test_c_gives_the_numbers_of_the_virtual_machine(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVOCTL_CACHE", COMMON_CACHE)
     run, reference = servoctl.load(name, engine="c"), servoctl.load(name, engine="vm")
     loop, expected = run.loop, reference.loop
     assert isinstance(loop, CompiledLoop) and isinstance(expected, CompiledLoop)

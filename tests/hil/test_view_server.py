@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hil.view.server import ASSETS, CONNECTIONS, LARGEST_BODY, Broadcast, PageServer
+from hil.view.broadcast import Broadcast
+from hil.view.server import ASSETS, CONNECTIONS, LARGEST_BODY, PageServer
 
 TOKEN = "the-token"
 JSON = {"Content-Type": "application/json"}

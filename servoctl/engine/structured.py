@@ -1,0 +1,230 @@
+"""Matrices that state which of their entries can differ from zero: `Diagonal`, `Blocks` and, in general, `Sparse`.
+
+Design: each is a small value that NumPy takes as the dense matrix (`__array__`), so code that knows nothing about
+structure works unchanged. Code for large machines reads `rows`, `columns` and `values`. Entries are numbers or symbols.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from servoctl.engine.symbol import Symbol, from_sx, to_sx
+from servoctl.errors import PlantError
+from servoctl.types import Array
+
+
+class Sparse(NDArrayOperatorsMixin):
+    """A matrix that is zero outside the listed places.
+
+    Attributes:
+        shape: Rows and columns.
+        rows, columns: Place of each entry, shape (entries,); no place is listed twice.
+        values: The entries, shape (entries,).
+        constant: Whether the entries are the same numbers at every state.
+    """
+
+    constant = False
+
+    def __init__(self, shape: tuple[int, int], rows: Array, columns: Array, values: Array) -> None:
+        self.shape, self.values = shape, values
+        self.rows, self.columns = np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)
+
+    @classmethod
+    def of(cls, matrix: Any) -> "Sparse":
+        """A matrix without the entries that are zero as numbers or as expressions; a `Sparse` stays as it is."""
+        if isinstance(matrix, Sparse):
+            return matrix
+        dense = np.asarray(matrix)
+        kept = np.array([not is_zero(x) for x in dense.flat], dtype=bool).reshape(dense.shape)
+        rows, columns = np.nonzero(kept)
+        return cls((dense.shape[0], dense.shape[1]), rows, columns, dense[kept])
+
+    @classmethod
+    def stack(cls, parts: "Sequence[Array | Sparse]", columns: int) -> "Sparse":
+        """Matrices with this number of columns, one below the other."""
+        pieces, first = [], 0
+        for part in map(cls.of, parts):
+            pieces.append((part.rows + first, part.columns, part.values))
+            first += part.shape[0]
+        rows, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+        return cls((first, columns), rows, places, values)
+
+    @classmethod
+    def at(cls, shape: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> "Sparse":
+        """The matrix with ones at these places."""
+        return cls(
+            (shape[0], shape[1]), np.array(rows, dtype=int), np.array(columns, dtype=int), np.full(len(rows), 1.0)
+        )
+
+    def places(self) -> list[list[int]]:
+        """The arguments of `at`."""
+        return [list(self.shape), self.rows.tolist(), self.columns.tolist()]
+
+    def with_values(self, values: Array) -> "Sparse":
+        """The matrix with other entries at the same places."""
+        other = Sparse(self.shape, self.rows, self.columns, values)
+        other.constant = self.constant
+        return other
+
+    def entries_of(self, matrix: "Array | Sparse") -> Array:
+        """The entries of another matrix at the places of this one.
+
+        Raises:
+            PlantError: It has entries elsewhere.
+        """
+        if not isinstance(matrix, Sparse):
+            rest = np.array(matrix)
+            rest[self.rows, self.columns] = 0.0
+            if not rest.any():
+                values: Array = np.asarray(matrix)[self.rows, self.columns]
+                return values
+        elif self.same_places(matrix):
+            return matrix.values
+        raise PlantError("the structure of M, B or A depends on the state (return the same structure at every state)")
+
+    def same_places(self, other: "Sparse") -> bool:
+        """Whether another matrix lists the same places in the same order."""
+        same = self.shape == other.shape and np.array_equal(self.rows, other.rows)
+        return same and np.array_equal(self.columns, other.columns)
+
+    @property
+    def T(self) -> "Sparse":
+        """The transposed matrix."""
+        return Sparse((self.shape[1], self.shape[0]), self.columns, self.rows, self.values)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        values = np.asarray(self.values)
+        # not numpy.zeros, which makes object arrays while a plant is traced
+        dense: Array = np.full(self.shape, 0.0).astype(object if values.dtype == object else float)
+        dense[self.rows, self.columns] = values
+        return dense if dtype is None else dense.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        dense = [np.asarray(x) if isinstance(x, Sparse) else x for x in inputs]
+        return getattr(ufunc, method)(*dense, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else that an array has, from the dense matrix."""
+        if name.startswith("_") or name in ("shape", "rows", "columns", "values"):
+            raise AttributeError(name)  # as while a copy is being made
+        return getattr(np.asarray(self), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.asarray(self)[index]
+
+    def __matmul__(self, x: Any) -> Array:
+        x = np.asarray(x)
+        if x.ndim != 1:
+            product: Array = np.asarray(self) @ x
+            return product
+        result: Array = np.zeros(self.shape[0], dtype=object if object in (x.dtype, self.values.dtype) else float)
+        np.add.at(result, self.rows, self.values * x[self.columns])
+        return result
+
+
+class Diagonal(Sparse):
+    """A diagonal matrix.
+
+    Args:
+        entries: Its diagonal, shape (n,): numbers, or symbols while a plant is traced.
+
+    Raises:
+        ValueError: The entries are not a vector.
+    """
+
+    def __init__(self, entries: Any) -> None:
+        values = np.asarray(entries)
+        if values.ndim != 1:
+            raise ValueError(f"Diagonal: expected the diagonal as a vector, got shape {values.shape}")
+        n = len(values)
+        super().__init__((n, n), np.arange(n), np.arange(n), values)
+
+
+class Blocks(Sparse):
+    """A matrix of square blocks along the diagonal, zero elsewhere.
+
+    Args:
+        blocks: The blocks, each of shape (k, k), or a number for k = 1.
+
+    Raises:
+        ValueError: A block is not square.
+    """
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        self.sizes: list[int] = []
+        rows, columns, values, first = [np.arange(0)], [np.arange(0)], [np.full(0, 0.0)], 0
+        for i, block in enumerate(blocks):
+            array = np.atleast_2d(np.asarray(block))
+            k = len(array)
+            if array.shape != (k, k):
+                raise ValueError(f"Blocks: block {i} has shape {array.shape} (expected a square matrix)")
+            row, column = np.divmod(np.arange(k * k), max(k, 1))
+            rows.append(first + row)
+            columns.append(first + column)
+            values.append(array.ravel())
+            self.sizes.append(k)
+            first += k
+        super().__init__((first, first), np.concatenate(rows), np.concatenate(columns), np.concatenate(values))
+
+
+def is_zero(value: Any) -> bool:
+    """Whether an entry is zero: as a number, or as an expression, whatever its symbols are."""
+    return bool(value.sx.is_zero()) if isinstance(value, Symbol) else bool(value == 0.0)
+
+
+def entries(matrix: "Array | Sparse") -> Array:
+    """All entries of an array, or the listed entries of a sparse matrix, in one vector."""
+    return matrix.values if isinstance(matrix, Sparse) else np.ravel(matrix)
+
+
+def entries_of(matrix: Any) -> Array:
+    """What a compiled function takes or gives of a matrix: all of an array, the listed entries of a `Sparse`."""
+    values: Array = matrix.values if isinstance(matrix, Sparse) else matrix
+    return values
+
+
+def with_entries(form: Any, values: Array) -> Any:
+    """The matrix with these `entries_of`, in the form of another."""
+    return form.with_values(values) if isinstance(form, Sparse) else values
+
+
+def smallest_eigenvalue(M: "Array | Sparse") -> float:
+    """The smallest eigenvalue of a symmetric matrix of finite numbers; 0 for no rows."""
+    if isinstance(M, Sparse) and np.array_equal(M.rows, M.columns) and len(M.rows) == len(M):
+        return float(M.values.min(initial=np.inf)) if len(M) else 0.0
+    parts = [np.asarray(M)] if not isinstance(M, Sparse) else diagonal_blocks(M)
+    return min((float(np.linalg.eigvalsh((part + part.T) / 2)[0]) for part in parts if len(part)), default=0.0)
+
+
+def diagonal_blocks(M: Sparse) -> list[Array]:
+    """The smallest dense matrices on the diagonal of a square sparse matrix, up to the order of its coordinates."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(M.rows)), (M.rows, M.columns)), shape=M.shape)
+    count, label = connected_components(graph, directed=False)
+    order = np.argsort(label, kind="stable")
+    place = np.empty(len(M), dtype=int)
+    first = np.searchsorted(label[order], np.arange(count))
+    place[order] = np.arange(len(M)) - first[label[order]]
+    blocks = [np.zeros((size, size)) for size in np.bincount(label, minlength=count)]
+    for i, j, value in zip(M.rows, M.columns, M.values, strict=True):
+        blocks[label[i]][place[i], place[j]] = value
+    return blocks
+
+
+def sparse_jacobian(expressions: Array, variables: Array) -> Sparse:
+    """Partial derivatives of a vector of symbols: the structural nonzeros of (len(expressions), len(variables))."""
+    shape = (len(expressions), len(variables))
+    if 0 in shape:
+        return Sparse(shape, np.arange(0), np.arange(0), np.zeros(0))
+    found = ca.jacobian(to_sx(expressions), to_sx(variables))
+    rows, columns = found.sparsity().get_triplet()
+    values = from_sx(ca.vertcat(*found.nonzeros()), (len(rows),)) if rows else np.zeros(0)
+    return Sparse(shape, np.array(rows, dtype=int), np.array(columns, dtype=int), values)

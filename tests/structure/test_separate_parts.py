@@ -1,0 +1,166 @@
+"""Parts of a machine that do not act on each other: the divided law equals the undivided one in NumPy."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.assembly.system import make_system
+from servoctl.mechanics.division import connected_parts
+from servoctl.simulation.closed_loop import Loop
+from servoctl.simulation.divided import division
+from servoctl.simulation.engine_choice import make_loop
+from servoctl.simulation.numpy_loop import NumpyLoop
+from servoctl.simulation.traced import CompiledLoop, TracedLoop
+from servoctl.types import Array, Status
+
+
+@dataclass(frozen=True)
+class TwoArms(sc.Plant):
+    """Two arms of two links without a loop, and a cart on a rail; the second arm has one motor too many."""
+
+    m: float = 1.5
+    g: float = 9.81
+    guided: bool = False
+    coordinates: ClassVar = {"a1": "rad", "a2": "rad", "x": "m", "b1": "rad", "b2": "rad"}
+    actuators: ClassVar = {"ta1": "N m", "tb1": "N m", "tb2": "N m", "tb3": "N m", "ta2": "N m", "fx": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        M = np.zeros((5, 5))
+        for i in (0, 3):
+            c = np.cos(q[i + 1])
+            M[i, i], M[i, i + 1] = self.m * (3.0 + 2.0 * c), self.m * (1.0 + c)
+            M[i + 1, i], M[i + 1, i + 1] = self.m * (1.0 + c), self.m
+        M[2, 2] = 4.0 * self.m
+        return M
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([v[1] ** 2 * np.sin(q[1]), -self.m * self.g, 0.1 * v[2], np.sin(q[3]), -(v[3] ** 2)])
+
+    def actuation(self, q: Array, t: float) -> Array:
+        B = np.zeros((5, 6))
+        B[0, 0], B[1, 4], B[2, 5] = 1.0, 1.0, 2.0
+        B[3, 1], B[4, 2], B[3, 3], B[4, 3] = 1.0, 1.0, 0.5, np.cos(q[4])
+        return B
+
+    def passive_constraints(self, q: Array, t: float) -> dict[str, Any]:
+        return {"guide": q[3] - 2.0 * q[4]} if self.guided else {}
+
+
+Q = np.array([0.4, 0.9, 0.2, -0.6, -0.3])
+START = sc.State(0.0, Q, np.array([0.3, -0.2, 0.5, 0.1, 0.05]))
+TASK = {
+    "a": sc.Holonomic("cos(a1) + cos(a1 + a2) - 1.5 - 0.1*t"), "x": sc.Holonomic("x - sin(t)"),
+    "b": sc.Holonomic("b1 + 0.2*b2 - 0.1*t"),
+}  # fmt: skip
+
+
+def loops(law: sc.ConstraintFollowing, task: Any = None, plant: Any = None) -> tuple[TracedLoop, Loop]:
+    system = make_system(plant or TwoArms(), task or TASK, law, {}, START, None, 1e-6)
+    return CompiledLoop(system), NumpyLoop(system)
+
+
+def assert_equal(divided: Loop, whole: Loop, x: Array) -> None:
+    """Rates, rows, control and motion, wherever the undivided loop has numbers."""
+    rates, row = divided.rates(0.3, x)
+    expected_rates, expected_row = whole.rates(0.3, x)
+    np.testing.assert_allclose(rates, expected_rates, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(row, expected_row, rtol=1e-10, atol=1e-10)
+    command = divided.control(0.3, x)
+    np.testing.assert_allclose(command, row[: len(command)], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(divided.motion(0.3, x, command)[0], rates, rtol=1e-10, atol=1e-10)
+
+
+BASE = sc.ConstraintFollowing(correction=sc.Baumgarte(5.0, 3.0))
+LAWS = {
+    "least inputs": BASE,
+    "weights": replace(BASE, allocation="weighted", weights={"tb1": 3.0, "fx": 0.2}),
+    "least force": replace(BASE, allocation="constraint_force"),
+    "least acceleration": replace(BASE, allocation="least_acceleration"),
+    "published": replace(BASE, allocation="unprojected"),
+    "two allocations": replace(BASE, allocation="constraint_force", feedback_allocation="weighted"),
+    "an aim and damping": replace(BASE, secondary=sc.Secondary(damping=0.4)),
+}
+
+
+@pytest.mark.parametrize("guided", [False, True], ids=["open", "with passive rows"])
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_of_each_part_is_the_law_of_the_whole(name: str, guided: bool) -> None:
+    divided, whole = loops(LAWS[name], plant=TwoArms(guided=guided))
+    assert [part.coordinates.tolist() for part in divided.parts] == [[0, 1], [2], [3, 4]]
+    random = np.random.default_rng(3)
+    for _ in range(4):
+        assert_equal(divided, whole, np.concatenate([Q, START.v]) + 0.3 * random.standard_normal(10))
+
+
+def test_rows_that_contradict_each_other_in_one_part_decide_the_status_of_the_whole() -> None:
+    divided, whole = loops(BASE, {**TASK, "again": sc.Holonomic("b1 + 0.2*b2 + 3*t*t")})
+    x = np.concatenate([Q, START.v])
+    assert_equal(divided, whole, x)
+    row = divided.rates(0.3, x)[1]
+    assert row[divided.layout.slices["status"]] == Status.INFEASIBLE.code
+    assert row[divided.layout.slices["rank"]] == 3
+
+
+def test_a_part_out_of_reach_is_infeasible_and_not_unreachable_while_another_part_is_reached() -> None:
+    task = {"x": TASK["x"], "b": sc.SecondOrder(lambda q, v, t: [[0.0, 0.0, 0.0, 0.0, 0.0]], lambda q, v, t: [1.0])}
+    divided, whole = loops(sc.ConstraintFollowing(), task)
+    assert not divided.parts  # a row that acts on nothing belongs to no part
+    assert_equal(divided, whole, np.concatenate([Q, START.v]))
+
+
+def test_a_number_that_is_not_finite_in_one_part_leaves_no_command_for_any() -> None:
+    divided, whole = loops(BASE, {"x": TASK["x"], "a": sc.Holonomic("log(a1) - t")})
+    x = np.concatenate([Q, START.v])
+    x[0] = -1.0
+    for loop in (divided, whole):
+        row = loop.rates(0.3, x)[1]
+        assert row[loop.layout.slices["status"]] == Status.NON_FINITE.code
+        assert np.isnan(row[loop.layout.slices["u"]]).all()
+
+
+COUPLED = {
+    "priorities": {"priorities": {"x": 2}},
+    "limits": {"limits": {"fx": 3.0}},
+    "damping of all": {"on_infeasible": "damp"},
+    "a function of the whole state": {"null_space": lambda state: state.q[0] * np.ones(6)},
+}
+
+
+@pytest.mark.parametrize("feature", COUPLED)
+def test_what_couples_parts_keeps_the_law_whole(feature: str) -> None:
+    system = make_system(TwoArms(), TASK, replace(BASE, **COUPLED[feature]), {}, START, None, 1e-6)  # type: ignore[arg-type]
+    assert not division(system)
+
+
+def test_a_task_or_a_mass_matrix_that_couples_makes_one_part() -> None:
+    system = make_system(TwoArms(), {**TASK, "both": sc.Holonomic("a1 - b1")}, BASE, {}, START, None, 1e-6)
+    assert [part.coordinates.tolist() for part in system.model.parts] == [[0, 1, 3, 4], [2]]
+    full = connected_parts(np.ones((3, 3)), np.eye(3), np.zeros((0, 3)), np.eye(3))
+    assert len(full) == 1
+
+
+def test_a_divided_loop_runs_in_c_as_on_the_virtual_machine() -> None:
+    divided, _ = loops(BASE)
+    assert isinstance(divided, CompiledLoop)
+    x = np.concatenate([Q, START.v])
+    expected = divided.rates(0.3, x)
+    divided.run_on(divided.program(0).load(), 0)
+    for one, other in zip(divided.rates(0.3, x), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_like_parts_are_one_function() -> None:
+    from plants.swarm import Aggregation, Swarm
+
+    start = sc.State(0.0, np.array([1.0, 0.0, -1.28, 1.17, 0.2, -2.23, 1.61, 2.1]), np.zeros(8))
+    law = sc.ConstraintFollowing(correction=sc.PFeedback(0.2))
+    system = make_system(Swarm(N=4), {"gather": Aggregation()}, law, {}, start, None, 1e-6)
+    loop = make_loop(system, "vm")
+    assert isinstance(loop, CompiledLoop) and len(loop.parts) == 8
+    source = loop.program(0).source
+    assert source.count("static void f_map_8_one_") == 2  # rates and slopes
+    x = np.concatenate([start.q, 0.3 * np.arange(8.0)])
+    assert_equal(loop, NumpyLoop(system), x)

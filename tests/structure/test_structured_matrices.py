@@ -1,0 +1,95 @@
+"""Mass matrices with structure, and B = I by None: the numbers of the dense plant, and errors that say what to do."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import servoctl as sc
+from servoctl.errors import PlantError
+from servoctl.mechanics.fundamental import fundamental_equation
+from servoctl.types import Array
+
+START = sc.State(0.0, np.array([0.3, -0.2, 0.5]), np.array([0.1, 0.4, -0.3]))
+
+
+@dataclass(frozen=True)
+class Three(sc.Plant):
+    """Two masses that a bar couples, and one alone."""
+
+    m: float = 2.0
+    form: str = "dense"
+    coordinates: ClassVar = {"a": "m", "b": "m", "c": "m"}
+    actuators: ClassVar = {"fa": "N", "fb": "N", "fc": "N"}
+
+    def mass_matrix(self, q: Array, t: float) -> Array:
+        pair = np.array([[self.m + 1.0, 0.5 * np.cos(q[0])], [0.5 * np.cos(q[0]), self.m]])
+        if self.form == "blocks":
+            return sc.Blocks([pair, 3.0 * self.m])  # type: ignore[return-value]
+        if self.form == "wrong size":
+            return sc.Diagonal(np.full(2, self.m))  # type: ignore[return-value]
+        dense = np.zeros((3, 3))
+        dense[:2, :2], dense[2, 2] = pair, 3.0 * self.m
+        return dense
+
+    def force(self, q: Array, v: Array, t: float) -> Array:
+        return np.array([-q[0] * v[1], 0.2 * v[0], -4.0 * q[2]])
+
+    def actuation(self, q: Array, t: float) -> Array | None:
+        return None if self.form != "dense" else np.eye(3)
+
+
+@dataclass(frozen=True)
+class Underactuated(Three):
+    """B = I with fewer inputs than coordinates."""
+
+    form: str = "blocks"
+    actuators: ClassVar = {"fa": "N"}
+
+
+def test_structure_changes_no_matrix_of_a_plant() -> None:
+    task = {"a": sc.Holonomic("a - sin(t)"), "c": sc.Holonomic("c*c - t")}
+    dense, blocks = (sc.Model(Three(form=form), task, START) for form in ("dense", "blocks"))
+    assert blocks.opaque is None
+    for found in (blocks.matrices(START), blocks.compiled_matrices(START)):
+        for name in ("M", "Q", "B"):
+            np.testing.assert_allclose(getattr(found, name), getattr(dense.matrices(START), name), atol=1e-14)
+    np.testing.assert_array_equal(blocks.matrices(START).B, np.eye(3))
+
+
+def test_blocks_and_diagonal_are_taken_as_arrays() -> None:
+    pair = np.array([[2.0, 0.3], [0.3, 1.0]])
+    blocks = sc.Blocks([pair, 4.0])
+    np.testing.assert_array_equal(np.asarray(blocks), [[2.0, 0.3, 0.0], [0.3, 1.0, 0.0], [0.0, 0.0, 4.0]])
+    np.testing.assert_allclose(blocks @ np.array([1.0, 2.0, 3.0]), np.asarray(blocks) @ [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(np.asarray(sc.Diagonal([1.0, 2.0])), np.diag([1.0, 2.0]))
+
+
+def test_the_fundamental_equation_takes_a_diagonal_mass_matrix() -> None:
+    m, Q, A, b = np.array([1.0, 2.0, 4.0]), np.array([1.0, -2.0, 0.5]), np.array([[1.0, 1.0, 0.0]]), np.array([0.3])
+    found = fundamental_equation(sc.Diagonal(m), Q, A, b)
+    kkt = np.block([[np.diag(m), -A.T], [A, np.zeros((1, 1))]])
+    np.testing.assert_allclose(found.acceleration, np.linalg.solve(kkt, np.concatenate([Q, b]))[:3], atol=1e-14)
+
+
+def test_no_actuation_needs_one_actuator_per_coordinate() -> None:
+    with pytest.raises(PlantError, match=r"None means B = I, one actuator per coordinate, got 1 actuator for 3 coord"):
+        sc.Model(Underactuated(), {}, START)
+
+
+def test_a_structured_mass_matrix_of_the_wrong_size_is_refused() -> None:
+    with pytest.raises(PlantError, match=r"Three.mass_matrix: expected shape \(3, 3\), got \(2, 2\)"):
+        sc.Model(Three(form="wrong size"), {}, START)
+
+
+def test_a_block_that_is_not_square_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Blocks: block 1 has shape \(1, 2\)"):
+        sc.Blocks([1.0, np.zeros((1, 2))])
+    with pytest.raises(ValueError, match=r"Diagonal: expected the diagonal as a vector, got shape \(2, 2\)"):
+        sc.Diagonal(np.eye(2))
+
+
+def test_a_negative_mass_on_the_diagonal_is_found() -> None:
+    with pytest.raises(PlantError, match="not positive definite"):
+        sc.Model(Three(m=-2.0, form="blocks"), {}, START)
