@@ -78,9 +78,9 @@ def motor_limits(run: Run) -> MotorLimits:
     if isinstance(plant, Robot):
         for name in names:
             joint = plant.tree.joint(name)
-            effort = None if joint.effort is None else -joint.effort
-            values = {"lower": joint.lower, "upper": joint.upper, "speed": joint.velocity, "least": effort,
-                      "most": joint.effort}  # fmt: skip
-            for key, value in values.items():
-                narrow(name, key, value)
+            narrow(name, "lower", joint.lower)
+            narrow(name, "upper", joint.upper)
+            narrow(name, "speed", joint.velocity)
+            narrow(name, "least", None if joint.effort is None else -joint.effort)
+            narrow(name, "most", joint.effort)
     return MotorLimits(**found)
